@@ -1,0 +1,14 @@
+"""Settings that every test shares.
+
+Invariant: two runs of `make test` on one tree run the same examples. Hypothesis is therefore derandomized by default;
+`--hypothesis-profile=explore` searches with fresh randomness, and what it finds is kept as an @example in the test.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# No deadline: on a shared 2-core machine a slow example says something about the machine. A hang is faulthandler's to end.
+settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
+settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
+settings.load_profile("ci")
