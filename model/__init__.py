@@ -1,0 +1,1 @@
+"""The nouns of the cluster: pure records, limits and errors that every other package shares."""

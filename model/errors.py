@@ -1,0 +1,265 @@
+"""Every error of the cluster, in one tree that answers three questions a caller has.
+
+*Whose fault?* The branch of the tree. *May I retry?* `retryable`. *Did it happen?* `definite`: true means the request
+certainly had no effect; false means that it may have been carried out although no answer came.
+
+    RlabError
+    +-- UsageError                     the caller: fix the arguments or the configuration
+    |   +-- ConfigError                   a start-up option is wrong, a port or a directory cannot be had
+    |   +-- InvalidParameter              a field of a request is wrong            INVALID_PARAMETER
+    |   +-- MessageIllegal                the message itself cannot be stored      MESSAGE_ILLEGAL
+    |   +-- TopicNotExist                                                          TOPIC_NOT_EXIST
+    |   +-- GroupNotExist                                                          SUBSCRIPTION_GROUP_NOT_EXIST
+    |   +-- NoPermission                                                           NO_PERMISSION
+    |   +-- IllegalOperation              not in this state                        ILLEGAL_OPERATION
+    |   +-- ClientIdConflict              two live clients share one id            CLIENT_ID_CONFLICT
+    |   +-- RequestCodeNotSupported       the peer is of another version           REQUEST_CODE_NOT_SUPPORTED
+    +-- ServerError                    the server: its state or its disk
+    |   +-- SystemError_                  unexpected failure                       SYSTEM_ERROR
+    |   +-- SystemBusy                                                             SYSTEM_BUSY
+    |   +-- FlowControl                   too many requests of one peer            FLOW_CONTROL
+    |   +-- ServiceNotAvailable           starting or stopping                     SERVICE_NOT_AVAILABLE
+    |   +-- FlushDiskTimeout                                                       FLUSH_DISK_TIMEOUT
+    |   +-- StorageFull                                                            STORAGE_FULL
+    |   +-- StaleRegistration             a newer broker state is known            STALE_REGISTRATION
+    +-- Outcome                        not a failure: the answer is «nothing for you»
+    |   +-- PullNotFound                                                           PULL_NOT_FOUND
+    |   +-- PullRetryImmediately                                                   PULL_RETRY_IMMEDIATELY
+    |   +-- PullOffsetMoved                                                        PULL_OFFSET_MOVED
+    |   +-- QueryNotFound                                                          QUERY_NOT_FOUND
+    |   +-- ConsumerNotOnline                                                      CONSUMER_NOT_ONLINE
+    |   +-- LeaseLost                     the queue is another member's by now     LEASE_LOST
+    |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
+    +-- NetworkError                   the way between us
+        +-- ConnectFailed                 never connected: definite
+        +-- ConnectionLost                closed while a request was under way: indefinite
+        +-- RequestTimeout                no answer in time: indefinite
+        +-- ProtocolError                 the peer sent what is not a frame        PROTOCOL_ERROR
+
+`error_of(code, remark)` is the only place that turns a wire code into an exception.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from model.response_code import ResponseCode
+
+
+class RlabError(Exception):
+    """Base of every error that the cluster raises on purpose."""
+
+    code: ClassVar[ResponseCode | None] = None
+    retryable: ClassVar[bool] = False
+    definite: ClassVar[bool] = True
+
+
+class UsageError(RlabError):
+    """The caller has to change something; a retry of the same thing fails again."""
+
+
+class ConfigError(UsageError):
+    """A start-up option is wrong, or a resource it names (port, directory) cannot be had."""
+
+
+class InvalidParameter(UsageError):
+    """A field of a request is missing, of the wrong type or out of its range."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+
+class MessageIllegal(UsageError):
+    """The message is too large, empty where it must not be, or names something it may not."""
+
+    code = ResponseCode.MESSAGE_ILLEGAL
+
+
+class TopicNotExist(UsageError):
+    """Nobody serves the topic, and it may not be created by sending to it."""
+
+    code = ResponseCode.TOPIC_NOT_EXIST
+
+
+class GroupNotExist(UsageError):
+    """The consumer group is unknown to this broker."""
+
+    code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+class NoPermission(UsageError):
+    """The topic or the broker does not allow reading or writing."""
+
+    code = ResponseCode.NO_PERMISSION
+
+
+class IllegalOperation(UsageError):
+    """The call does not fit the state that the object is in (started twice, closed, ...)."""
+
+    code = ResponseCode.ILLEGAL_OPERATION
+
+
+class ClientIdConflict(UsageError):
+    """Another live client of the group has the same client id."""
+
+    code = ResponseCode.CLIENT_ID_CONFLICT
+
+
+class RequestCodeNotSupported(UsageError):
+    """The server does not know this request code: the two sides are of different versions."""
+
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+class ServerError(RlabError):
+    """The server could not do it now; another broker, or the same one later, may."""
+
+    retryable = True
+
+
+class SystemError_(ServerError):
+    """Unexpected failure inside the server; its log has the traceback. The effect is unknown."""
+
+    code = ResponseCode.SYSTEM_ERROR
+    definite = False
+
+
+class SystemBusy(ServerError):
+    """A table or queue of the server is at its limit."""
+
+    code = ResponseCode.SYSTEM_BUSY
+
+
+class FlowControl(ServerError):
+    """This connection has too many unanswered requests."""
+
+    code = ResponseCode.FLOW_CONTROL
+
+
+class ServiceNotAvailable(ServerError):
+    """The server is starting or stopping and takes no new work."""
+
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+class FlushDiskTimeout(ServerError):
+    """The message was written but could not be made durable: it may or may not survive."""
+
+    code = ResponseCode.FLUSH_DISK_TIMEOUT
+    definite = False
+
+
+class StorageFull(ServerError):
+    """The disk of the broker is full; nothing was stored."""
+
+    code = ResponseCode.STORAGE_FULL
+
+
+class StaleRegistration(ServerError):
+    """A name server already knows a newer state of this broker than the one it was told."""
+
+    code = ResponseCode.STALE_REGISTRATION
+
+
+class Outcome(RlabError):
+    """An answer that carries no result. Raised only where a caller asked for a result and nothing else will do."""
+
+
+class PullNotFound(Outcome):
+    """No message at or after the offset yet."""
+
+    code = ResponseCode.PULL_NOT_FOUND
+    retryable = True
+
+
+class PullRetryImmediately(Outcome):
+    """Messages were skipped by the filter; ask again from the next offset."""
+
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    retryable = True
+
+
+class PullOffsetMoved(Outcome):
+    """The offset is outside what the broker holds."""
+
+    code = ResponseCode.PULL_OFFSET_MOVED
+
+
+class QueryNotFound(Outcome):
+    """What was asked for does not exist (no offset stored, no such message)."""
+
+    code = ResponseCode.QUERY_NOT_FOUND
+
+
+class ConsumerNotOnline(Outcome):
+    """No member of the group is connected."""
+
+    code = ResponseCode.CONSUMER_NOT_ONLINE
+
+
+class LeaseLost(Outcome):
+    """The queue is leased to another member of the group, or the token is an old one."""
+
+    code = ResponseCode.LEASE_LOST
+
+
+class OffsetRegression(Outcome):
+    """The commit is below the stored offset and not flagged as a reset."""
+
+    code = ResponseCode.OFFSET_REGRESSION
+
+
+class NetworkError(RlabError):
+    """The request or its answer did not make it."""
+
+    retryable = True
+    definite = False
+
+
+class ConnectFailed(NetworkError):
+    """No connection could be made, so nothing was sent."""
+
+    definite = True
+
+
+class ConnectionLost(NetworkError):
+    """The connection closed before the answer came; the request may have been carried out."""
+
+
+class RequestTimeout(NetworkError):
+    """No answer within the time given; the request may have been carried out."""
+
+
+class ProtocolError(NetworkError):
+    """The peer sent bytes that are not a frame of this protocol. The connection is closed."""
+
+    code = ResponseCode.PROTOCOL_ERROR
+    retryable = False
+
+
+def _classes(root: type[RlabError]) -> list[type[RlabError]]:
+    found = [root]
+    for child in root.__subclasses__():
+        found.extend(_classes(child))
+    return found
+
+
+ERROR_BY_CODE: dict[ResponseCode, type[RlabError]] = {
+    cls.code: cls for cls in _classes(RlabError) if cls.code is not None
+}
+
+
+def error_of(code: int, remark: str) -> RlabError:
+    """Make the exception for a response code.
+
+    Args:
+        code: the number from the response frame; one that is not a `ResponseCode` becomes `SystemError_`.
+        remark: the server's text, shown to the user as it is.
+
+    Returns:
+        An instance of exactly the class that stands for the code.
+    """
+    try:
+        known = ResponseCode(code)
+    except ValueError:
+        return SystemError_(f"unknown response code {code}: {remark}")
+    return ERROR_BY_CODE[known](remark)

@@ -1,0 +1,78 @@
+"""Events: one flat record for every state change that matters to a rebalance.
+
+Broker, client, simulation and the Spark pipeline share this schema. `cause` is the id of the root trigger: it is born
+where something first happens (a member joins, a route changes) and travels with heartbeats, notifications and requests,
+so that everything a change set off joins on one id and nothing has to be guessed from times.
+
+    cause = "<node>/<seq>" of the event that started it, for instance "10.0.0.5@1234#7f/17"
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    MEMBER_JOIN = "MEMBER_JOIN"
+    MEMBER_LEAVE = "MEMBER_LEAVE"
+    SUBSCRIPTION_CHANGE = "SUBSCRIPTION_CHANGE"
+    NOTIFY_SENT = "NOTIFY_SENT"
+    NOTIFY_RECEIVED = "NOTIFY_RECEIVED"
+    REBALANCE_BEGIN = "REBALANCE_BEGIN"
+    REBALANCE_END = "REBALANCE_END"
+    QUEUE_ACQUIRED = "QUEUE_ACQUIRED"
+    QUEUE_DROPPED = "QUEUE_DROPPED"
+    QUEUE_RELEASED = "QUEUE_RELEASED"
+    LOCK_GRANTED = "LOCK_GRANTED"
+    LOCK_REFUSED = "LOCK_REFUSED"
+    LOCK_EXPIRED = "LOCK_EXPIRED"
+    FIRST_PULL = "FIRST_PULL"
+    FIRST_MESSAGE = "FIRST_MESSAGE"
+    OFFSET_COMMITTED = "OFFSET_COMMITTED"
+    ROUTE_CHANGED = "ROUTE_CHANGED"
+    BROKER_UP = "BROKER_UP"
+    BROKER_DOWN = "BROKER_DOWN"
+
+
+class Event(NamedTuple):
+    """One record; fields that do not apply are "" or -1, so that every event has the same columns.
+
+    Attributes:
+        t_ms: wall clock in milliseconds (a float: microseconds matter when pauses are measured).
+        node: broker name or client id that saw it.
+        seq: counts the events of that node from 1, so that gaps show.
+        kind: an `EventKind`.
+        cause: id of the root trigger.
+        group, topic, broker, queue_id, client: what it is about.
+        version: the group version it belongs to.
+        offset: the queue offset it belongs to.
+        n: a count (members, queues moved, ...).
+        detail: a reason or trigger name, for instance "close" or "NOTIFY".
+    """
+
+    t_ms: float
+    node: str
+    seq: int
+    kind: str
+    cause: str = ""
+    group: str = ""
+    topic: str = ""
+    broker: str = ""
+    queue_id: int = -1
+    client: str = ""
+    version: int = -1
+    offset: int = -1
+    n: int = -1
+    detail: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id that other events name as their cause when this one is the root."""
+        return f"{self.node}/{self.seq}"
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """One JSON Lines object."""
+        return self._asdict()

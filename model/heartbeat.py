@@ -1,0 +1,160 @@
+"""What a client tells every broker every 30 s, and what a broker answers about a group. RocketMQ: HeartbeatData."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from model.errors import InvalidParameter
+from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.names import check_group, check_id
+from model.subscription import SubscriptionData, subscription_of
+
+
+class MessageModel(StrEnum):
+    """Whether the members of a group share the queues or each read all of them. RocketMQ: MessageModel."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeType(StrEnum):
+    """How members get messages. RocketMQ: ConsumeType."""
+
+    ACTIVELY = "ACTIVELY"
+    PASSIVELY = "PASSIVELY"
+    POP = "POP"
+
+
+class ConsumeFrom(StrEnum):
+    """Where a group that has no committed offset starts. RocketMQ: ConsumeFromWhere."""
+
+    LAST_OFFSET = "LAST_OFFSET"
+    FIRST_OFFSET = "FIRST_OFFSET"
+    TIMESTAMP = "TIMESTAMP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerData:
+    """One group of a heartbeat: this client's part in it. RocketMQ: ConsumerData.
+
+    Attributes:
+        strategy: name of the allocation strategy, so that members that disagree can be reported.
+        subscriptions: sorted by topic.
+        session_timeout_s: how long the broker keeps this member without hearing of it.
+    """
+
+    group: str
+    consume_type: ConsumeType
+    model: MessageModel
+    consume_from: ConsumeFrom
+    strategy: str
+    subscriptions: tuple[SubscriptionData, ...]
+    session_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatData:
+    """All groups of one client instance in one message.
+
+    Attributes:
+        cause: id of the event that led to this heartbeat, carried on into the notifications it sets off.
+    """
+
+    client_id: str
+    consumers: tuple[ConsumerData, ...]
+    producer_groups: tuple[str, ...] = ()
+    cause: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Form for a frame's body."""
+        return {
+            "client_id": self.client_id,
+            "cause": self.cause,
+            "producers": list(self.producer_groups),
+            "consumers": [
+                [
+                    c.group,
+                    c.consume_type.value,
+                    c.model.value,
+                    c.consume_from.value,
+                    c.strategy,
+                    c.session_timeout_s,
+                    [[s.topic, s.expression, s.version] for s in c.subscriptions],
+                ]
+                for c in self.consumers
+            ],
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Any) -> HeartbeatData:
+        """Read the form of a frame's body.
+
+        Raises:
+            InvalidParameter: a part is missing, of the wrong type, or has an illegal name or value.
+        """
+        try:
+            return cls(
+                client_id=check_id("client id", wire["client_id"]),
+                cause=str(wire.get("cause", "")),
+                producer_groups=tuple(check_group(group) for group in wire["producers"]),
+                consumers=tuple(_consumer_from_wire(consumer) for consumer in wire["consumers"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error
+
+
+def _consumer_from_wire(wire: Any) -> ConsumerData:
+    group, consume_type, model, consume_from, strategy, session_timeout_s, subscriptions = wire
+    if len(subscriptions) > MAX_SUBSCRIPTIONS_PER_MEMBER:
+        raise InvalidParameter(
+            f"group {group!r} has {len(subscriptions)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
+        )
+    if not 0.1 <= float(session_timeout_s) <= 3600:
+        raise InvalidParameter(f"session timeout of group {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
+    return ConsumerData(
+        group=check_group(group),
+        consume_type=ConsumeType(consume_type),
+        model=MessageModel(model),
+        consume_from=ConsumeFrom(consume_from),
+        strategy=str(strategy),
+        session_timeout_s=float(session_timeout_s),
+        subscriptions=tuple(
+            sorted(
+                (subscription_of(topic, expression, int(version)) for topic, expression, version in subscriptions),
+                key=lambda subscription: subscription.topic,
+            )
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """The members of a group as one broker knows them at one version; the input of every member's allocation.
+
+    Attributes:
+        version: grows with every change; a client that knows it already is told «unchanged».
+        members: client id -> topics it subscribes to, sorted by client id.
+    """
+
+    group: str
+    version: int
+    members: dict[str, tuple[str, ...]]
+
+    def to_wire(self) -> list[Any]:
+        """Form for a frame's body, encoded once per version."""
+        return [self.version, [[client_id, list(topics)] for client_id, topics in self.members.items()]]
+
+    @classmethod
+    def from_wire(cls, group: str, wire: Any) -> GroupView:
+        """Read the form of a frame's body; a broker is trusted to send a well-formed one."""
+        version, members = wire
+        return cls(group=group, version=version, members={cid: tuple(topics) for cid, topics in members})
+
+    def members_of(self, topic: str) -> list[str]:
+        """Sorted client ids of the members that subscribe to the topic.
+
+        RocketMQ lists the whole group, so that a member without the topic is given queues that nobody reads.
+        """
+        return [client_id for client_id, topics in self.members.items() if topic in topics]

@@ -1,0 +1,101 @@
+"""Every bound and every interval of the cluster, with its reason; relations between them are checked on import.
+
+Units stand last in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes; a bare number is a count.
+Times are RocketMQ's defaults unless a comment says otherwise.
+"""
+
+from __future__ import annotations
+
+# --- the wire --------------------------------------------------------------------------------------------------------
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Longest frame either side accepts; checked before a byte of the frame is buffered."""
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Longest message body (RocketMQ: maxMessageSize)."""
+MAX_HEADER_FIELDS = 64
+"""A header is a handful of named fields; more is a broken or hostile peer."""
+WRITE_HIGH_WATER_BYTES = 1024 * 1024
+"""Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
+WRITE_LOW_WATER_BYTES = 256 * 1024
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+"""A peer that does not read is cut off here: pushes and held answers may add up although we stopped reading from it."""
+MAX_IN_FLIGHT_REQUESTS = 65_536
+"""Unanswered requests that one connection may have, on either side."""
+MAX_CONNECTIONS = 16_384
+"""Connections of one server; the next one is answered SYSTEM_BUSY and closed."""
+
+# --- requests --------------------------------------------------------------------------------------------------------
+REQUEST_TIMEOUT_S = 3.0
+CONNECT_TIMEOUT_S = 3.0
+RECONNECT_FIRST_S = 0.05
+"""First wait of the back-off after a failed connect; doubled with jitter up to `RECONNECT_MAX_S`."""
+RECONNECT_MAX_S = 5.0
+
+# --- name server -----------------------------------------------------------------------------------------------------
+BROKER_REGISTER_INTERVAL_S = 30.0
+BROKER_EXPIRY_S = 120.0
+MAX_TOPICS = 100_000
+MAX_BROKERS = 4_096
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+HEARTBEAT_INTERVAL_S = 30.0
+MEMBER_EXPIRY_S = 120.0
+NOTIFY_WINDOW_S = 0.1
+"""At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
+MAX_GROUPS = 100_000
+MAX_MEMBERS_PER_GROUP = 10_000
+MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
+
+# --- client tasks ----------------------------------------------------------------------------------------------------
+ROUTE_POLL_INTERVAL_S = 30.0
+OFFSET_PERSIST_INTERVAL_S = 5.0
+REBALANCE_INTERVAL_S = 20.0
+REBALANCE_RETRY_S = 1.0
+"""Wait before the next pass of a group that is not balanced."""
+LEASE_RENEW_INTERVAL_S = 20.0
+SHUTDOWN_GRACE_S = 10.0
+"""How long a shutdown, or a revoked queue, may take to finish the messages in flight (RocketMQ's default is 0)."""
+
+# --- pull and flow control -------------------------------------------------------------------------------------------
+PULL_BATCH = 32
+MAX_PULL_BATCH = 1_024
+MAX_PULL_BYTES = 256 * 1024
+PULL_SUSPEND_S = 15.0
+PULL_TIMEOUT_S = 30.0
+PULL_RETRY_FLOW_CONTROL_S = 0.05
+PULL_RETRY_ERROR_S = 1.0
+MAX_PROCESS_QUEUE_COUNT = 1_000
+MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
+MAX_PROCESS_QUEUE_SPAN = 2_000
+CONSUME_RETRY_S = 5.0
+"""Wait before a failed message is handed to the listener again inside the same consumer."""
+MAX_HELD_PULLS = 100_000
+MAX_HELD_PULLS_PER_QUEUE = 1_024
+
+# --- topics, queues, names -------------------------------------------------------------------------------------------
+MAX_TOPIC_CHARS = 127
+MAX_GROUP_CHARS = 120
+MAX_NAME_CHARS = 255
+"""Broker names, cluster names, client ids."""
+MAX_QUEUES_PER_TOPIC = 65_536
+DEFAULT_TOPIC_QUEUES = 4
+TEMPLATE_TOPIC_QUEUES = 8
+MAX_BATCH_MESSAGES = 4_096
+MAX_KEYS = 64
+MAX_PROPERTIES = 128
+
+# --- producer --------------------------------------------------------------------------------------------------------
+SEND_TIMEOUT_S = 3.0
+SEND_RETRIES = 2
+
+# --- events ----------------------------------------------------------------------------------------------------------
+TRACE_FLUSH_INTERVAL_S = 1.0
+MAX_TRACE_BUFFER = 10_000
+"""Events waiting to be sent; the oldest are dropped and counted beyond it."""
+
+assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
+assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
+assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
+assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
+assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
+assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client gives up"
+assert LEASE_RENEW_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost renewals must not end a lease"

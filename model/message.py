@@ -1,0 +1,173 @@
+"""Messages: what a producer sends, what a consumer gets, and the payload bytes between the two.
+
+The producer encodes a message once, with `encode_payload`; the broker stores those bytes behind a binary header and
+never looks inside (`model/record.py`); only the consumer calls `decode_payload`.
+
+    payload = msgpack [topic, body, tags, keys, properties, born_ms, message_id]
+
+The topic inside is the one that the producer named. It stays when a record is moved to another topic (retry, dead
+letter), which is how a consumer sees where a message came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgpack
+
+from model.errors import MessageIllegal
+from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
+from model.message_queue import MessageQueue
+from model.names import check_topic
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send.
+
+    Attributes:
+        topic: where it goes.
+        body: 1 byte to 4 MiB; opaque.
+        keys: names it can be found by.
+        tags: one tag that consumers filter on, or an empty string.
+        properties: short strings that travel with it.
+    """
+
+    topic: str
+    body: bytes
+    keys: Sequence[str] = ()
+    tags: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class MessageExt:
+    """A message as a consumer gets it. RocketMQ: MessageExt.
+
+    A plain class with slots and a positional constructor: one is made for every message consumed, and a frozen
+    dataclass costs three times as much to make. Treat it as read-only.
+
+    Attributes:
+        queue: where it is stored; `queue.topic` differs from `topic` for a retried message.
+        offset: its offset in `queue`.
+        stored_ms: when the broker stored it, wall clock in milliseconds.
+        times_delivered: how often it failed before (RocketMQ: reconsumeTimes).
+        topic, body, tags, keys, properties: as the producer gave them.
+        born_ms: when the producer made it, wall clock in milliseconds.
+        message_id: unique; given by the producer.
+    """
+
+    __slots__ = (
+        "body",
+        "born_ms",
+        "keys",
+        "message_id",
+        "offset",
+        "properties",
+        "queue",
+        "stored_ms",
+        "tags",
+        "times_delivered",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        stored_ms: int,
+        times_delivered: int,
+        topic: str,
+        body: bytes,
+        tags: str,
+        keys: Sequence[str],
+        properties: Mapping[str, str],
+        born_ms: int,
+        message_id: str,
+    ) -> None:
+        self.queue = queue
+        self.offset = offset
+        self.stored_ms = stored_ms
+        self.times_delivered = times_delivered
+        self.topic = topic
+        self.body = body
+        self.tags = tags
+        self.keys = keys
+        self.properties = properties
+        self.born_ms = born_ms
+        self.message_id = message_id
+
+    def __repr__(self) -> str:
+        return f"<MessageExt {self.queue}+{self.offset} id={self.message_id} body={len(self.body)}B>"
+
+
+class SendResult(NamedTuple):
+    """Where a message was stored. RocketMQ: SendResult."""
+
+    queue: MessageQueue
+    offset: int
+    message_id: str
+
+
+_pack = msgpack.Packer(autoreset=True).pack
+_NO_PROPERTIES: dict[str, str] = {}
+
+
+def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
+    """Encode a message for the wire and for the disk.
+
+    Args:
+        message: checked with `check_message` before.
+        born_ms: wall clock in milliseconds.
+        message_id: unique id.
+
+    Returns:
+        The payload bytes; see the module header.
+    """
+    packed: bytes = _pack(
+        (
+            message.topic,
+            message.body,
+            message.tags,
+            message.keys or (),
+            message.properties or _NO_PROPERTIES,
+            born_ms,
+            message_id,
+        )
+    )
+    return packed
+
+
+def check_message(message: Message) -> None:
+    """Refuse what a broker would refuse, before it costs a round trip.
+
+    Raises:
+        MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties.
+        InvalidParameter: an illegal topic name.
+    """
+    check_topic(message.topic)
+    body = message.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
+    if not 1 <= len(body) <= MAX_BODY_BYTES:
+        raise MessageIllegal(
+            f"the body has {len(body)} bytes; allowed are 1 to {MAX_BODY_BYTES}: split it, or send a reference"
+        )
+    if not isinstance(message.tags, str) or "||" in message.tags:
+        raise MessageIllegal(f"a message has one tag, a string without '||'; got {message.tags!r}")
+    if isinstance(message.keys, str) or len(message.keys) > MAX_KEYS:
+        raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {message.keys!r}")
+    if len(message.properties) > MAX_PROPERTIES:
+        raise MessageIllegal(f"{len(message.properties)} properties, more than the {MAX_PROPERTIES} allowed")
+
+
+@lru_cache(maxsize=4096)
+def tag_hash(tag: str) -> int:
+    """The 32-bit signed hash that brokers filter on: Java's `String.hashCode`, as in RocketMQ; 0 for no tag."""
+    value = 0
+    encoded = tag.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(encoded[::2], encoded[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value

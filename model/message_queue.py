@@ -1,0 +1,20 @@
+"""MessageQueue: the unit that a group shares out. RocketMQ: MessageQueue."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MessageQueue(NamedTuple):
+    """One queue of one topic on one broker; ordered by (topic, broker_name, queue_id).
+
+    A named tuple and not a dataclass: queues are keys and sort keys everywhere, and tuples hash and compare in C.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """Short form for tables and logs: `topic@broker:3`."""
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"

@@ -1,0 +1,79 @@
+"""Which names are legal, and which prefixes mean something. RocketMQ: TopicValidator, MixAll, Validators."""
+
+from __future__ import annotations
+
+import re
+
+from model.errors import InvalidParameter
+from model.limits import MAX_GROUP_CHARS, MAX_NAME_CHARS, MAX_TOPIC_CHARS
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+TEMPLATE_TOPIC = "TBW102"
+"""A send to an unknown topic copies this one. RocketMQ: TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC."""
+TRACE_TOPIC = "SYS_TRACE"
+SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC)
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LEGAL_ID = re.compile(r"[!-~]+")
+
+
+def retry_topic(group: str) -> str:
+    """Name of the topic that the group's failed messages go through."""
+    return RETRY_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether the topic is some group's retry topic."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether users may neither create nor delete the topic."""
+    return topic in SYSTEM_TOPICS
+
+
+def check_topic(topic: str) -> str:
+    """Return the topic if its name is legal.
+
+    Raises:
+        InvalidParameter: empty, too long, or with a character outside `%|a-zA-Z0-9_-`.
+    """
+    return _checked("topic", topic, MAX_TOPIC_CHARS)
+
+
+def check_group(group: str) -> str:
+    """Return the group if its name is legal; the rules are those of topics, and DEFAULT_CONSUMER is reserved.
+
+    Raises:
+        InvalidParameter: see `check_topic`.
+    """
+    if group == "DEFAULT_CONSUMER":
+        raise InvalidParameter("group name DEFAULT_CONSUMER is reserved: choose a name of your own")
+    return _checked("group", group, MAX_GROUP_CHARS)
+
+
+def check_id(what: str, value: str) -> str:
+    """Return a broker name, cluster name or client id if it is 1..255 printable ASCII characters without spaces.
+
+    ASCII only, because members sort ids on their own: RocketMQ sorts by UTF-16 code unit and Python by code point,
+    and the two agree there.
+
+    Raises:
+        InvalidParameter: otherwise.
+    """
+    if not value or len(value) > MAX_NAME_CHARS or not _LEGAL_ID.fullmatch(value):
+        raise InvalidParameter(
+            f"{what} {value!r} must have 1 to {MAX_NAME_CHARS} printable ASCII characters and no spaces"
+        )
+    return value
+
+
+def _checked(what: str, name: str, max_chars: int) -> str:
+    if not name:
+        raise InvalidParameter(f"{what} name is empty")
+    if len(name) > max_chars:
+        raise InvalidParameter(f"{what} name has {len(name)} characters, more than the {max_chars} allowed: {name!r}")
+    if not _LEGAL.fullmatch(name):
+        raise InvalidParameter(f"{what} name {name!r} may only have the characters a-z A-Z 0-9 _ - % |")
+    return name

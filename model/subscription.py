@@ -1,0 +1,70 @@
+"""What one member wants of one topic. RocketMQ: SubscriptionData, FilterAPI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.errors import InvalidParameter
+from model.message import tag_hash
+from model.names import check_topic
+
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData:
+    """A topic and a tag expression.
+
+    Attributes:
+        topic: the topic.
+        expression: `*` for everything, or tags joined by `||`.
+        version: grows with every change of the expression by its member; compared per member only, never across
+            members (RocketMQ compares wall clocks of different machines, where the slower clock always loses).
+    """
+
+    topic: str
+    expression: str = ALL
+    version: int = 0
+
+    @property
+    def tags(self) -> frozenset[str] | None:
+        """The wanted tags, or None for all."""
+        return parse_expression(self.expression)
+
+    @property
+    def tag_hashes(self) -> tuple[int, ...] | None:
+        """Sorted hashes of the wanted tags, or None for all: what a pull carries."""
+        tags = self.tags
+        return None if tags is None else tuple(sorted(tag_hash(tag) for tag in tags))
+
+
+def parse_expression(expression: str) -> frozenset[str] | None:
+    """Split a tag expression.
+
+    Args:
+        expression: `*` (or nothing) for everything, else `tagA || tagB`.
+
+    Returns:
+        The tags, or None for everything.
+
+    Raises:
+        InvalidParameter: there is no tag in it.
+    """
+    stripped = expression.strip()
+    if stripped in ("", ALL):
+        return None
+    tags = frozenset(tag.strip() for tag in stripped.split("||") if tag.strip())
+    if not tags:
+        raise InvalidParameter(f"subscription expression {expression!r} names no tag: use '*' or 'tagA || tagB'")
+    return tags
+
+
+def subscription_of(topic: str, expression: str, version: int) -> SubscriptionData:
+    """Make a checked subscription.
+
+    Raises:
+        InvalidParameter: illegal topic name or expression.
+    """
+    check_topic(topic)
+    parse_expression(expression)
+    return SubscriptionData(topic, expression.strip() or ALL, version)

@@ -1,0 +1,160 @@
+"""Topics and where they live: what brokers register and what clients poll. RocketMQ: TopicConfig, TopicRouteData.
+
+Read and write queue counts are separate so that a topic can shrink without losing messages: lower the write count,
+let consumers drain the rest, then lower the read count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any
+
+from model.errors import InvalidParameter
+from model.limits import MAX_QUEUES_PER_TOPIC
+from model.message_queue import MessageQueue
+from model.names import check_topic
+
+MASTER_ID = 0
+"""Broker id of the master; greater ids are its replicas."""
+
+
+class Perm(IntFlag):
+    """What a topic or a broker allows. RocketMQ: PermName."""
+
+    NONE = 0
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+
+
+READ_WRITE = Perm.READ | Perm.WRITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """One topic as one broker has it."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: Perm = READ_WRITE
+
+    def to_wire(self) -> list[Any]:
+        """Flat form for a frame."""
+        return [self.topic, self.read_queue_nums, self.write_queue_nums, int(self.perm)]
+
+    @classmethod
+    def from_wire(cls, wire: Any) -> TopicConfig:
+        """Read the flat form of a peer.
+
+        Raises:
+            InvalidParameter: it is not one, or a count or name is out of range.
+        """
+        if not (isinstance(wire, list) and len(wire) == 4 and isinstance(wire[0], str)):
+            raise InvalidParameter(f"a topic must be [name, read queues, write queues, perm], got {wire!r}")
+        if not all(type(number) is int for number in wire[1:]):
+            raise InvalidParameter(f"queue counts and perm of {wire[0]!r} must be whole numbers, got {wire[1:]!r}")
+        if not 0 <= wire[3] <= 7:
+            raise InvalidParameter(f"perm of topic {wire[0]!r} must be 0 to 7, got {wire[3]}")
+        return checked_topic_config(wire[0], wire[1], wire[2], Perm(wire[3]))
+
+
+def checked_topic_config(topic: str, read_queue_nums: int, write_queue_nums: int, perm: Perm) -> TopicConfig:
+    """Make a topic config whose name and counts are legal.
+
+    Raises:
+        InvalidParameter: illegal name, or a count outside 0..65536 (1 for the larger of the two).
+    """
+    check_topic(topic)
+    for what, count in (("read", read_queue_nums), ("write", write_queue_nums)):
+        if not 0 <= count <= MAX_QUEUES_PER_TOPIC:
+            raise InvalidParameter(f"{what} queues of topic {topic!r} must be 0 to {MAX_QUEUES_PER_TOPIC}, got {count}")
+    if max(read_queue_nums, write_queue_nums) < 1:
+        raise InvalidParameter(f"topic {topic!r} needs at least one queue")
+    return TopicConfig(topic=topic, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=perm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueData:
+    """The queues of one topic on one broker. RocketMQ: QueueData."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: Perm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerData:
+    """One broker name and the addresses behind it. RocketMQ: BrokerData.
+
+    Attributes:
+        addresses: broker id -> `host:port`; id 0 is the master.
+    """
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """Address of the master, or None while it is away."""
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRoute:
+    """Where a topic lives, as one name server knows it now; queues and brokers sorted by broker name.
+
+    RocketMQ: TopicRouteData.
+    """
+
+    topic: str
+    queues: tuple[QueueData, ...]
+    brokers: tuple[BrokerData, ...]
+
+    def subscribe_queues(self) -> list[MessageQueue]:
+        """Every queue that can be read, sorted. RocketMQ: topicRouteData2TopicSubscribeInfo."""
+        return [
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if data.perm & Perm.READ
+            for queue_id in range(data.read_queue_nums)
+        ]
+
+    def publish_queues(self) -> list[MessageQueue]:
+        """Every queue that can be written, on brokers that have a master, sorted.
+
+        RocketMQ: topicRouteData2TopicPublishInfo.
+        """
+        with_master = {broker.broker_name for broker in self.brokers if broker.master is not None}
+        return [
+            MessageQueue(self.topic, data.broker_name, queue_id)
+            for data in self.queues
+            if data.perm & Perm.WRITE and data.broker_name in with_master
+            for queue_id in range(data.write_queue_nums)
+        ]
+
+    def to_wire(self) -> dict[str, Any]:
+        """Form for a frame's body."""
+        return {
+            "topic": self.topic,
+            "queues": [[q.broker_name, q.read_queue_nums, q.write_queue_nums, int(q.perm)] for q in self.queues],
+            "brokers": [[b.cluster, b.broker_name, sorted(b.addresses.items())] for b in self.brokers],
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Any) -> TopicRoute:
+        """Read the form of a frame's body; a name server is trusted to send a well-formed one."""
+        return cls(
+            topic=wire["topic"],
+            queues=tuple(
+                QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=Perm(perm))
+                for name, read, write, perm in sorted(wire["queues"])
+            ),
+            brokers=tuple(
+                BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
+                for cluster, name, addresses in sorted(wire["brokers"], key=lambda broker: str(broker[1]))
+            ),
+        )

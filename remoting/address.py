@@ -1,0 +1,41 @@
+"""Addresses: `host:port` strings and lists of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from model.errors import ConfigError
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split `host:port`; an IPv6 host stands in brackets.
+
+    Raises:
+        ConfigError: it is not of that form, or the port is not 0..65535.
+    """
+    host, colon, port = address.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"{address!r} is not an address: write host:port, for instance 127.0.0.1:9876")
+    return host, int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Join host and port the way `parse_address` reads them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
+    """Read one or more name servers from a string (separated by `,` or `;`) or a list.
+
+    Returns:
+        Normalised `host:port` strings, in order, without repeats.
+
+    Raises:
+        ConfigError: there is none, or one is malformed.
+    """
+    parts = addresses.replace(";", ",").split(",") if isinstance(addresses, str) else list(addresses)
+    parsed = dict.fromkeys(format_address(*parse_address(part)) for part in parts if part.strip())
+    if not parsed:
+        raise ConfigError("no address given: write host:port, for instance 127.0.0.1:9876")
+    return tuple(parsed)

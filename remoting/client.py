@@ -1,0 +1,237 @@
+"""The asyncio client: one connection per address, made when first needed, with a back-off when the peer is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import anyio
+
+from model.errors import ConnectFailed, error_of
+from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
+from remoting.address import parse_address
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+PushHandler = Callable[[str, Command], None]
+"""Called with (address, command) for a request that the server pushes; must not block."""
+
+
+def raise_for_code(response: Command) -> Command:
+    """Return the response if its code is SUCCESS.
+
+    Raises:
+        RlabError: the class that stands for the code, with the server's remark.
+    """
+    if response.code:
+        raise error_of(response.code, str(response.header.get("remark", "no remark")))
+    return response
+
+
+class Backoff:
+    """When to try an address again: capped exponential waits with jitter. Pure: time and randomness come in."""
+
+    __slots__ = ("_failures", "retry_at")
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self.retry_at = 0.0
+
+    def failed(self, now: float, rng: random.Random) -> None:
+        """Note a failed attempt: the next one has to wait.
+
+        The jitter is over the upper half, so that a thousand clients of one restarted broker spread out while none of
+        them comes back at once.
+        """
+        wait_s = min(RECONNECT_MAX_S, RECONNECT_FIRST_S * 2 ** min(self._failures, 16))
+        self._failures += 1
+        self.retry_at = now + wait_s * (0.5 + rng.random() / 2)
+
+    def wait_s(self, now: float) -> float:
+        """Seconds until the next attempt is due."""
+        return max(0.0, self.retry_at - now)
+
+
+class RemotingClient:
+    """Connections to many servers; an async context manager that closes them all.
+
+    Args:
+        handlers: request code -> handler for what servers push.
+        on_lost: called with the address when an established connection is gone and the client was not closing it.
+        rng: jitter of the back-off.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[RequestCode, PushHandler] | None = None,
+        *,
+        on_lost: Callable[[str], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._handlers = {int(code): handler for code, handler in (handlers or {}).items()}
+        self._on_lost = on_lost
+        self._rng = rng or random.Random()
+        self._connections: dict[str, Connection] = {}
+        self._dialling: dict[str, asyncio.Future[Connection]] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._closing = False
+
+    async def __aenter__(self) -> RemotingClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def connected(self, address: str) -> Connection | None:
+        """The open connection to the address, if there is one."""
+        connection = self._connections.get(address)
+        return None if connection is None or connection.closed else connection
+
+    def backoff_s(self, address: str) -> float:
+        """Seconds until `connect` tries the address again; 0 when it would try now."""
+        backoff = self._backoffs.get(address)
+        return 0.0 if backoff is None else backoff.wait_s(asyncio.get_running_loop().time())
+
+    async def connect(self, address: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
+        """Return the open connection to an address, making it if need be; callers at the same time share one attempt.
+
+        Raises:
+            ConnectFailed: refused, unreachable, or no answer in `timeout_s`; at once while the back-off of an earlier
+                failure lasts, so that callers with a choice go elsewhere instead of waiting.
+
+        Cancellation: the attempt that others share goes on only if they do not depend on the cancelled caller; they
+        get ConnectFailed and retry.
+        """
+        connection = self.connected(address)
+        if connection is not None:
+            return connection
+        if self._closing:
+            raise ConnectFailed(f"the client is closed; nothing was sent to {address}")
+        shared = self._dialling.get(address)
+        if shared is not None:
+            return await asyncio.shield(shared)
+        wait_s = self.backoff_s(address)
+        if wait_s > 0:
+            raise ConnectFailed(f"{address} could not be reached; next attempt in {wait_s:.2f} s")
+        return await self._dial(address, timeout_s)
+
+    async def _dial(self, address: str, timeout_s: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        shared: asyncio.Future[Connection] = loop.create_future()
+        self._dialling[address] = shared
+        try:
+            connection = await self._open(address, timeout_s)
+        except BaseException as error:
+            given_up = ConnectFailed(f"connecting to {address} was given up")
+            shared.set_exception(error if isinstance(error, ConnectFailed) else given_up)
+            shared.exception()  # nobody may be waiting: an unread exception would be logged
+            raise
+        else:
+            self._connections[address] = connection
+            self._backoffs.pop(address, None)
+            shared.set_result(connection)
+            return connection
+        finally:
+            del self._dialling[address]
+
+    async def _open(self, address: str, timeout_s: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        host, port = parse_address(address)
+
+        def make() -> Connection:
+            return Connection(
+                loop,
+                on_request=lambda _, command: self._pushed(address, command),
+                on_closed=lambda connection, _: self._lost(address, connection),
+                pause_reads_when_blocked=False,
+            )
+
+        try:
+            with anyio.fail_after(timeout_s):
+                _, connection = await loop.create_connection(make, host, port)
+        except (OSError, TimeoutError) as error:
+            self._backoffs.setdefault(address, Backoff()).failed(loop.time(), self._rng)
+            # anyio's TimeoutError has no errno; the one of the operating system has.
+            reason = getattr(error, "strerror", None) or f"no answer in {timeout_s} s"
+            raise ConnectFailed(
+                f"cannot connect to {address}: {reason}; is it running, and is it the right one?"
+            ) from error
+        if self._closing:
+            connection.abort()
+            raise ConnectFailed(f"the client was closed while connecting to {address}")
+        return connection
+
+    async def request(
+        self,
+        address: str,
+        code: int,
+        header: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> Command:
+        """Send a request and wait for its answer.
+
+        Returns:
+            The response, always with code SUCCESS.
+
+        Raises:
+            RlabError: what the response code stands for, or a `NetworkError`; `definite` tells whether the request may
+                have been carried out.
+
+        Cancellation: the answer is ignored; the request may have been carried out.
+        """
+        connection = self.connected(address) or await self.connect(address, timeout_s)
+        if connection.write_blocked:
+            with anyio.move_on_after(timeout_s) as scope:
+                await connection.wait_writable()
+            if scope.cancelled_caught:
+                raise ConnectFailed(f"{address} reads nothing for {timeout_s} s; nothing was sent")
+        return raise_for_code(await connection.request(code, header or {}, body, timeout_s))
+
+    def notify(self, address: str, code: int, header: Mapping[str, Any], body: bytes | None = None) -> bool:
+        """Send a one-way request if there is an open connection; False if there is none."""
+        connection = self.connected(address)
+        return connection is not None and connection.notify(code, header, body)
+
+    def drop(self, address: str) -> None:
+        """Close the connection to an address that is not needed any more; `on_lost` is not called."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+        self._backoffs.pop(address, None)
+
+    async def aclose(self) -> None:
+        """Close every connection and wait until they are gone. Idempotent."""
+        self._closing = True
+        connections = list(self._connections.values())
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+        with anyio.move_on_after(1.0, shield=True) as scope:
+            for connection in connections:
+                await connection.wait_closed()
+        if scope.cancelled_caught:
+            for connection in connections:
+                connection.abort()
+
+    def _lost(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+            if self._on_lost is not None and not self._closing:
+                self._on_lost(address)
+
+    def _pushed(self, address: str, command: Command) -> None:
+        handler = self._handlers.get(command.code)
+        if handler is not None:
+            handler(address, command)
+        else:
+            logger.warning("%s pushed request code %d, which this client does not know", address, command.code)

@@ -1,0 +1,169 @@
+"""Frames: bytes in, commands out. Pure.
+
+A frame is a 4-byte big-endian length and one msgpack array `[version, flags, code, opaque, header, body]`:
+
+    00 00 00 0e                                 length 14
+    96                                          array of 6
+       01  00  22  07                           version 1, request, code 34 HEART_BEAT, opaque 7
+       81 a5 63 61 75 73 65 a0                  header {"cause": ""}
+       c0                                       body nil
+
+Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`, after which the decoder
+takes no more. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us allocate
+what it only claims to send. The encoder and decoder stand behind `Codec`, because a second framing (RocketMQ's own) is
+planned beside this one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgpack
+
+from model.errors import ProtocolError
+from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS
+from remoting.command import ONE_WAY, REQUEST, Command
+
+VERSION = 1
+LENGTH_BYTES = 4
+
+_length_at = struct.Struct(">I").unpack_from
+_pack = msgpack.Packer(autoreset=True).pack
+_unpack = msgpack.unpackb
+
+
+class Decoder(Protocol):
+    """Turns a byte stream into commands. One per connection."""
+
+    error: ProtocolError | None
+
+    def feed(self, data: bytes) -> list[Command]:
+        """Take the next bytes of the stream.
+
+        Returns:
+            The commands that are complete now. Look at `error` afterwards: when it is set, the stream was broken behind
+            the last of them and the connection has to be closed.
+        """
+        ...
+
+    def at_frame_boundary(self) -> bool:
+        """Whether the stream may end here; a close inside a frame is a broken peer."""
+        ...
+
+
+class Codec(Protocol):
+    """One way to put commands on the wire."""
+
+    def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """Return one whole frame.
+
+        Raises:
+            ValueError: the frame would be longer than the limit; callers check bodies before.
+        """
+        ...
+
+    def decoder(self) -> Decoder:
+        """Return a decoder for one new connection."""
+        ...
+
+
+class MsgpackDecoder:
+    """See the module header for the format."""
+
+    __slots__ = ("_buffer", "_max_frame_bytes", "error")
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.error: ProtocolError | None = None
+        self._buffer: bytes | bytearray = b""
+        self._max_frame_bytes = max_frame_bytes
+
+    def feed(self, data: bytes) -> list[Command]:
+        """See `Decoder.feed`."""
+        if self.error is not None:
+            return []
+        stream = self._joined(data) if self._buffer else data
+        commands: list[Command] = []
+        position, end = 0, len(stream)
+        view = memoryview(stream)
+        while end - position >= LENGTH_BYTES:
+            (length,) = _length_at(stream, position)
+            if length > self._max_frame_bytes:
+                self.error = ProtocolError(
+                    f"a frame of {length} bytes was announced, more than the {self._max_frame_bytes} allowed"
+                    + (": these are not frames of this protocol" if length > 2**28 else "")
+                )
+                return commands
+            start = position + LENGTH_BYTES
+            if end - start < length:
+                break
+            position = start + length
+            try:
+                commands.append(decode_frame(view[start:position]))
+            except ProtocolError as error:
+                self.error = error
+                return commands
+        self._buffer = stream[position:] if position else stream
+        return commands
+
+    def at_frame_boundary(self) -> bool:
+        """See `Decoder.at_frame_boundary`."""
+        return not self._buffer
+
+    def _joined(self, data: bytes) -> bytes | bytearray:
+        # A large frame arrives in many pieces, and joining at each would copy it over and over: a bytearray grows in
+        # place until the frame is whole.
+        if not isinstance(self._buffer, bytearray):
+            self._buffer = bytearray(self._buffer)
+        self._buffer += data
+        if len(self._buffer) >= LENGTH_BYTES:
+            (length,) = _length_at(self._buffer)
+            if len(self._buffer) < length + LENGTH_BYTES and length <= self._max_frame_bytes:
+                return self._buffer
+        return bytes(self._buffer)
+
+
+def decode_frame(frame: memoryview | bytes) -> Command:
+    """Decode one frame without its length.
+
+    Raises:
+        ProtocolError: it is not a frame of this version.
+    """
+    try:
+        fields = _unpack(frame, max_map_len=MAX_HEADER_FIELDS, strict_map_key=True)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"a frame is not valid msgpack ({type(error).__name__}: {error})") from error
+    if type(fields) is not list or len(fields) != 6:
+        raise ProtocolError("a frame must be the array [version, flags, code, opaque, header, body]")
+    version, flags, code, opaque, header, body = fields
+    if version != VERSION or type(version) is not int:
+        raise ProtocolError(f"frame version {version!r} is not supported: this side speaks version {VERSION}")
+    if type(flags) is not int or not REQUEST <= flags <= ONE_WAY:
+        raise ProtocolError(f"unknown frame flags {flags!r}: known are 0 request, 1 response, 2 one-way")
+    if type(code) is not int or type(opaque) is not int or opaque < 0:
+        raise ProtocolError(f"code and opaque must be whole numbers, got {code!r} and {opaque!r}")
+    if type(header) is not dict or (body is not None and type(body) is not bytes):
+        raise ProtocolError("a frame's header must be a map and its body bytes or nil")
+    return Command(flags, code, opaque, header, body)
+
+
+class MsgpackCodec:
+    """The framing of this project; stateless."""
+
+    __slots__ = ()
+
+    def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """See `Codec.encode`."""
+        frame: bytes = _pack((VERSION, flags, code, opaque, header, body))
+        length = len(frame)
+        if length > MAX_FRAME_BYTES:
+            raise ValueError(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
+        return length.to_bytes(LENGTH_BYTES, "big") + frame
+
+    def decoder(self) -> MsgpackDecoder:
+        """See `Codec.decoder`."""
+        return MsgpackDecoder()
+
+
+CODEC: Codec = MsgpackCodec()

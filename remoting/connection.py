@@ -1,0 +1,272 @@
+"""One TCP connection, either side: frames out in one write per loop turn, requests matched to their responses.
+
+Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per loop turn answers about
+four times as many pipelined requests as StreamReader and StreamWriter do.
+
+Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
+also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. What is
+already owed (held pulls, notifications) still goes out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
+from model.limits import MAX_UNSENT_BYTES, REQUEST_TIMEOUT_S, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
+from remoting.address import format_address
+from remoting.codec import CODEC, Codec
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.session import RequestSession
+
+logger = logging.getLogger(__name__)
+
+_NO_HEADER: dict[str, Any] = {}
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Made by `RemotingServer` and `RemotingClient`, never by hand.
+
+    Attributes:
+        peer: `host:port` of the other side, for messages.
+        closed: whether the connection is gone or going.
+        unanswered: requests of the peer that were taken and not answered yet (kept by the server).
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_request: Callable[[Connection, Command], None],
+        on_opened: Callable[[Connection], None] | None = None,
+        on_closed: Callable[[Connection, Exception | None], None] | None = None,
+        pause_reads_when_blocked: bool,
+        codec: Codec = CODEC,
+    ) -> None:
+        self.peer = "?"
+        self.closed = False
+        self.unanswered = 0
+        self._loop = loop
+        self._on_request = on_request
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._pause_reads_when_blocked = pause_reads_when_blocked
+        self._encode = codec.encode
+        self._decoder = codec.decoder()
+        self._session: RequestSession[asyncio.Future[Command]] = RequestSession()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._writable: asyncio.Future[None] | None = None
+        self._closed_future: asyncio.Future[None] = loop.create_future()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        code: int,
+        header: Mapping[str, Any] = _NO_HEADER,
+        body: bytes | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> asyncio.Future[Command]:
+        """Send a request.
+
+        Args:
+            code: a `RequestCode`.
+            header: its fields.
+            body: its body.
+            timeout_s: seconds until the future fails.
+
+        Returns:
+            A future of the response, whatever its code: `raise_for_code` turns a refusal into its error. The future
+            fails with `RequestTimeout` or `ConnectionLost`. Cancelling it forgets the answer; the request stays sent.
+
+        Raises:
+            ConnectionLost: the connection is closed already (nothing was sent).
+            FlowControl: too many requests are in flight here.
+        """
+        if self.closed:
+            raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
+        future: asyncio.Future[Command] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_s
+        opaque = self._session.start(deadline, future)
+        if deadline < self._timer_at:
+            self._arm(deadline)
+        self._send(self._encode(REQUEST, code, opaque, header, body))
+        return future
+
+    def notify(self, code: int, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None) -> bool:
+        """Send a one-way request.
+
+        Returns:
+            False if it was not sent because the connection is closed or the peer does not read; one-way requests are
+            hints that a timer makes up for, so they are dropped rather than queued without end.
+        """
+        if self.closed or self._writable is not None:
+            return False
+        self._send(self._encode(ONE_WAY, code, 0, header, body))
+        return True
+
+    def respond(
+        self, request: Command, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None, code: int = 0
+    ) -> None:
+        """Answer a request of the peer, now or any time later; silently nothing if it wants none or is gone."""
+        self.unanswered -= 1
+        if request.flags == REQUEST and not self.closed:
+            self._send(self._encode(RESPONSE, code, request.opaque, header, body))
+
+    def respond_error(self, request: Command, error: RlabError) -> None:
+        """Answer a request of the peer with an error that has a wire code."""
+        assert error.code is not None, f"{type(error).__name__} has no wire code"
+        self.respond(request, {"remark": str(error)}, None, error.code)
+
+    async def wait_writable(self) -> None:
+        """Wait until the peer reads again. Returns at once when it does.
+
+        Raises:
+            ConnectionLost: it went away instead.
+
+        Cancellation: harmless.
+        """
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+        if self.closed:
+            raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
+
+    @property
+    def write_blocked(self) -> bool:
+        """Whether the peer reads too slowly for more requests now."""
+        return self._writable is not None
+
+    def _send(self, frame: bytes) -> None:
+        out = self._out
+        out.append(frame)
+        if len(out) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        out, transport = self._out, self._transport
+        if not out or transport is None or self.closed:
+            return
+        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+        if self._writable is not None and transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            logger.warning("cutting off %s: it left %d bytes unread", self.peer, transport.get_write_buffer_size())
+            self.abort()
+
+    # --- closing -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Send what is queued, then close. Idempotent."""
+        if not self.closed:
+            self._flush()
+            self._shut()
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        """Close without sending what is queued. Idempotent."""
+        self._shut()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the transport is gone. Cancellation: harmless."""
+        await asyncio.shield(self._closed_future)
+
+    def _shut(self) -> None:
+        self.closed = True
+        self._out.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for future in self._session.close():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"the connection to {self.peer} closed before the answer came"))
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # --- deadlines ---------------------------------------------------------------------------------------------------
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        # Timers may fire a clock resolution early; what is due at the armed time is due.
+        for future in self._session.expire(self._loop.time() + 1e-6):
+            if not future.done():
+                future.set_exception(
+                    RequestTimeout(f"no answer from {self.peer} in time; it may have been carried out")
+                )
+        deadline = self._session.next_deadline()
+        if deadline is not None:
+            self._arm(deadline)
+
+    # --- asyncio.Protocol --------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        # A cast and no assertion: uvloop's transports do not derive from asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        if name:
+            self.peer = format_address(str(name[0]), int(name[1]))
+        if self._on_opened is not None:
+            self._on_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        decoder = self._decoder
+        for command in decoder.feed(data):
+            if command.flags == RESPONSE:
+                future = self._session.finish(command.opaque)
+                if future is not None and not future.done():
+                    future.set_result(command)
+            elif not self.closed:
+                self._on_request(self, command)
+        if decoder.error is not None and not self.closed:
+            self._refuse(decoder.error)
+
+    def eof_received(self) -> bool:
+        """Called by the loop: the peer sends no more, so there is nobody to answer."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._shut()
+        if not self._closed_future.done():
+            self._closed_future.set_result(None)
+        if self._on_closed is not None:
+            self._on_closed(self, exc)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the peer reads too slowly."""
+        if self._writable is None and not self.closed:
+            self._writable = self._loop.create_future()
+            if self._pause_reads_when_blocked and self._transport is not None:
+                self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+            if self._pause_reads_when_blocked and self._transport is not None and not self.closed:
+                self._transport.resume_reading()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Tell a peer that sent garbage why it is being cut off, in one frame, then close."""
+        logger.warning("closing the connection of %s: %s", self.peer, error)
+        assert error.code is not None
+        self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)}, None))
+        self.close()

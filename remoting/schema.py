@@ -1,0 +1,297 @@
+"""What every request carries and answers: one table that the server checks headers with and the docs are made from.
+
+A field is named in the header's map. `check_header` runs before every handler, so handlers index the header without
+looking again. Bodies are checked by whoever reads them (`from_wire` of the records in `model/`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.errors import InvalidParameter
+from model.limits import MAX_PULL_BATCH
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a header.
+
+    Attributes:
+        name: its key.
+        type: exactly this Python type on the wire (bool is not int; a whole number is no float).
+        doc: what it means, with its unit.
+        required: whether it must be there; an optional one may be absent or nil.
+        minimum, maximum: inclusive bounds of a number.
+    """
+
+    name: str
+    type: type
+    doc: str
+    required: bool = True
+    minimum: int | None = None
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSchema:
+    """One request code."""
+
+    sender: str
+    purpose: str
+    fields: tuple[Field, ...] = ()
+    body: str = ""
+    answer: str = ""
+
+
+_TOPIC = Field("topic", str, "topic name")
+_GROUP = Field("group", str, "consumer group")
+_CLIENT = Field("client_id", str, "id of the client instance")
+_QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
+_CAUSE = Field("cause", str, "id of the event that set this off", required=False)
+_BROKER = Field("broker_name", str, "broker name")
+
+SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.SEND_MESSAGE: RequestSchema(
+        sender="producer -> broker",
+        purpose="Store one message; answered once it is written.",
+        fields=(
+            _TOPIC,
+            _QUEUE,
+            Field("tag_hash", int, "hash of the message's tag, 0 for none", minimum=-(2**31), maximum=2**31 - 1),
+        ),
+        body="payload (see `model/message.py`)",
+        answer="header `offset`: offset in the queue",
+    ),
+    RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
+        sender="producer -> broker",
+        purpose="Store messages of one topic in one queue, all or none.",
+        fields=(_TOPIC, _QUEUE),
+        body="msgpack array of [tag hash, payload]",
+        answer="header `offset`: offset of the first; the others follow",
+    ),
+    RequestCode.PULL_MESSAGE: RequestSchema(
+        sender="consumer -> broker",
+        purpose="Read messages of one queue; held until there are some when `suspend_ms` is positive.",
+        fields=(
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            Field("offset", int, "first offset wanted", minimum=0),
+            Field("max_n", int, "messages at the most", minimum=1, maximum=MAX_PULL_BATCH),
+            Field("suspend_ms", int, "how long the broker may hold the request", minimum=0, maximum=60_000),
+            Field("tag_hashes", list, "hashes of the wanted tags; absent for all", required=False),
+            Field("client_id", str, "who pulls; with `token` it renews the lease of the queue", required=False),
+            Field(
+                "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
+            ),
+        ),
+        answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
+        "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header",
+    ),
+    RequestCode.QUERY_CONSUMER_OFFSET: RequestSchema(
+        sender="consumer, admin -> broker",
+        purpose="Committed offset of a group for one queue.",
+        fields=(_GROUP, _TOPIC, _QUEUE),
+        answer="header `offset`; QUERY_NOT_FOUND when none is stored",
+    ),
+    RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
+        sender="consumer, admin -> broker",
+        purpose="Commit offsets of a group, any number of queues in one request.",
+        fields=(
+            _GROUP,
+            _CLIENT,
+            Field("reset", bool, "offsets may go backwards, and no lease is needed: an operator's act", required=False),
+            _CAUSE,
+        ),
+        body="msgpack array of [topic, queue id, offset, token or -1]",
+        answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only",
+    ),
+    RequestCode.UPDATE_AND_CREATE_TOPIC: RequestSchema(
+        sender="admin -> broker",
+        purpose="Create a topic or change its queue counts and permissions.",
+        fields=(
+            _TOPIC,
+            Field("read_queue_nums", int, "queues that can be read", minimum=0),
+            Field("write_queue_nums", int, "queues that can be written", minimum=0),
+            Field("perm", int, "4 read + 2 write", minimum=0, maximum=7),
+            _CAUSE,
+        ),
+    ),
+    RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
+        sender="admin -> broker",
+        purpose="Counters and topics of a broker.",
+        answer="body: msgpack map",
+    ),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
+        sender="consumer, admin -> broker",
+        purpose="First offset stored at or after a time.",
+        fields=(_TOPIC, _QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
+        answer="header `offset`; the end of the queue when nothing is that young",
+    ),
+    RequestCode.GET_MAX_OFFSET: RequestSchema(
+        sender="consumer, admin -> broker",
+        purpose="Offset that the next message of the queue gets.",
+        fields=(_TOPIC, _QUEUE),
+        answer="header `offset`",
+    ),
+    RequestCode.GET_MIN_OFFSET: RequestSchema(
+        sender="consumer, admin -> broker",
+        purpose="Lowest offset that the queue still holds.",
+        fields=(_TOPIC, _QUEUE),
+        answer="header `offset`",
+    ),
+    RequestCode.HEART_BEAT: RequestSchema(
+        sender="client -> broker",
+        purpose="Join, stay in, or change the subscription of groups.",
+        body="msgpack map of `model/heartbeat.py`: HeartbeatData",
+        answer="header `groups`: group -> version of the group now",
+    ),
+    RequestCode.UNREGISTER_CLIENT: RequestSchema(
+        sender="client -> broker",
+        purpose="Leave groups at once.",
+        fields=(_CLIENT, Field("groups", list, "consumer groups to leave"), _CAUSE),
+    ),
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
+        sender="client, admin -> broker",
+        purpose="Members of a group and the topics of each.",
+        fields=(_GROUP, Field("known_version", int, "version that the caller has; -1 for none", minimum=-1)),
+        answer="header `version`, and `unchanged` true without a body when it is the known one; "
+        "body: msgpack [version, [[client id, [topic, ...]], ...]]",
+    ),
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
+        sender="broker -> member, one-way",
+        purpose="The group changed: rebalance.",
+        fields=(_GROUP, Field("version", int, "version of the group now"), _CAUSE),
+    ),
+    RequestCode.LOCK_BATCH_MQ: RequestSchema(
+        sender="consumer -> broker",
+        purpose="Ask for leases of queues; whoever is refused is told when the queue is released.",
+        fields=(_GROUP, _CLIENT, _CAUSE),
+        body="msgpack array of [topic, queue id, token that the caller still holds or -1]",
+        answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, committed offset or -1, "
+        "min offset, max offset]; refused: [topic, queue id, owner]",
+    ),
+    RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
+        sender="consumer -> broker",
+        purpose="Commit and give back leases of queues, in one step.",
+        fields=(_GROUP, _CLIENT, _CAUSE),
+        body="msgpack array of [topic, queue id, token, offset to commit or -1]",
+        answer="body as of UPDATE_CONSUMER_OFFSET",
+    ),
+    RequestCode.REGISTER_BROKER: RequestSchema(
+        sender="broker -> name server",
+        purpose="Announce a broker and all its topics; repeated every 30 s and at every change.",
+        fields=(
+            Field("cluster", str, "cluster name"),
+            _BROKER,
+            Field("broker_id", int, "0 for the master", minimum=0),
+            Field("address", str, "host:port that clients connect to"),
+            Field("version", int, "data version; grows with every change of the topics", minimum=0),
+            Field("expiry_ms", int, "silence after which the broker is taken for dead", minimum=1),
+            _CAUSE,
+        ),
+        body="msgpack array of [topic, read queues, write queues, perm]",
+        answer="header `changed`: whether any route changed",
+    ),
+    RequestCode.UNREGISTER_BROKER: RequestSchema(
+        sender="broker -> name server",
+        purpose="Leave at once.",
+        fields=(_BROKER, Field("broker_id", int, "0 for the master", minimum=0), Field("address", str, "host:port")),
+    ),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestSchema(
+        sender="client -> name server",
+        purpose="Where a topic lives.",
+        fields=(_TOPIC,),
+        answer="body: msgpack map of `model/topic_route.py`: TopicRoute; TOPIC_NOT_EXIST when nobody serves it",
+    ),
+    RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
+        sender="admin -> name server",
+        purpose="All brokers.",
+        answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]",
+    ),
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: RequestSchema(
+        sender="admin -> broker",
+        purpose="Members of a group with their subscriptions, strategy, model and queues.",
+        fields=(_GROUP,),
+        answer="body: msgpack map",
+    ),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestSchema(
+        sender="admin -> name server",
+        purpose="Take the write permission from every topic of a broker, so that producers leave it.",
+        fields=(_BROKER,),
+        answer="header `n`: topics changed",
+    ),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestSchema(
+        sender="admin -> name server",
+        purpose="Give every topic of a broker its write permission back.",
+        fields=(_BROKER,),
+        answer="header `n`: topics changed",
+    ),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
+        sender="admin -> name server",
+        purpose="All topics.",
+        answer="body: msgpack array of names, sorted",
+    ),
+    RequestCode.GET_CONSUME_STATS: RequestSchema(
+        sender="admin -> broker",
+        purpose="Progress of a group on every queue of its topics.",
+        fields=(_GROUP, Field("topic", str, "only this topic", required=False)),
+        answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
+        "owner or empty, token or -1]",
+    ),
+    RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(
+        sender="admin -> broker", purpose="Delete a topic and its messages on one broker.", fields=(_TOPIC, _CAUSE)
+    ),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
+        sender="admin -> name server", purpose="Forget a topic of every broker.", fields=(_TOPIC,)
+    ),
+    RequestCode.GET_GROUP_LIST: RequestSchema(
+        sender="admin -> broker",
+        purpose="Groups that have members or committed offsets here.",
+        answer="body: msgpack array of [group, members, version]",
+    ),
+    RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
+        sender="broker -> refused member, one-way",
+        purpose="A queue that this member asked for is free now.",
+        fields=(_GROUP, Field("n", int, "queues released"), _CAUSE),
+    ),
+    RequestCode.GET_SERVER_STATE: RequestSchema(
+        sender="anyone -> any server",
+        purpose="Health: who this is and since when.",
+        answer="header `kind` (namesrv, broker), `name`, `uptime_s`",
+    ),
+}
+
+_CHECKS: dict[int, tuple[tuple[str, type, bool, int | None, int | None], ...]] = {
+    int(code): tuple((f.name, f.type, f.required, f.minimum, f.maximum) for f in schema.fields)
+    for code, schema in SCHEMA.items()
+}
+
+
+def check_header(request: Command) -> None:
+    """Check the header of a request against the table.
+
+    Raises:
+        InvalidParameter: a field is missing, of the wrong type or out of range; the text names it.
+    """
+    header = request.header
+    for name, kind, required, minimum, maximum in _CHECKS[request.code]:
+        value = header.get(name)
+        if type(value) is kind:
+            if (minimum is not None and header[name] < minimum) or (maximum is not None and header[name] > maximum):
+                raise InvalidParameter(
+                    f"{RequestCode(request.code).name}: field {name!r} must be {_range(minimum, maximum)}, got {value}"
+                )
+        elif value is not None or required:
+            got = "nothing" if value is None else repr(value)[:80]
+            raise InvalidParameter(
+                f"{RequestCode(request.code).name}: field {name!r} must be of type {kind.__name__}, got {got}"
+            )
+
+
+def _range(minimum: int | None, maximum: int | None) -> str:
+    if maximum is None:
+        return f"at least {minimum}"
+    return f"{minimum} to {maximum}" if minimum is not None else f"at most {maximum}"

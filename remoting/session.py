@@ -1,0 +1,85 @@
+"""The requests that are under way on one connection: opaque numbers, deadlines, the in-flight limit. Pure.
+
+The shell keeps something per request (a future) and asks three things: `start` before it sends, `finish` when a
+response arrives, `expire` when `next_deadline` has come. Deadlines cost nothing per request: `next_deadline` is a lower
+bound that only `expire` recomputes, over the requests in flight at that moment. With one timeout for all requests that
+is one pass per timeout, where a heap would pay for every request and hold the finished ones until they are due.
+
+    session.start(deadline=3.0, call=a) -> 1
+    session.start(deadline=9.0, call=b) -> 2       next_deadline() == 3.0
+    session.finish(1) -> a                         next_deadline() == 3.0 still: a bound, not the truth
+    session.expire(3.0) -> []                      next_deadline() == 9.0
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from model.errors import FlowControl
+from model.limits import MAX_IN_FLIGHT_REQUESTS
+
+Call = TypeVar("Call")
+
+_MAX_OPAQUE = 0x7FFF_FFFF
+
+
+class RequestSession(Generic[Call]):
+    """Requests in flight on one connection."""
+
+    __slots__ = ("_calls", "_earliest", "_max_in_flight", "_opaque")
+
+    def __init__(self, max_in_flight: int = MAX_IN_FLIGHT_REQUESTS) -> None:
+        self._calls: dict[int, tuple[float, Call]] = {}
+        self._max_in_flight = max_in_flight
+        self._opaque = 0
+        self._earliest = float("inf")
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def start(self, deadline: float, call: Call) -> int:
+        """Note a request that is about to be sent.
+
+        Args:
+            deadline: loop time in seconds at which it fails.
+            call: what `finish` or `expire` hands back.
+
+        Returns:
+            The opaque to send it with; not in use by any other request in flight.
+
+        Raises:
+            FlowControl: the in-flight limit is reached; nothing was noted.
+        """
+        calls = self._calls
+        if len(calls) >= self._max_in_flight:
+            raise FlowControl(f"{len(calls)} requests are unanswered on this connection: wait for some of them")
+        opaque = self._opaque % _MAX_OPAQUE + 1
+        while opaque in calls:
+            opaque = opaque % _MAX_OPAQUE + 1
+        self._opaque = opaque
+        calls[opaque] = (deadline, call)
+        self._earliest = min(self._earliest, deadline)
+        return opaque
+
+    def finish(self, opaque: int) -> Call | None:
+        """Take the request that a response answers, or None if it is unknown: expired, or never sent."""
+        entry = self._calls.pop(opaque, None)
+        return None if entry is None else entry[1]
+
+    def expire(self, now: float) -> list[Call]:
+        """Take every request whose deadline has come, oldest first."""
+        due = [opaque for opaque, (deadline, _) in self._calls.items() if deadline <= now]
+        expired = [self._calls.pop(opaque)[1] for opaque in due]
+        self._earliest = min((deadline for deadline, _ in self._calls.values()), default=float("inf"))
+        return expired
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next: never later than the earliest deadline; None when nothing is in flight."""
+        return None if self._earliest == float("inf") else self._earliest
+
+    def close(self) -> list[Call]:
+        """Take every request, because the connection is gone."""
+        calls = [call for _, call in self._calls.values()]
+        self._calls.clear()
+        self._earliest = float("inf")
+        return calls
