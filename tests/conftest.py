@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-# No deadline: on a shared 2-core machine a slow example says something about the machine. A hang is faulthandler's to end.
+# No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
 settings.load_profile("ci")

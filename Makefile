@@ -1,0 +1,54 @@
+# Written for GNU make 3.81 as macOS ships it, and for any POSIX shell. Nothing has to be installed beforehand
+# but make and Python 3.11 or newer with its venv module.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Younger than what it was installed from, or everything is installed again.
+STAMP := $(VENV)/.installed
+# For the test runner, e.g. make test PYTEST_ARGS="-k rebalance -x"
+PYTEST_ARGS ?=
+# For the benchmark, e.g. make bench BENCH_ARGS=--json
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## make .venv with the pinned versions (again only when they change)
+
+demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdict
+	@$(BIN)/rlab demo
+
+test: $(STAMP) ## run every test (PYTEST_ARGS="-k name" for some)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP) ## format, lint, types, import rules, and the style that no linter knows
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+
+bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
+	@$(BIN)/rlab bench $(BENCH_ARGS)
+
+clean: ## remove everything that make, the tools and the demo leave behind
+	rm -rf $(VENV) build dist *.egg-info .demo .bench report
+	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The two checks come first because what Python says by itself when it is too old, or when Debian has split venv off,
+# does not tell what to do.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'Python 3.11 or newer is needed, and "$(PYTHON)" is not one.' >&2; \
+	  echo 'Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo '"$(PYTHON)" comes without venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'Installing the pinned versions into $(VENV) ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)

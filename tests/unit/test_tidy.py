@@ -1,0 +1,319 @@
+"""The style that no linter knows, as tests: what CONTRIBUTING.md asks for is checked here, on every run.
+
+Invariant: a rule is a function from one parsed file to its problems, so each is tried on a file that breaks it
+(`test_a_rule_sees_...`) as well as on the tree. Exceptions to a rule stand in this file's tables, each with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
+BANNED: dict[str, dict[str, str]] = PYPROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+# Decisions. They see time and randomness as arguments only; whatever they import, however indirectly, must too.
+# A package stands for every module in it.
+PURE_MODULES = [
+    "model",
+    "remoting.codec",
+    "remoting.command",
+    "remoting.session",
+    "namesrv.route_table",
+    "broker.group_table",
+    "broker.long_poll_table",
+    "broker.offset_table",
+    "broker.queue_locks",
+    "broker.topic_table",
+    "client.allocate",
+    "client.process_queue",
+    "client.queue_picker",
+    "client.rebalance",
+    "client.route_cache",
+]
+IMPURE = {"anyio", "asyncio", "random", "socket", "threading", "time"}
+
+# The only places that may catch everything: each runs somebody else's code (a handler, a listener), logs its traceback
+# and must outlive it.
+SUPERVISORS = {"remoting/server.py", "client/consumer.py"}
+
+# Source files without a test file of their own, each with what covers it instead.
+COVERED_ELSEWHERE: dict[str, str] = {}
+
+TEXT_SUFFIXES = {".css", ".html", ".js", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml"}
+TEXT_NAMES = {".dockerignore", ".gitignore", "Dockerfile", "Makefile", "run"}
+GENERATED = {"__pycache__", "build", "dist", "report"}  # hidden folders other than .ci are left out too
+INSTALLERS = {".ci/run", "Dockerfile", "Makefile", "constraints.txt", "pyproject.toml"}
+
+# Put together from halves, so that this file passes its own rules.
+MARKERS = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(work|root|home|Users)" + "/")
+INDEX_OPTIONS = re.compile("--(" + "|".join(["index-" + "url", "extra-index-" + "url", "find-" + "links"]) + ")")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One Python file: its path from the top folder, its text and its syntax tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+
+def parse(path: str, text: str) -> Source:
+    return Source(path=path, text=text, tree=ast.parse(text, path))
+
+
+@functools.cache
+def texts() -> dict[str, str]:
+    """Every text file of the repository by its path from the top folder."""
+    found: dict[str, str] = {}
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name == ".ci" or (not name.startswith(".") and name not in GENERATED and not name.endswith(".egg-info"))
+        )
+        for name in sorted(names):
+            if name in TEXT_NAMES or Path(name).suffix in TEXT_SUFFIXES:
+                path = Path(folder, name)
+                found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
+    return found
+
+
+@functools.cache
+def sources() -> list[Source]:
+    """Every Python file of the shipped packages and of the tests."""
+    tops = {package.partition(".")[0] for package in PACKAGES} | {"tests"}
+    return [parse(path, text) for path, text in texts().items() if path.endswith(".py") and path.split("/")[0] in tops]
+
+
+# ------------------------------------------------------------------------------------------------- rules on one file
+
+
+def too_long(source: Source) -> Iterator[str]:
+    lines = source.text.count("\n")
+    if lines > MAX_FILE_LINES:
+        yield f"{source.path} has {lines} lines, over {MAX_FILE_LINES}: split it by decision"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            lines = node.end_lineno - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{source.path}:{node.lineno} {node.name} has {lines} lines, over {MAX_FUNCTION_LINES}"
+
+
+def without_header(source: Source) -> Iterator[str]:
+    if not ast.get_docstring(source.tree):
+        yield f"{source.path} does not begin with a docstring that says what it is for"
+
+
+def banned_calls(source: Source) -> Iterator[str]:
+    """Uses of a banned name, however it was imported, and tasks that are made on a loop."""
+    for line, name in uses(source.tree):
+        if name in BANNED:
+            yield f"{source.path}:{line} {name}: {BANNED[name]['msg']}"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "create_task" and "loop" in ast.unparse(node.value):
+            yield f"{source.path}:{node.lineno} {ast.unparse(node)}: {BANNED['asyncio.create_task']['msg']}"
+
+
+def blind_excepts(source: Source) -> Iterator[str]:
+    """Handlers and suppressions of every exception, except the two supervisors and clean-up that raises again."""
+    if source.path in SUPERVISORS:
+        return
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.ExceptHandler(type=kind, body=[*_, ast.Raise(exc=None)]) if catches_everything(kind):
+                continue
+            case ast.ExceptHandler(type=kind) if catches_everything(kind):
+                yield f"{source.path}:{node.lineno} catches everything: name the errors that are expected here"
+            case ast.Call(args=kinds) if ast.unparse(node.func).endswith("suppress"):
+                if any(catches_everything(kind) for kind in kinds):
+                    yield f"{source.path}:{node.lineno} suppresses everything: name the errors that are expected here"
+
+
+def real_sleeps(source: Source) -> Iterator[str]:
+    """Tests that wait in real time; what the simulation runs may sleep, for its clock jumps."""
+    if not source.path.startswith("tests/") or source.path.startswith(("tests/tcp/", "tests/simulation/")):
+        return
+    aliases = imported_names(source.tree)
+    if any(name.partition(".")[0] == "simulation" for name in aliases.values()):
+        return
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call) or resolve(node.func, aliases) not in ("anyio.sleep", "anyio.sleep_until"):
+            continue
+        if not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0):
+            yield f"{source.path}:{node.lineno} sleeps in real time: wait for a condition, or use the simulation"
+
+
+def imported_names(tree: ast.Module) -> dict[str, str]:
+    """What each imported local name stands for, e.g. {"aio": "asyncio", "nap": "time.sleep"}."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return names
+
+
+def resolve(node: ast.expr, aliases: dict[str, str]) -> str:
+    """The dotted name that an expression stands for; "" when it is not a plain dotted name."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        owner = resolve(node.value, aliases)
+        return f"{owner}.{node.attr}" if owner else ""
+    return ""
+
+
+def uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    aliases = imported_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and (name := resolve(node, aliases)):
+            yield node.lineno, name
+
+
+def catches_everything(kind: ast.expr | None) -> bool:
+    if kind is None:
+        return True
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return any(ast.unparse(each) in ("Exception", "BaseException") for each in kinds)
+
+
+Rule = Callable[[Source], Iterator[str]]
+RULES: list[Rule] = [too_long, without_header, banned_calls, blind_excepts, real_sleeps]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps_the_rule(rule: Rule) -> None:
+    problems = [problem for source in sources() for problem in rule(source)]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (too_long, "\n" * (MAX_FILE_LINES + 1)),
+        (too_long, "def f():\n" + "    pass\n" * MAX_FUNCTION_LINES),
+        (without_header, "x = 1\n"),
+        (banned_calls, "import time\ntime.monotonic()"),
+        (banned_calls, "from time import sleep as nap\nnap(1)"),
+        (banned_calls, "import asyncio as aio\naio.create_task(f())"),
+        (banned_calls, "import asyncio\nasyncio.get_running_loop().create_task(f())"),
+        (banned_calls, "self._loop.create_task(f())"),
+        (blind_excepts, "try:\n    f()\nexcept Exception:\n    pass"),
+        (blind_excepts, "try:\n    f()\nexcept (OSError, BaseException) as error:\n    raise OSError from error"),
+        (blind_excepts, "try:\n    f()\nexcept:\n    pass"),
+        (blind_excepts, "with contextlib.suppress(Exception):\n    f()"),
+        (real_sleeps, "import anyio\nawait anyio.sleep(0.1)"),
+        (real_sleeps, "from anyio import sleep\nawait sleep(pause_s)"),
+    ],
+)
+def test_a_rule_sees_what_it_forbids(rule: Rule, text: str) -> None:
+    assert len(list(rule(parse("tests/unit/example.py", text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (too_long, "def f():\n" + "    pass\n" * (MAX_FUNCTION_LINES - 1)),
+        (banned_calls, "import time\nimport anyio\ntime.perf_counter()\nanyio.sleep(1)\ngroup.create_task(f())"),
+        (blind_excepts, "try:\n    f()\nexcept BaseException:\n    undo()\n    raise"),
+        (blind_excepts, "try:\n    f()\nexcept OSError:\n    pass"),
+        (real_sleeps, "import anyio\nawait anyio.sleep(0)"),
+        (real_sleeps, "import anyio\nfrom simulation.loop import run\nawait anyio.sleep(60)"),
+    ],
+)
+def test_a_rule_lets_pass_what_is_sound(rule: Rule, text: str) -> None:
+    assert list(rule(parse("tests/unit/example.py", text))) == []
+
+
+# ------------------------------------------------------------------------------------------------- rules on the tree
+
+
+def test_no_file_holds_a_leftover_marker_a_path_of_one_machine_or_a_package_index() -> None:
+    problems = [
+        f"{path}:{number} {line.strip()}"
+        for path, text in texts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MARKERS.search(line)
+        or MACHINE_PATHS.search(line)
+        or INDEX_OPTIONS.search(line)
+        or (path in INSTALLERS and "://" in line)
+    ]
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    "line", ["see /" + "home/me/x", "(/" + "work/main)", "# TO" + "DO: later", "pip --index-" + "url x"]
+)
+def test_a_line_that_belongs_to_one_machine_or_is_unfinished_is_seen(line: str) -> None:
+    assert any(pattern.search(line) for pattern in (MARKERS, MACHINE_PATHS, INDEX_OPTIONS))
+
+
+def test_every_source_file_has_its_test_file() -> None:
+    missing = []
+    for source in sources():
+        folder, _, name = source.path.rpartition("/")
+        if folder.startswith("tests") or name == "__init__.py" or source.path in COVERED_ELSEWHERE:
+            continue
+        expected = f"tests/unit/{folder}/test_{name}"
+        if expected not in texts():
+            missing.append(f"{source.path} has no {expected}")
+    assert not missing, "\n" + "\n".join(missing)
+
+
+def test_every_exception_to_a_rule_is_still_needed() -> None:
+    paths = {source.path for source in sources()}
+    assert sorted(COVERED_ELSEWHERE.keys() - paths) == []
+    needless = [
+        path for path in COVERED_ELSEWHERE if f"tests/unit/{Path(path).parent}/test_{Path(path).name}" in texts()
+    ]
+    assert needless == []
+
+
+@functools.cache
+def import_graph() -> grimp.ImportGraph:
+    tops = dict.fromkeys(package.partition(".")[0] for package in PACKAGES)
+    return grimp.build_graph(*tops, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None)
+
+
+@pytest.mark.parametrize("module", PURE_MODULES)
+def test_a_decision_reaches_no_clock_no_socket_no_thread_and_no_randomness(module: str) -> None:
+    graph = import_graph()
+    if module not in graph.modules:
+        pytest.skip(f"{module} is not there")
+    for part in sorted({module} | graph.find_descendants(module)):
+        for impure in sorted(graph.find_upstream_modules(part) & IMPURE):
+            chain = graph.find_shortest_chain(importer=part, imported=impure)
+            pytest.fail(" imports ".join(chain or ()))
+
+
+@pytest.mark.parametrize("module", PURE_MODULES)
+def test_a_decision_never_waits(module: str) -> None:
+    prefix = module.replace(".", "/")
+    waits = [
+        f"{source.path}:{node.lineno}"
+        for source in sources()
+        if source.path == f"{prefix}.py" or source.path.startswith(f"{prefix}/")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await)
+    ]
+    assert waits == []
