@@ -1,0 +1,1 @@
+"""The message store: append-only segments of records that are never re-encoded."""

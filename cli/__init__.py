@@ -1,0 +1,1 @@
+"""The rlab command line, the only place that starts daemons."""

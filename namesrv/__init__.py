@@ -1,0 +1,1 @@
+"""The NameServer: a route table and the server around it."""

@@ -1,0 +1,1 @@
+"""The shipped cluster in virtual time, on a simulated network."""
