@@ -1,0 +1,239 @@
+"""ProcessQueue: the messages of one owned queue between the pull that brought them and the commit that ends them.
+
+Messages arrive in offset order, are handed to listeners in that order, and finish in any order. What may be committed
+is the smallest unfinished offset: everything below it is done, so a new owner that starts there misses nothing.
+
+    put 5 6 7 8, next_batch(3) -> 5 6 7            commit_offset 5
+    finish 6, finish 7                             commit_offset 5: message 5 is not done, so 6 and 7 may come again
+    finish 5                                       commit_offset 8: the one that waits to be handed out
+    next_batch(9) -> 8, finish 8                   commit_offset 9: nothing left, the next one to come
+
+Invariant: `commit_offset` never goes back, never passes an unfinished message, and never passes `pull_offset`.
+
+Every message a consumer reads goes through here, so each step is O(1) per message: arrivals are a deque, hand-outs a
+dict plus a deque of their offsets (ascending by construction), of which finished ones leave when they reach the head.
+RocketMQ keeps a TreeMap instead and takes its first key.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+
+from model.limits import MAX_PROCESS_QUEUE_BYTES, MAX_PROCESS_QUEUE_COUNT, MAX_PROCESS_QUEUE_SPAN
+from model.message import MessageExt
+
+
+class ProcessQueue:
+    """Cache, hand-out ledger and commit point of one queue. RocketMQ: ProcessQueue.
+
+    Protocol of use:
+
+    - the pull task asks `flow_control_reason()`, pulls at `pull_offset`, then calls `put(messages)` and
+      `advance(next_offset)` with what the broker answered;
+    - workers call `next_batch` while `ready`, and for each message handed out either `finish` (done, or stored
+      elsewhere for a retry: commit the returned offset) or `give_back` (failed here: comes again);
+    - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
+    - to give the queue up: `drop()`, wait until `in_flight` is 0 (or no longer), commit `commit_offset`, and let the
+      object go. An owner that gets the queue back makes a new one, so late results of old workers cannot reach it.
+
+    All `now` and deadlines are the same monotonic clock in seconds. Thread-bound, like everything on the loop.
+    """
+
+    __slots__ = (
+        "_highest",
+        "_max_bytes",
+        "_max_count",
+        "_max_span",
+        "_order",
+        "_retries",
+        "_retry_at",
+        "_size_bytes",
+        "_taken",
+        "_waiting",
+        "dropped",
+        "pull_offset",
+    )
+
+    def __init__(
+        self,
+        start_offset: int,
+        *,
+        max_count: int = MAX_PROCESS_QUEUE_COUNT,
+        max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
+        max_span: int = MAX_PROCESS_QUEUE_SPAN,
+    ) -> None:
+        """Make an empty one.
+
+        Args:
+            start_offset: first offset to pull; until a message finishes it is also the offset to commit.
+            max_count: messages above which pulling pauses.
+            max_bytes: bytes of bodies above which pulling pauses.
+            max_span: distance from the oldest unfinished to the newest offset above which pulling pauses.
+        """
+        assert start_offset >= 0, f"an unknown offset must not become a number: {start_offset}"
+        self.pull_offset = start_offset
+        """The next offset to pull; every message below it has been put, or was passed over by the broker's filter."""
+        self.dropped = False
+        """Whether the queue is being given up: nothing is handed out any more."""
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._max_span = max_span
+        self._highest = start_offset
+        self._size_bytes = 0
+        self._waiting: deque[MessageExt] = deque()  # never handed out; all above every offset in _order
+        self._taken: dict[int, MessageExt] = {}  # handed out and unfinished: with a listener, or given back
+        self._order: deque[int] = deque()  # offsets ever handed out, from the smallest unfinished one on
+        self._retry_at: dict[int, float] = {}  # the part of _taken that was given back: offset -> not before
+        self._retries: list[tuple[float, int]] = []  # heap over _retry_at; entries that are not there are stale
+
+    @property
+    def commit_offset(self) -> int:
+        """What a new owner must start from: the smallest unfinished offset, or `pull_offset` if all is finished.
+
+        RocketMQ has two rules for the latter, the highest offset seen + 1 and the next offset of a pull that brought
+        nothing; `advance` makes them one, and a filter that passes over the rest of a batch moves the commit as well.
+        """
+        if self._order:
+            return self._order[0]
+        return self._waiting[0].offset if self._waiting else self.pull_offset
+
+    @property
+    def count(self) -> int:
+        """Unfinished messages."""
+        return len(self._waiting) + len(self._taken)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the bodies of all unfinished messages."""
+        return self._size_bytes
+
+    @property
+    def span(self) -> int:
+        """Distance from the oldest unfinished to the newest offset put: what a crash now would deliver again.
+
+        RocketMQ measures to the newest *unfinished* one, so that a stuck message lets the rest of the queue run on and
+        the part to be repeated grows without bound. Here that part is bounded, and the queue stops visibly.
+        """
+        return self._highest - self.commit_offset if self.count else 0
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that a listener has now; 0 means that a dropped queue can be released."""
+        return len(self._taken) - len(self._retry_at)
+
+    def oldest(self) -> MessageExt | None:
+        """The message that holds the commit point back, or None if all are finished."""
+        if self._order:
+            return self._taken[self._order[0]]
+        return self._waiting[0] if self._waiting else None
+
+    def flow_control_reason(self) -> str | None:
+        """Why the next pull has to wait, for statistics and logs; None if it need not.
+
+        RocketMQ: DefaultMQPushConsumerImpl.pullMessage, which rounds bytes down to whole MiB; this does not.
+        """
+        if self.count > self._max_count:
+            return f"{self.count} messages are unfinished, more than {self._max_count}"
+        if self._size_bytes > self._max_bytes:
+            return f"{self._size_bytes} bytes are unfinished, more than {self._max_bytes}"
+        if self.span > self._max_span:
+            return f"unfinished messages span {self.span} offsets, more than {self._max_span}"
+        return None
+
+    def put(self, messages: Iterable[MessageExt]) -> None:
+        """Add what a pull brought.
+
+        Args:
+            messages: in ascending order of their offsets, as a broker returns them. One below `pull_offset` has been
+                here before (two pulls overlapped) and is ignored, finished or not.
+        """
+        next_offset, size_bytes, append = self.pull_offset, self._size_bytes, self._waiting.append
+        for message in messages:
+            offset = message.offset
+            if offset >= next_offset:
+                append(message)
+                size_bytes += len(message.body)
+                self._highest = offset
+                next_offset = offset + 1
+        self.pull_offset, self._size_bytes = next_offset, size_bytes
+
+    def advance(self, next_offset: int) -> None:
+        """Note where the broker says to pull next: it has nothing for this consumer below. Never goes back."""
+        self.pull_offset = max(self.pull_offset, next_offset)
+
+    def ready(self, now: float) -> bool:
+        """Whether `next_batch` would return a message."""
+        return not self.dropped and (bool(self._waiting) or self._retry_due(now))
+
+    def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
+        """Hand out messages; they are in flight until `finish` or `give_back`.
+
+        Args:
+            max_messages: at most so many.
+            now: seconds.
+
+        Returns:
+            Failed ones whose wait is over first, because they hold the commit point back; then new ones in offset
+            order. Empty if nothing is ready.
+        """
+        batch: list[MessageExt] = []
+        if self.dropped:
+            return batch
+        while len(batch) < max_messages and self._retry_due(now):
+            offset = heapq.heappop(self._retries)[1]
+            del self._retry_at[offset]
+            batch.append(self._taken[offset])
+        for _ in range(min(max_messages - len(batch), len(self._waiting))):
+            message = self._waiting.popleft()
+            self._taken[message.offset] = message
+            self._order.append(message.offset)
+            batch.append(message)
+        return batch
+
+    def finish(self, messages: Iterable[MessageExt]) -> int:
+        """End messages that were handed out; ones that are finished already, or unknown here, are ignored.
+
+        A message that was given back may be finished too: its listener succeeded after it was timed out.
+
+        Returns:
+            The new `commit_offset`.
+        """
+        taken, order = self._taken, self._order
+        for message in messages:
+            if taken.pop(message.offset, None) is not None:
+                self._size_bytes -= len(message.body)
+                if self._retry_at:
+                    self._retry_at.pop(message.offset, None)
+        while order and order[0] not in taken:
+            order.popleft()
+        return self.commit_offset
+
+    def give_back(self, messages: Iterable[MessageExt], not_before: float) -> None:
+        """Take back messages that failed: they are handed out again later, with `times_delivered` one higher.
+
+        Args:
+            messages: in flight; others are ignored.
+            not_before: when the earliest next attempt may begin, in seconds.
+        """
+        for message in messages:
+            offset = message.offset
+            if offset in self._taken and offset not in self._retry_at:
+                message.times_delivered += 1
+                self._retry_at[offset] = not_before
+                heapq.heappush(self._retries, (not_before, offset))
+
+    def next_retry_deadline(self) -> float | None:
+        """When the first message that was given back may be handed out, in seconds; None if there is none."""
+        while self._retries and self._retries[0][1] not in self._retry_at:
+            heapq.heappop(self._retries)
+        return self._retries[0][0] if self._retries and not self.dropped else None
+
+    def drop(self) -> None:
+        """Hand nothing out any more; messages in flight may still finish and move the commit point."""
+        self.dropped = True
+
+    def _retry_due(self, now: float) -> bool:
+        deadline = self.next_retry_deadline()
+        return deadline is not None and deadline <= now
