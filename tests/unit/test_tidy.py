@@ -117,7 +117,7 @@ def too_long(source: Source) -> Iterator[str]:
 
 
 def without_header(source: Source) -> Iterator[str]:
-    if not ast.get_docstring(source.tree):
+    if not source.path.startswith("tests/") and not ast.get_docstring(source.tree):
         yield f"{source.path} does not begin with a docstring that says what it is for"
 
 
@@ -227,7 +227,8 @@ def test_every_file_keeps_the_rule(rule: Rule) -> None:
     ],
 )
 def test_a_rule_sees_what_it_forbids(rule: Rule, text: str) -> None:
-    assert len(list(rule(parse("tests/unit/example.py", text)))) == 1
+    path = "tests/unit/example.py" if rule is real_sleeps else "client/example.py"
+    assert len(list(rule(parse(path, text)))) == 1
 
 
 @pytest.mark.parametrize(
