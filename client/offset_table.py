@@ -1,0 +1,73 @@
+"""OffsetTable: how far a consumer has got with each of its queues, and what of that its broker does not know yet.
+
+Invariant: a queue is dirty exactly while its offset differs from the one that was last confirmed as persisted. So a
+persist that fails, or whose answer is lost, needs no handling: the offset is simply still dirty at the next turn.
+
+    update(q, 5)             take_dirty() == {q: 5}
+    update(q, 8)             take_dirty() == {q: 8}
+    confirm({q: 5})          take_dirty() == {q: 8}        the answer to the first of two persists
+    confirm({q: 8})          take_dirty() == {}
+
+RocketMQ: RemoteBrokerOffsetStore, which sends every offset every 5 s one-way and never learns whether one arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from model.message_queue import MessageQueue
+
+
+class OffsetTable:
+    """Offsets to commit, by owned queue; an offset is the first one that is not done.
+
+    Protocol of use: at most one persist of a queue is under way at a time, and its answer is given to `confirm`.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty table."""
+        self._offsets: dict[MessageQueue, int] = {}
+        self._confirmed: dict[MessageQueue, int] = {}
+        self._resets: dict[MessageQueue, None] = {}
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Move a queue forward; a lower offset than the known one is ignored, because batches finish in any order."""
+        if offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Put a queue at any offset, also an earlier one: somebody decided to, or the broker lost what came later."""
+        self._offsets[queue] = offset
+        self._resets[queue] = None
+        self._confirmed.pop(queue, None)  # a reset is sent even to where we believe the broker is
+
+    def read(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue; None if there is none, which is not a number that could be mistaken for one."""
+        return self._offsets.get(queue)
+
+    def take_dirty(self) -> dict[MessageQueue, int]:
+        """What has to be persisted, as a dict of its own; the same again until `confirm`."""
+        return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}
+
+    def is_reset(self, queue: MessageQueue) -> bool:
+        """Whether the broker may hold a greater offset, so that the persist must be flagged as a reset."""
+        return queue in self._resets
+
+    def confirm(self, persisted: Mapping[MessageQueue, int]) -> None:
+        """Note what a broker stored; queues that were forgotten meanwhile are ignored.
+
+        Args:
+            persisted: a part of what `take_dirty` gave.
+        """
+        for queue, offset in persisted.items():
+            if queue in self._offsets:
+                self._confirmed[queue] = offset
+                # The answer to a persist from before the reset may come in now; the flag has to outlive it.
+                if offset <= self._offsets[queue]:
+                    self._resets.pop(queue, None)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop a queue that is given up; call it after its last persist, for what is dirty here is lost."""
+        self._offsets.pop(queue, None)
+        self._confirmed.pop(queue, None)
+        self._resets.pop(queue, None)

@@ -1,0 +1,133 @@
+"""QueuePicker: which queue the next message goes to.
+
+Round robin per topic, from a random start so that many producers do not begin at the same queue; around the broker that
+the last try failed on; and, with `avoid_slow_brokers`, around brokers that answered slowly of late:
+
+    latency of a send     brokers avoided for        15 s or more -> 30 s      1.8 s -> 5 s
+                                                      5 s         -> 10 s      0.55 s -> 2 s
+    a failed send         counts as 10 s              3 s         ->  6 s      less   -> not at all
+
+Invariant: a queue is always picked. Avoiding is a preference, in this order: a broker that is neither avoided nor the
+one that just failed; one that is avoided for being slow, but answered; any but the one that just failed; any.
+
+RocketMQ: MQFaultStrategy and LatencyFaultToleranceImpl with the latencies of 5.x, TopicPublishInfo,
+SelectMessageQueueByHash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from model.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from random import Random
+
+PENALTIES_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
+"""(latency from which, seconds avoided), slowest first."""
+FAILURE_LATENCY_S = 10.0
+"""The latency that a failed send counts as."""
+
+_MAX_START = 1 << 31
+
+
+@dataclass(slots=True)
+class _Penalty:
+    """A broker is avoided before `until`; `failed` says that its last send did not even get an answer."""
+
+    until: float
+    failed: bool
+
+
+class QueuePicker:
+    """Picks queues for one producer. Times are monotonic seconds."""
+
+    def __init__(self, random: Random, *, avoid_slow_brokers: bool = True) -> None:
+        """Make a picker without history.
+
+        Args:
+            random: source of the starting positions.
+            avoid_slow_brokers: whether `record` has an effect. RocketMQ: sendLatencyFaultEnable, there off by default.
+        """
+        self._random = random
+        self._avoid_slow_brokers = avoid_slow_brokers
+        self._positions: dict[str, int] = {}
+        self._penalties: dict[str, _Penalty] = {}
+
+    def pick(
+        self, topic: str, queues: Sequence[MessageQueue], *, avoid_broker: str | None = None, now: float
+    ) -> MessageQueue:
+        """Pick the queue of the next message.
+
+        Args:
+            topic: each topic has a round of its own.
+            queues: where the topic can be written; not empty, in the same order every time.
+            avoid_broker: name of the broker that the last try of this message failed on.
+            now: seconds.
+        """
+        position = self._positions.get(topic)
+        if position is None:
+            position = self._random.randrange(_MAX_START)
+        if avoid_broker is None and not self._penalties:
+            self._positions[topic] = position + 1
+            return queues[position % len(queues)]
+        if avoid_broker is not None and self._avoid_slow_brokers:
+            # Retries of all producers come at the same moment, when a broker fails. Without a fresh position those
+            # that started together would all go on to the same next broker.
+            position = self._random.randrange(_MAX_START)
+        position = self._preferred(queues, position, avoid_broker, now)
+        self._positions[topic] = position + 1
+        return queues[position % len(queues)]
+
+    def record(self, broker_name: str, latency_s: float, now: float, failed: bool = False) -> None:
+        """Learn from a send that ended.
+
+        Args:
+            broker_name: where it went.
+            latency_s: how long it took, in seconds; what a failed one took does not matter.
+            now: seconds.
+            failed: it got no answer, or one that asks to try elsewhere.
+        """
+        if not self._avoid_slow_brokers:
+            return
+        running = self._penalties.get(broker_name)
+        if running is None and not failed and latency_s < PENALTIES_S[-1][0]:
+            return
+        counted_s = FAILURE_LATENCY_S if failed else latency_s
+        until = now + next((penalty_s for from_s, penalty_s in PENALTIES_S if counted_s >= from_s), 0.0)
+        # A shorter penalty never shortens a running one: one quick answer does not make a slow broker fast.
+        self._penalties[broker_name] = _Penalty(max(until, running.until) if running else until, failed)
+
+    def _preferred(self, queues: Sequence[MessageQueue], position: int, avoid_broker: str | None, now: float) -> int:
+        """The first position from `position` on that satisfies the strictest preference that any satisfies."""
+        for broker_name in [name for name, penalty in self._penalties.items() if penalty.until <= now]:
+            del self._penalties[broker_name]
+        penalties = self._penalties
+        preferences: tuple[Callable[[str], bool], ...] = (
+            lambda name: name != avoid_broker and name not in penalties,
+            lambda name: name != avoid_broker and not (name in penalties and penalties[name].failed),
+            lambda name: name != avoid_broker,
+        )
+        count = len(queues)
+        for accepts in preferences:
+            for candidate in range(position, position + count):
+                if accepts(queues[candidate % count].broker_name):
+                    return candidate
+        return position
+
+
+def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+    """The queue of a key: messages with equal keys go to one queue as long as the topic has the same queues.
+
+    CRC-32 of the UTF-8 bytes, because it is the same in every process (Python's own hash is not), runs in C, and
+    spreads keys that differ in one digit. RocketMQ's SelectMessageQueueByHash takes Java's `hashCode`; there is nobody
+    to agree with, and in Python that is a loop over the characters.
+
+    Args:
+        queues: where the topic can be written; not empty, in the same order every time.
+        key: what has to stay in order, for instance an order number.
+    """
+    return queues[crc32(key.encode("utf-8", "surrogatepass")) % len(queues)]

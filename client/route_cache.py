@@ -1,0 +1,138 @@
+"""RouteCache: where topics live, as a client last heard it from a name server.
+
+Invariant: everything this cache answers is derived from the routes that it holds now; there is no second table that
+could be older. (In RocketMQ the queues that consumers share out are a table of their own, which is refreshed only when
+a route is seen to change: after a broker restart it could miss queues until the consumer was restarted.)
+
+A route goes only when a name server says so. The two answers that bring none are kept apart:
+
+    the request failed       we know nothing new      do not call `update`; the old route stays
+    TOPIC_NOT_EXIST          we know there is none    update(topic, None); the route goes, its queues are given up
+
+RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
+died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
+not give it while it cannot know yet, right after its own start.
+
+RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfoFromNameServer).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.message_queue import MessageQueue
+from model.topic_route import BrokerData, TopicRoute
+
+
+class RouteChange(NamedTuple):
+    """What an update changed for consumers; both parts are empty if only addresses or writability changed.
+
+    Attributes:
+        topic: the topic.
+        added: queues that can be read now and could not before, sorted.
+        removed: queues that could be read before, sorted.
+    """
+
+    topic: str
+    added: tuple[MessageQueue, ...]
+    removed: tuple[MessageQueue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A route with its queue lists, made once because a producer asks for them with every message."""
+
+    route: TopicRoute
+    subscribe_queues: tuple[MessageQueue, ...]
+    publish_queues: tuple[MessageQueue, ...]
+
+
+class RouteCache:
+    """The routes of one client instance, shared by its producers and consumers."""
+
+    def __init__(self) -> None:
+        """Make an empty cache."""
+        self._entries: dict[str, _Entry] = {}  # the route that changed last is last
+        self._brokers: dict[str, BrokerData] | None = None  # derived from _entries; None: to be derived again
+
+    def update(self, topic: str, route: TopicRoute | None) -> RouteChange | None:
+        """Take over the answer of a name server.
+
+        Args:
+            topic: the topic that was asked for.
+            route: its route; None if the name server said that the topic does not exist.
+
+        Returns:
+            What changed, or None if this is what the cache knew already.
+        """
+        old = self._entries.get(topic)
+        if route == (old.route if old else None):
+            return None
+        before = old.subscribe_queues if old else ()
+        after: tuple[MessageQueue, ...] = ()
+        self.forget(topic)
+        if route is not None:
+            after = tuple(route.subscribe_queues())
+            self._entries[topic] = _Entry(
+                route=route, subscribe_queues=after, publish_queues=tuple(route.publish_queues())
+            )
+        return RouteChange(
+            topic=topic,
+            added=tuple(sorted(set(after) - set(before))),
+            removed=tuple(sorted(set(before) - set(after))),
+        )
+
+    def forget(self, topic: str) -> None:
+        """Drop a topic that nobody here uses any more, and the brokers that only it named."""
+        self._entries.pop(topic, None)
+        self._brokers = None
+
+    def route_of(self, topic: str) -> TopicRoute | None:
+        """The route of a topic, or None if it is not known or does not exist."""
+        entry = self._entries.get(topic)
+        return entry.route if entry else None
+
+    def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues of a topic that can be read, sorted; empty without a route."""
+        entry = self._entries.get(topic)
+        return entry.subscribe_queues if entry else ()
+
+    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues of a topic that can be written, sorted; empty without a route, or without a writable broker."""
+        entry = self._entries.get(topic)
+        return entry.publish_queues if entry else ()
+
+    def brokers_of(self, topic: str) -> tuple[str, ...]:
+        """Names of the brokers that serve a topic, sorted."""
+        entry = self._entries.get(topic)
+        return tuple(sorted(broker.broker_name for broker in entry.route.brokers)) if entry else ()
+
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """Every broker that a cached route names, by name in order: broker id -> `host:port`, in order of the ids."""
+        return {name: dict(sorted(broker.addresses.items())) for name, broker in sorted(self._broker_table().items())}
+
+    def address_of(self, broker_name: str, *, master_only: bool = False) -> str | None:
+        """Where to reach a broker.
+
+        Args:
+            broker_name: its name.
+            master_only: for writes. Else the lowest id will do: the master's, or while it is away a replica's.
+
+        Returns:
+            `host:port`, or None if no cached route names a suitable one.
+        """
+        broker = self._broker_table().get(broker_name)
+        if broker is None:
+            return None
+        if master_only:
+            return broker.master
+        return broker.addresses[min(broker.addresses)] if broker.addresses else None
+
+    def _broker_table(self) -> dict[str, BrokerData]:
+        # Routes polled at different times may disagree about a broker that moved: the one that changed last is right.
+        if self._brokers is None:
+            self._brokers = {
+                broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers
+            }
+        return self._brokers
