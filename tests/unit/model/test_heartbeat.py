@@ -1,0 +1,146 @@
+"""Heartbeats and group views: nothing is lost on the wire, and no peer can crash a broker with one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import InvalidParameter
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
+from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.subscription import SubscriptionData
+
+CONSUMER = ConsumerData(
+    group="g",
+    consume_type=ConsumeType.PASSIVELY,
+    model=MessageModel.CLUSTERING,
+    consume_from=ConsumeFrom.TIMESTAMP,
+    strategy="AVG",
+    subscriptions=(SubscriptionData("orders", "a||b", 3), SubscriptionData("%RETRY%g")),
+    session_timeout_s=120.0,
+    consume_timestamp_ms=1_700_000_000_000,
+    group_created_ms=1_600_000_000_000,
+)
+HEARTBEAT = HeartbeatData(client_id="10.0.0.5@1", consumers=(CONSUMER,), producer_groups=("p",), cause="10.0.0.5@1/7")
+
+
+def over_the_wire(value: Any) -> Any:
+    """What the peer gets."""
+    return msgpack.unpackb(msgpack.packb(value), strict_map_key=False)
+
+
+def wire_of(heartbeat: HeartbeatData) -> dict[str, Any]:
+    """A body that a test may damage."""
+    wire: dict[str, Any] = over_the_wire(heartbeat.to_wire())
+    return wire
+
+
+def test_a_heartbeat_survives_the_wire_with_its_subscriptions_sorted() -> None:
+    by_topic = tuple(sorted(CONSUMER.subscriptions, key=lambda subscription: subscription.topic))
+    assert by_topic != CONSUMER.subscriptions
+    expected = replace(HEARTBEAT, consumers=(replace(CONSUMER, subscriptions=by_topic),))
+    assert HeartbeatData.from_wire(wire_of(HEARTBEAT)) == expected
+    assert HeartbeatData.from_wire(wire_of(expected)) == expected
+
+
+def test_a_heartbeat_without_groups_is_that_of_a_bare_client() -> None:
+    bare = HeartbeatData(client_id="c", consumers=())
+    assert HeartbeatData.from_wire(wire_of(bare)) == bare
+
+
+@pytest.mark.parametrize("name", ["client_id", "producers", "consumers"])
+def test_a_heartbeat_without_a_part_is_refused(name: str) -> None:
+    wire = wire_of(HEARTBEAT)
+    del wire[name]
+    with pytest.raises(InvalidParameter, match=name):
+        HeartbeatData.from_wire(wire)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("client_id", "a b"), ("client_id", 5), ("producers", ["a b"]), ("producers", None), ("consumers", [[]])],
+)
+def test_a_heartbeat_with_a_wrong_part_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidParameter):
+        HeartbeatData.from_wire({**wire_of(HEARTBEAT), name: value})
+
+
+@pytest.mark.parametrize("session_timeout_s", [0.1, 3600])
+def test_a_session_timeout_is_allowed_up_to_its_limits(session_timeout_s: float) -> None:
+    heartbeat = replace(HEARTBEAT, consumers=(replace(CONSUMER, session_timeout_s=session_timeout_s),))
+    assert HeartbeatData.from_wire(wire_of(heartbeat)).consumers[0].session_timeout_s == session_timeout_s
+
+
+@pytest.mark.parametrize("session_timeout_s", [0.0, 0.09, 3600.1, -1.0, float("nan"), float("inf")])
+def test_a_session_timeout_out_of_range_is_refused(session_timeout_s: float) -> None:
+    heartbeat = replace(HEARTBEAT, consumers=(replace(CONSUMER, session_timeout_s=session_timeout_s),))
+    with pytest.raises(InvalidParameter, match=r"must be 0\.1 to 3600 s"):
+        HeartbeatData.from_wire(wire_of(heartbeat))
+
+
+def test_subscriptions_are_allowed_up_to_the_limit() -> None:
+    def heartbeat_with(count: int) -> dict[str, Any]:
+        subscriptions = tuple(SubscriptionData(f"t{number:05}") for number in range(count))
+        return wire_of(replace(HEARTBEAT, consumers=(replace(CONSUMER, subscriptions=subscriptions),)))
+
+    at_limit = HeartbeatData.from_wire(heartbeat_with(MAX_SUBSCRIPTIONS_PER_MEMBER))
+    assert len(at_limit.consumers[0].subscriptions) == MAX_SUBSCRIPTIONS_PER_MEMBER
+    with pytest.raises(InvalidParameter, match=f"{MAX_SUBSCRIPTIONS_PER_MEMBER + 1} subscriptions"):
+        HeartbeatData.from_wire(heartbeat_with(MAX_SUBSCRIPTIONS_PER_MEMBER + 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"group": "DEFAULT_CONSUMER"}, {"group": "a b"}, {"subscriptions": (SubscriptionData("t", "||"),)}],
+)
+def test_a_group_with_an_illegal_name_or_expression_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter):
+        HeartbeatData.from_wire(wire_of(replace(HEARTBEAT, consumers=(replace(CONSUMER, **change),))))
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=4)
+    | st.binary(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def damaged(wire: Any, path: list[int], value: Any) -> Any:
+    """The body with one value somewhere inside replaced."""
+    if not path or not isinstance(wire, list | dict) or not wire:
+        return value
+    keys = list(wire) if isinstance(wire, dict) else list(range(len(wire)))
+    chosen = keys[path[0] % len(keys)]
+    copy = wire.copy()
+    copy[chosen] = damaged(wire[chosen], path[1:], value)
+    return copy
+
+
+@given(st.lists(st.integers(0, 9), max_size=5), anything)
+def test_a_heartbeat_that_is_damaged_anywhere_is_read_or_refused(path: list[int], value: object) -> None:
+    with suppress(InvalidParameter):
+        HeartbeatData.from_wire(damaged(wire_of(HEARTBEAT), path, value))
+
+
+VIEW = GroupView(group="g", version=9, members={"c1": ("a", "b"), "c2": ("b",), "c3": ()})
+
+
+def test_a_view_survives_the_wire() -> None:
+    read = GroupView.from_wire("g", over_the_wire(VIEW.to_wire()))
+    assert read == VIEW
+    assert list(read.members) == ["c1", "c2", "c3"]
+
+
+def test_a_topic_is_shared_by_the_members_that_subscribe_to_it() -> None:
+    assert [VIEW.members_of(topic) for topic in ("a", "b", "x")] == [["c1"], ["c1", "c2"], []]

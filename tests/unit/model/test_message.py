@@ -1,0 +1,145 @@
+"""Messages: payload bytes, checks before sending, and the tag hash that brokers filter on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import InvalidParameter, MessageIllegal
+from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
+from model.message import Message, MessageExt, SendResult, check_message, encode_payload, tag_hash
+from model.message_queue import MessageQueue
+
+texts = st.text(max_size=10)
+
+
+@given(
+    st.builds(
+        Message,
+        topic=texts,
+        body=st.binary(max_size=40),
+        keys=st.lists(texts, max_size=3),
+        tags=texts,
+        properties=st.dictionaries(texts, texts, max_size=3),
+    ),
+    st.integers(0, 2**53),
+    texts,
+)
+def test_a_payload_holds_the_fields_in_the_documented_order(message: Message, born_ms: int, message_id: str) -> None:
+    assert msgpack.unpackb(encode_payload(message, born_ms, message_id)) == [
+        message.topic,
+        message.body,
+        message.tags,
+        message.keys,
+        message.properties,
+        born_ms,
+        message_id,
+    ]
+
+
+def test_the_smallest_payload_has_these_bytes() -> None:
+    assert encode_payload(Message("t", b"x"), 0, "i").hex(" ") == "97 a1 74 c4 01 78 a0 90 80 00 a1 69"
+
+
+@pytest.mark.parametrize("body", [b"abc", bytearray(b"abc"), memoryview(b"abc")])
+def test_any_bytes_are_a_body(body: bytes) -> None:
+    message = Message("t", body)
+    check_message(message)
+    fields: Any = msgpack.unpackb(encode_payload(message, 0, ""))
+    assert fields[1] == b"abc"
+
+
+def test_a_plain_message_passes() -> None:
+    check_message(Message("orders", b"x", keys=["42"], tags="new", properties={"a": "b"}))
+
+
+@pytest.mark.parametrize("size_bytes", [1, MAX_BODY_BYTES])
+def test_a_body_may_be_as_large_as_the_limit(size_bytes: int) -> None:
+    check_message(Message("t", bytes(size_bytes)))
+
+
+@pytest.mark.parametrize("size_bytes", [0, MAX_BODY_BYTES + 1])
+def test_an_empty_or_oversized_body_is_refused_with_its_size(size_bytes: int) -> None:
+    with pytest.raises(MessageIllegal, match=f"the body has {size_bytes} bytes; allowed are 1 to {MAX_BODY_BYTES}"):
+        check_message(Message("t", bytes(size_bytes)))
+
+
+@pytest.mark.parametrize("body", ["text", None, 5, [1]])
+def test_a_body_that_is_not_bytes_is_refused_with_its_type(body: bytes) -> None:
+    with pytest.raises(MessageIllegal, match=f"must be bytes, not {type(body).__name__}"):
+        check_message(Message("t", body))
+
+
+@pytest.mark.parametrize("tags", ["a||b", None, 7])
+def test_a_message_has_one_tag(tags: str) -> None:
+    with pytest.raises(MessageIllegal, match="one tag"):
+        check_message(Message("t", b"x", tags=tags))
+
+
+def test_keys_are_a_list_up_to_the_limit() -> None:
+    check_message(Message("t", b"x", keys=["k"] * MAX_KEYS))
+    with pytest.raises(MessageIllegal, match=f"at most {MAX_KEYS} strings"):
+        check_message(Message("t", b"x", keys=["k"] * (MAX_KEYS + 1)))
+    with pytest.raises(MessageIllegal, match="got 'one-string'"):
+        check_message(Message("t", b"x", keys="one-string"))
+
+
+def test_properties_are_allowed_up_to_the_limit() -> None:
+    check_message(Message("t", b"x", properties={str(number): "" for number in range(MAX_PROPERTIES)}))
+    with pytest.raises(MessageIllegal, match=f"{MAX_PROPERTIES + 1} properties"):
+        check_message(Message("t", b"x", properties={str(number): "" for number in range(MAX_PROPERTIES + 1)}))
+
+
+def test_an_illegal_topic_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="topic name"):
+        check_message(Message("a b", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("TagA", 2598919), ("hello", 99162322), ("\U0001f600", 1772899)],
+)
+def test_the_hash_of_a_tag_is_javas(tag: str, expected: int) -> None:
+    assert tag_hash(tag) == expected
+
+
+def test_the_hash_of_a_tag_is_a_signed_number_of_32_bits() -> None:
+    assert tag_hash("polygenelubricants") == -(2**31)  # the well-known string whose hash is Integer.MIN_VALUE
+
+
+@given(st.text(st.characters(), max_size=20))
+def test_the_hash_of_a_tag_equals_its_definition(tag: str) -> None:
+    units = tag.encode("utf-16-be", "surrogatepass")
+    total = 0
+    for position in range(len(units) // 2):
+        unit = int.from_bytes(units[2 * position : 2 * position + 2], "big")
+        total += unit * 31 ** (len(units) // 2 - 1 - position)
+    assert tag_hash(tag) == (total + 2**31) % 2**32 - 2**31
+
+
+def test_a_consumed_message_has_every_field_and_prints_short() -> None:
+    queue = MessageQueue("%RETRY%g", "b", 1)
+    message = MessageExt(queue, 7, 1000, 2, "orders", b"body", "new", ["42"], {"a": "b"}, 900, "id-1")
+    assert {name: getattr(message, name) for name in MessageExt.__slots__} == {
+        "queue": queue,
+        "offset": 7,
+        "stored_ms": 1000,
+        "times_delivered": 2,
+        "topic": "orders",
+        "body": b"body",
+        "tags": "new",
+        "keys": ["42"],
+        "properties": {"a": "b"},
+        "born_ms": 900,
+        "message_id": "id-1",
+    }
+    assert repr(message) == "<MessageExt %RETRY%g@b:1+7 id=id-1 body=4B>"
+
+
+def test_a_send_result_says_where_the_message_is() -> None:
+    queue = MessageQueue("t", "b", 1)
+    assert SendResult(queue, 5, "id") == (queue, 5, "id")

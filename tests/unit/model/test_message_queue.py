@@ -1,0 +1,30 @@
+"""MessageQueue: order, identity and text."""
+
+from __future__ import annotations
+
+import random
+
+from model.message_queue import MessageQueue
+
+
+def test_queues_sort_by_topic_then_broker_then_number() -> None:
+    ordered = [
+        MessageQueue("a", "x", 2),
+        MessageQueue("a", "x", 10),
+        MessageQueue("a", "y", 0),
+        MessageQueue("b", "w", 0),
+    ]
+    shuffled = ordered[:]
+    random.Random(5).shuffle(shuffled)
+    assert sorted(shuffled) == ordered
+
+
+def test_equal_queues_are_one_key() -> None:
+    assert {MessageQueue("t", "b", 1): "found"}[MessageQueue("t", "b", 1)] == "found"
+    assert MessageQueue("t", "b", 1) != MessageQueue("t", "b", 2)
+
+
+def test_a_queue_prints_short_for_tables_and_logs() -> None:
+    assert (
+        str(MessageQueue("orders", "broker-a", 3)) == f"{MessageQueue('orders', 'broker-a', 3)}" == "orders@broker-a:3"
+    )

@@ -1,0 +1,46 @@
+"""Subscriptions: what a tag expression means, and which ones are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.errors import InvalidParameter
+from model.message import tag_hash
+from model.subscription import ALL, SubscriptionData, parse_expression, subscription_of
+
+
+@pytest.mark.parametrize("expression", ["*", "", "  ", " * "])
+def test_a_star_or_nothing_means_everything(expression: str) -> None:
+    assert parse_expression(expression) is None
+    subscription = subscription_of("t", expression, 1)
+    assert (subscription.expression, subscription.tags, subscription.tag_hashes) == (ALL, None, None)
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [("a", {"a"}), ("a||b", {"a", "b"}), (" a || b ", {"a", "b"}), ("a||a", {"a"}), ("a|| ||b||", {"a", "b"})],
+)
+def test_tags_are_joined_by_two_bars(expression: str, tags: set[str]) -> None:
+    assert parse_expression(expression) == frozenset(tags)
+
+
+@pytest.mark.parametrize("expression", ["||", " || || "])
+def test_an_expression_without_any_tag_is_refused_and_shown(expression: str) -> None:
+    with pytest.raises(InvalidParameter, match="names no tag: use"):
+        subscription_of("t", expression, 1)
+
+
+def test_an_illegal_topic_is_refused() -> None:
+    with pytest.raises(InvalidParameter, match="topic name"):
+        subscription_of("a b", "*", 1)
+
+
+def test_a_subscription_keeps_its_expression_and_version() -> None:
+    assert subscription_of("t", " b||a ", 7) == SubscriptionData("t", "b||a", 7)
+
+
+def test_hashes_are_sorted_so_that_equal_subscriptions_pull_with_equal_bytes() -> None:
+    hashes = tuple(sorted([tag_hash("b"), tag_hash("a"), tag_hash("polygenelubricants")]))
+    assert subscription_of("t", "polygenelubricants||b||a", 1).tag_hashes == hashes
+    assert subscription_of("t", "a||polygenelubricants||b", 1).tag_hashes == hashes
+    assert hashes[0] < 0
