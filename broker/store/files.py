@@ -1,0 +1,129 @@
+"""Every file operation of the message store, in one small class, so that a test can stand a failing disk in its place.
+
+The store calls nothing of `os` itself. A subclass that raises ENOSPC or EIO, writes less than it was given, or
+forgets what was not synced, is all that a crash test needs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+
+class Files:
+    """The real file system. Every method may raise `OSError`; the store turns it into an error that says what to do."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its parents; one that exists is fine."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def list_names(self, directory: Path) -> list[str]:
+        """Names in a directory, sorted, because the order of the file system differs between machines."""
+        return sorted(os.listdir(directory))
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading and writing.
+
+        Args:
+            path: the file.
+            create: make it, empty, if it does not exist.
+
+        Returns:
+            A descriptor, which belongs to the caller.
+        """
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def duplicate(self, fd: int) -> int:
+        """Return a second descriptor of the same open file, which outlives the first."""
+        return os.dup(fd)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor."""
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        """Return the length of an open file in bytes."""
+        return os.fstat(fd).st_size
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file (short reads are completed here)."""
+        data = os.pread(fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing = length - len(data)
+        while missing and (data := os.pread(fd, missing, position + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """Write some of `data`, and return how many bytes. The system may take fewer than given."""
+        return os.pwrite(fd, data, position)
+
+    def write_all(self, fd: int, data: bytes, position: int) -> None:
+        """Write all of `data`, in one system call unless the system takes less."""
+        written = self.pwrite(fd, data, position)
+        while written < len(data):
+            written += self.pwrite(fd, memoryview(data)[written:], position + written)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut an open file to `size` bytes."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Return once the content and the length of the file are on the disk itself. May block for long."""
+        if sys.platform == "darwin":
+            # There, fsync only hands the data to the drive, which may still lose it.
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once the names in a directory (files made, renamed, removed) are on the disk."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file, replacing `target` atomically."""
+        os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; one that is not there is fine."""
+        path.unlink(missing_ok=True)
+
+    def try_lock(self, fd: int) -> bool:
+        """Take the exclusive lock of an open file without waiting; it ends with the descriptor, or with the process."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def replace(self, path: Path, data: bytes, *, durable: bool) -> None:
+        """Write a whole file so that, whenever it stops, either the old content or all of the new is there.
+
+        Args:
+            path: the file.
+            data: its content.
+            durable: sync the content before it takes the place of the old. The directory is left to the caller.
+        """
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        fd = self.open(temporary, create=True)
+        try:
+            self.truncate(fd, 0)
+            self.write_all(fd, data, 0)
+            if durable:
+                self.sync(fd)
+        finally:
+            self.close(fd)
+        self.rename(temporary, path)
+
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Files of this suffix are leftovers of a `replace` that was cut short."""

@@ -1,0 +1,365 @@
+"""The message store of a broker: append, flush, read. RocketMQ: DefaultMessageStore.
+
+Everything is synchronous and belongs to one thread, the broker's event loop; only `SyncJob.run` may be called
+elsewhere.
+
+    append    wraps the payload, gives it the queue's next offset, buffers it: nobody sees it yet
+    flush     writes all that is buffered with one system call, then shows it to readers: now it survives the process
+    sync      makes what is written durable: now it survives a loss of power
+
+Invariants:
+- Readers see only what is in the file. A flush that fails takes everything back, offsets included.
+- Offsets of a queue have no gaps, other than by damage, which is noted (`statistics().damage`).
+- Stored times never decrease along the log, even if the wall clock does, so that a time can be searched for.
+- Memory is bounded by the options, whatever is stored (`store_options.py`).
+
+    with MessageStore.open(directory, StoreOptions(), clock_ms) as store:
+        offset = store.append(topic_id, queue_id, payload, tag_hash)
+        store.flush()
+        result = store.read(topic_id, queue_id, offset, max_n=32, max_bytes=65536)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from broker.store.commit_log import CommitLog
+from broker.store.damage import Damage, DamageLog
+from broker.store.directory_lock import DirectoryLock
+from broker.store.durability import Durability
+from broker.store.files import Files
+from broker.store.log_reader import LogReader
+from broker.store.queue_state import QueueState
+from broker.store.read_result import ReadResult, ReadStatus
+from broker.store.recovery import Recovery, RecoveryReport
+from broker.store.segment_index import QueueKey
+from broker.store.store_directory import claim_directory
+from broker.store.store_errors import StoreReadFailed, StoreUnusable, StoreWriteFailed
+from broker.store.store_options import StoreOptions
+from broker.store.store_writer import StoreWriter
+from broker.store.sync_job import SyncJob
+from broker.store.tail_cache import read_tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatistics:
+    """A picture of a store at one moment.
+
+    Attributes:
+        queues: number of queues.
+        segments: number of segment files.
+        min_position: log position of the oldest byte stored.
+        written_position: after the newest byte flushed.
+        synced_position: everything before it is durable.
+        tail_bytes: memory of recent records.
+        index_cache_bytes: memory of loaded index parts.
+        damage: offset ranges found missing, by segment.
+        unlisted_damage: more ranges than are listed.
+    """
+
+    queues: int
+    segments: int
+    min_position: int
+    written_position: int
+    synced_position: int
+    tail_bytes: int
+    index_cache_bytes: int
+    damage: tuple[Damage, ...]
+    unlisted_damage: int
+
+
+class MessageStore(StoreWriter):
+    """Stores the messages of one broker in one directory.
+
+    Attributes:
+        recovery: what opening it had to do.
+    """
+
+    recovery: RecoveryReport
+
+    def __init__(self, log: CommitLog, lock: DirectoryLock, options: StoreOptions, clock_ms: Callable[[], int]) -> None:
+        """Use `open` instead."""
+        super().__init__(log, Durability(log), options, clock_ms)
+        self._lock = lock
+        self._damage = DamageLog()
+        self._reader = LogReader(log, self._damage, options.scan_records)
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        options: StoreOptions,
+        clock_ms: Callable[[], int],
+        files: Files | None = None,
+    ) -> Self:
+        """Open the store in a directory, or create it.
+
+        Recovers what a crash left (`recovery.py`). Everything found is durable when this returns.
+
+        Args:
+            directory: made if it does not exist; it must be empty or a store.
+            options: sizes and limits.
+            clock_ms: wall clock in milliseconds, for stored times.
+            files: the file layer; the real one by default.
+
+        Returns:
+            The store, a context manager that closes it.
+
+        Raises:
+            StoreUnusable: one of its kinds, saying what to change.
+            StoreSyncFailed: the disk does not take what recovery found.
+        """
+        files = files or Files()
+        lock = claim_directory(directory, files)
+        log = CommitLog(directory, files, options)
+        try:
+            store = cls(log, lock, options, clock_ms)
+            store._recover()
+        except BaseException:
+            log.close()
+            lock.release()
+            raise
+        return store
+
+    def _recover(self) -> None:
+        recovery = Recovery(self._log, self._damage)
+        try:
+            self.recovery = recovery.run(self._clock_ms())
+        except OSError as error:
+            raise StoreUnusable(
+                f"cannot recover {self._log.directory}: {error}; check the disk and the owner of the files"
+            ) from error
+        self._begin(recovery.first_offsets, recovery.end_offsets, recovery.last_stored_ms)
+        self.sync()
+
+    def close(self) -> None:
+        """Make what was flushed durable, write the index of the last segment, and let the directory go.
+
+        What was appended but not flushed is discarded: nobody was told that it is stored. A second call does nothing.
+
+        Raises:
+            StoreSyncFailed: what was written is perhaps not durable. The store is closed nevertheless.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._durability.close()
+        finally:
+            self._log.close()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic_id: int,
+        queue_id: int,
+        offset: int,
+        *,
+        max_n: int,
+        max_bytes: int,
+        tag_hashes: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Read messages of one queue.
+
+        Args:
+            topic_id: the topic.
+            queue_id: the queue; an unknown one is an empty one.
+            offset: the first message wanted.
+            max_n: most messages, at least 1.
+            max_bytes: most bytes of `body`; a first message that is longer is returned alone.
+            tag_hashes: only messages with one of these hashes; None for all.
+
+        Returns:
+            What was found, and where to go on; see `ReadStatus`. There may be fewer messages than asked for although
+            more are stored.
+
+        Raises:
+            StoreReadFailed: an I/O error; nothing has changed.
+        """
+        queue = self._queues.get((topic_id, queue_id))
+        if queue is None:
+            return ReadResult(ReadStatus.NO_NEW if offset == 0 else ReadStatus.OFFSET_TOO_BIG, b"", 0, 0, 0, 0)
+        end_offset = queue.end_offset
+        # A consumer that keeps up, without a filter: one slice and one join.
+        if tag_hashes is None and queue.tail_base <= offset < end_offset:
+            first = offset - queue.tail_base
+            records = queue.tail[first : first + min(max_n, end_offset - offset)]
+            if sum(map(len, records)) <= max_bytes:
+                count = len(records)
+                return ReadResult(
+                    ReadStatus.FOUND, b"".join(records), count, offset + count, queue.min_offset, end_offset
+                )
+        return self._read_otherwise(queue, offset, max_n, max_bytes, tag_hashes)
+
+    def _read_otherwise(
+        self, queue: QueueState, offset: int, max_n: int, max_bytes: int, tag_hashes: frozenset[int] | None
+    ) -> ReadResult:
+        low, high = queue.min_offset, queue.end_offset
+        if offset < low:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, b"", 0, low, low, high)
+        if offset >= high:
+            return ReadResult(
+                ReadStatus.NO_NEW if offset == high else ReadStatus.OFFSET_TOO_BIG, b"", 0, high, low, high
+            )
+        if offset >= queue.tail_base:
+            body, count, next_offset = read_tail(
+                queue,
+                offset,
+                max_n=max_n,
+                max_bytes=max_bytes,
+                scan_records=self._options.scan_records,
+                tag_hashes=tag_hashes,
+            )
+        else:
+            try:
+                body, count, next_offset = self._reader.read(
+                    queue, offset, min(queue.tail_base, high), max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes
+                )
+            except OSError as error:
+                raise self._read_error(error) from error
+        status = ReadStatus.FOUND if count else ReadStatus.NONE_MATCHED
+        return ReadResult(status, body, count, next_offset, low, high)
+
+    def min_offset(self, topic_id: int, queue_id: int) -> int:
+        """Return the offset of the oldest message of a queue; equal to `max_offset` if it has none."""
+        queue = self._queues.get((topic_id, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic_id: int, queue_id: int) -> int:
+        """Return the end of a queue: the offset of the next message that is flushed to it."""
+        queue = self._queues.get((topic_id, queue_id))
+        return queue.end_offset if queue is not None else 0
+
+    def offset_at(self, topic_id: int, queue_id: int, timestamp_ms: int) -> int:
+        """Return the first offset of a queue that was stored at or after a time; its end if there is none.
+
+        Args:
+            topic_id: the topic.
+            queue_id: the queue.
+            timestamp_ms: wall clock, milliseconds.
+
+        Raises:
+            StoreReadFailed: an I/O error.
+        """
+        queue = self._queues.get((topic_id, queue_id))
+        if queue is None:
+            return 0
+        try:
+            return self._reader.offset_at(queue, timestamp_ms)
+        except OSError as error:
+            raise self._read_error(error) from error
+
+    def queues(self) -> list[QueueKey]:
+        """Return (topic_id, queue_id) of every queue, sorted."""
+        return sorted(self._queues)
+
+    def _read_error(self, error: OSError) -> StoreReadFailed:
+        return StoreReadFailed(f"cannot read {self._log.directory} ({error}): check the disk")
+
+    # --- durability --------------------------------------------------------------------------------------------------
+
+    @property
+    def written_position(self) -> int:
+        """Log position after the newest byte that is flushed."""
+        return self._log.written_position
+
+    @property
+    def synced_position(self) -> int:
+        """Log position before which everything is durable."""
+        return self._log.synced_position
+
+    def begin_sync(self) -> SyncJob:
+        """Begin to make durable what has been flushed. Run the job in a thread, then give it to `finish_sync` on the loop.
+
+        If the caller is cancelled in between, the next `begin_sync` or `close` waits for the job and takes note of it.
+
+        Returns:
+            The job; `job.position` says how far it reaches.
+
+        Raises:
+            StoreReadOnly: a sync failed earlier.
+            StoreSyncFailed: the job could not be prepared, or an abandoned one has failed.
+        """
+        return self._durability.begin_sync()
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """Take note of a job that has run.
+
+        Raises:
+            StoreSyncFailed: what was written since the last sync is not known to be durable: do not acknowledge it. The
+                store takes no more writes.
+        """
+        self._durability.finish_sync(job)
+
+    def sync(self) -> None:
+        """Make durable what has been flushed; blocks for as long as the disk takes.
+
+        Raises:
+            StoreReadOnly: as `begin_sync`.
+            StoreSyncFailed: as `finish_sync`.
+        """
+        self._durability.sync()
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+
+    def trim(self, to_position: int) -> int:
+        """Remove the oldest segments that end at or before a position; never the one being written.
+
+        Args:
+            to_position: log position.
+
+        Returns:
+            How many were removed. The queues' `min_offset` has moved past them.
+
+        Raises:
+            StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
+        """
+        log = self._log
+        removed = 0
+        try:
+            while len(log.segments) > 1 and log.segments[1].base_position <= to_position:
+                log.remove_oldest()
+                removed += 1
+            if removed:
+                self._move_min_offsets()
+        except OSError as error:
+            raise StoreWriteFailed(
+                f"cannot remove old segments of {log.directory} ({error}): check the disk"
+            ) from error
+        return removed
+
+    def _move_min_offsets(self) -> None:
+        oldest = self._log.segments[0]
+        for key, queue in self._queues.items():
+            queue.min_offset = max(queue.min_offset, self._log.first_offset(oldest, key))
+            queue.drop_tail_before(queue.min_offset)
+            queue.last_read_segment = None
+
+    def statistics(self) -> StoreStatistics:
+        """Return a picture of the store."""
+        return StoreStatistics(
+            queues=len(self._queues),
+            segments=len(self._log.segments),
+            min_position=self._log.min_position,
+            written_position=self._log.written_position,
+            synced_position=self._log.synced_position,
+            tail_bytes=self._tail.bytes,
+            index_cache_bytes=self._log.parts.bytes,
+            damage=self._damage.report(),
+            unlisted_damage=self._damage.unlisted_count,
+        )

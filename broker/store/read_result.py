@@ -1,0 +1,41 @@
+"""What a read of the store answers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class ReadStatus(Enum):
+    """Outcome of a read. RocketMQ: GetMessageStatus."""
+
+    FOUND = "found"
+    """`body` holds at least one record."""
+    NONE_MATCHED = "none matched"
+    """Records were skipped, by the filter or because they are damaged; ask again at once from `next_offset`."""
+    NO_NEW = "no new"
+    """The offset is the queue's end; also for offset 0 of a queue that has never had a message."""
+    OFFSET_TOO_SMALL = "offset too small"
+    """The messages there have been deleted; `next_offset` is the oldest that is left."""
+    OFFSET_TOO_BIG = "offset too big"
+    """The offset is beyond the queue's end; `next_offset` is the end."""
+
+
+class ReadResult(NamedTuple):
+    """Answer of `MessageStore.read`.
+
+    Attributes:
+        status: see `ReadStatus`.
+        body: whole records back to back, for `model.record.iter_records`.
+        n: number of records in `body`.
+        next_offset: where to go on. May be beyond the last record of `body`, when others were skipped.
+        min_offset: the queue's oldest offset.
+        max_offset: the queue's end: the offset of the next message.
+    """
+
+    status: ReadStatus
+    body: bytes
+    n: int
+    next_offset: int
+    min_offset: int
+    max_offset: int

@@ -1,0 +1,179 @@
+"""Opening the log: find the segments, trust those with an index file, scan the others, cut the torn tail.
+
+A segment has an index file only if it was finished and synced (`sync_job.py`), so after a crash what is scanned is
+the segment that was being written and at most the few finished just before: recovery takes as long as what was
+written since then, not as what is stored. Afterwards a new segment is begun; an old one is never written again. So
+there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its head,
+the new one takes its place.)
+
+Damage in the middle is noted by segment and offset range, and the rest is served.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from broker.store.commit_log import CommitLog
+from broker.store.control_record import encode_queue_table
+from broker.store.damage import DamageLog
+from broker.store.files import TEMPORARY_SUFFIX
+from broker.store.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from broker.store.segment_index import MemoryIndex, QueueKey
+
+_LOG_NAME = re.compile(r"(\d{20})\.log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening a store had to do.
+
+    Attributes:
+        segments: segments found.
+        scanned_segments: those without a usable index file.
+        scanned_bytes: their size.
+        scanned_records: messages found in them.
+        cut_bytes: torn tail that was cut off: the write that a crash interrupted, acknowledged to nobody.
+    """
+
+    segments: int
+    scanned_segments: int
+    scanned_bytes: int
+    scanned_records: int
+    cut_bytes: int
+
+
+class Recovery:
+    """One opening of a log.
+
+    Attributes:
+        first_offsets: after `run`: the oldest offset of each queue.
+        end_offsets: after `run`: the end of each queue.
+        last_stored_ms: after `run`: time of the newest record, 0 without any.
+    """
+
+    def __init__(self, log: CommitLog, damage: DamageLog) -> None:
+        self.first_offsets: dict[QueueKey, int] = {}
+        self.end_offsets: dict[QueueKey, int] = {}
+        self.last_stored_ms = 0
+        self._log = log
+        self._damage = damage
+        self._end_position = 0
+        self._last_is_empty = False
+        self._scanned_segments = 0
+        self._scanned_bytes = 0
+        self._scanned_records = 0
+        self._cut_bytes = 0
+
+    def run(self, now_ms: int) -> RecoveryReport:
+        """Fill `log.segments` and begin the segment to write to.
+
+        Args:
+            now_ms: wall clock, milliseconds.
+
+        Returns:
+            What was done. Damage is in the damage log.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
+        log = self._log
+        bases = self._clean_up()
+        for number, base_position in enumerate(bases):
+            self._add_segment(base_position, bases[number + 1] if number + 1 < len(bases) else None)
+        if bases:
+            self.end_offsets = log.ends(log.active)
+            self.first_offsets = {key: log.first_offset(log.segments[0], key) for key in self.end_offsets}
+        if self._last_is_empty:
+            self._remove_empty_last()
+        self._begin_segment(max(now_ms, self.last_stored_ms))
+        return RecoveryReport(
+            segments=len(bases),
+            scanned_segments=self._scanned_segments,
+            scanned_bytes=self._scanned_bytes,
+            scanned_records=self._scanned_records,
+            cut_bytes=self._cut_bytes,
+        )
+
+    def _clean_up(self) -> list[int]:
+        """Return the base positions of the segments; remove unfinished files and indexes without a segment."""
+        log = self._log
+        names = log.files.list_names(log.directory)
+        logs = [name for name in names if _LOG_NAME.fullmatch(name)]
+        for name in names:
+            is_orphan = name.endswith(INDEX_SUFFIX) and name.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX not in logs
+            if is_orphan or name.endswith(TEMPORARY_SUFFIX):
+                log.files.remove(log.directory / name)
+        return [int(name.removesuffix(LOG_SUFFIX)) for name in logs]
+
+    def _add_segment(self, base_position: int, next_base: int | None) -> None:
+        log = self._log
+        previous = log.segments[-1] if log.segments else None
+        segment = Segment(base_position=base_position, size=0, index=MemoryIndex({}))
+        log.add(segment)
+        segment.fd = log.files.open(log.directory / segment.name)
+        file_size = log.files.size(segment.fd)
+        segment.size = file_size if next_base is None else min(file_size, next_base - base_position)
+        had_gap = previous is not None and self._end_position != base_position
+        if not self._use_index(segment, next_base):
+            self._scan(segment, file_size, is_last=next_base is None)
+        segment.last_stored_ms = self.last_stored_ms = max(segment.last_stored_ms, self.last_stored_ms)
+        if previous is not None and had_gap:
+            for key, end_offset in log.ends(previous).items():
+                first_offset = log.first_offset(segment, key)
+                if first_offset > end_offset:
+                    self._damage.note(previous.name, key, end_offset, first_offset)
+
+    def _use_index(self, segment: Segment, next_base: int | None) -> bool:
+        """Trust the index file, if it describes at least what the segment has and at most what it had room for."""
+        log = self._log
+        header = log.load_index(segment)
+        if header is None or header.covered_bytes < segment.size:
+            return False
+        if next_base is not None and segment.base_position + header.covered_bytes > next_base:
+            return False
+        self._end_position = segment.base_position + header.covered_bytes
+        segment.last_stored_ms = header.last_stored_ms
+        log.settle(segment)
+        if header.hole_count or header.covered_bytes > segment.size:
+            self._note_lost_records(segment)
+        return True
+
+    def _scan(self, segment: Segment, file_size: int, *, is_last: bool) -> None:
+        log = self._log
+        self._scanned_segments += 1
+        self._scanned_bytes += segment.size
+        scan = log.scan(segment)
+        self._scanned_records += scan.record_count
+        segment.index = scan.index
+        segment.size = scan.valid_bytes
+        segment.first_stored_ms = scan.first_stored_ms
+        segment.last_stored_ms = scan.last_stored_ms
+        segment.record_count = scan.record_count
+        if is_last and file_size > scan.valid_bytes:
+            assert segment.fd is not None
+            log.files.truncate(segment.fd, scan.valid_bytes)
+            self._cut_bytes = file_size - scan.valid_bytes
+        self._last_is_empty = is_last and scan.record_count == 0
+        self._end_position = segment.end_position
+        if scan.index.hole_count:
+            self._note_lost_records(segment)
+
+    def _note_lost_records(self, segment: Segment) -> None:
+        log = self._log
+        for key in log.ends(segment):
+            row = log.row(segment, key)
+            assert row is not None
+            for first_offset, end_offset in row.lost_ranges(segment.size):
+                self._damage.note(segment.name, key, first_offset, end_offset)
+
+    def _remove_empty_last(self) -> None:
+        """Forget the last segment: the new one is given its name, and replaces the file in one step."""
+        log = self._log
+        segment = log.discard_newest()
+        log.files.remove(log.directory / segment.index_name)
+        self._end_position = segment.base_position
+
+    def _begin_segment(self, now_ms: int) -> None:
+        head = encode_queue_table(self.end_offsets, now_ms)
+        self._log.begin_segment(self._end_position, head, MemoryIndex(self.end_offsets), now_ms=now_ms, durable=True)

@@ -1,0 +1,67 @@
+"""What can go wrong in the message store: who has to act, and what is true of the records afterwards.
+
+StoreError
++-- StoreUnusable            (ConfigError)          the directory cannot be used: change something, start again
+|   +-- StoreNotADirectory
+|   +-- StoreNotWritable
+|   +-- StoreForeign                                the directory holds something else
+|   +-- StoreFormatUnsupported                      written by another version
+|   +-- StoreInUse                                  by another process
++-- StoreFull                (StorageFull)          no room; nothing of the batch is stored; works again with room
++-- StoreWriteFailed         (ServerError)          an I/O error; nothing of the batch is stored; may be retried
++-- StoreReadFailed          (ServerError)          an I/O error; may be retried
++-- StoreSyncFailed          (FlushDiskTimeout)     written, but perhaps not durable: indefinite
++-- StoreReadOnly            (ServiceNotAvailable)  a sync failed earlier; reads go on, writes need a restart
+"""
+
+from __future__ import annotations
+
+from model.errors import ConfigError, FlushDiskTimeout, RlabError, ServerError, ServiceNotAvailable, StorageFull
+
+
+class StoreError(RlabError):
+    """Base of all errors of the message store."""
+
+
+class StoreUnusable(StoreError, ConfigError):
+    """The store cannot be opened where it was told to be."""
+
+
+class StoreNotADirectory(StoreUnusable):
+    """The path, or a part of it, is a file."""
+
+
+class StoreNotWritable(StoreUnusable):
+    """This user may not write there, or the file system is read-only."""
+
+
+class StoreForeign(StoreUnusable):
+    """The directory has content that no message store wrote."""
+
+
+class StoreFormatUnsupported(StoreUnusable):
+    """The files are in a format that this version does not know."""
+
+
+class StoreInUse(StoreUnusable):
+    """Another process has the directory open."""
+
+
+class StoreFull(StoreError, StorageFull):
+    """The disk or the quota is full. Nothing of the batch was stored; it works again as soon as there is room."""
+
+
+class StoreWriteFailed(StoreError, ServerError):
+    """The system could not write. Nothing of the batch was stored."""
+
+
+class StoreReadFailed(StoreError, ServerError):
+    """The system could not read a file of the log."""
+
+
+class StoreSyncFailed(StoreError, FlushDiskTimeout):
+    """What was written since the last sync may or may not survive a loss of power."""
+
+
+class StoreReadOnly(StoreError, ServiceNotAvailable):
+    """A sync failed earlier. The system forgets what it could not write, so a later success proves nothing."""
