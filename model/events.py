@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 class EventKind(StrEnum):
     """What happened."""
 
+    CLIENT_START = "CLIENT_START"
+    CLIENT_STOP = "CLIENT_STOP"
     MEMBER_JOIN = "MEMBER_JOIN"
     MEMBER_LEAVE = "MEMBER_LEAVE"
     SUBSCRIPTION_CHANGE = "SUBSCRIPTION_CHANGE"

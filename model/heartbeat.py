@@ -43,6 +43,9 @@ class ConsumerData:
         strategy: name of the allocation strategy, so that members that disagree can be reported.
         subscriptions: sorted by topic.
         session_timeout_s: how long the broker keeps this member without hearing of it.
+        consume_timestamp_ms: where `ConsumeFrom.TIMESTAMP` starts, wall clock in milliseconds.
+        group_created_ms: when the group first came to life as far as this member has heard, 0 if it has not. Brokers
+            keep the earliest they are told of, so that all of them mean the same moment by «last».
     """
 
     group: str
@@ -52,6 +55,50 @@ class ConsumerData:
     strategy: str
     subscriptions: tuple[SubscriptionData, ...]
     session_timeout_s: float
+    consume_timestamp_ms: int = 0
+    group_created_ms: int = 0
+
+    def to_wire(self) -> list[Any]:
+        """Flat form for a frame's body, and for the broker's memory of its members."""
+        return [
+            self.group,
+            self.consume_type.value,
+            self.model.value,
+            self.consume_from.value,
+            self.strategy,
+            self.session_timeout_s,
+            self.consume_timestamp_ms,
+            self.group_created_ms,
+            [[s.topic, s.expression, s.version] for s in self.subscriptions],
+        ]
+
+    @classmethod
+    def from_wire(cls, wire: Any) -> ConsumerData:
+        """Read the flat form.
+
+        Raises:
+            InvalidParameter: an illegal name, or a value out of range.
+            TypeError, ValueError: it is not one at all; `HeartbeatData.from_wire` says so to the peer.
+        """
+        group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
+        if len(topics) > MAX_SUBSCRIPTIONS_PER_MEMBER:
+            raise InvalidParameter(
+                f"group {group!r} has {len(topics)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
+            )
+        if not 0.1 <= float(session_timeout_s) <= 3600:
+            raise InvalidParameter(f"session timeout of {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
+        subscriptions = [subscription_of(topic, expression, int(version)) for topic, expression, version in topics]
+        return cls(
+            group=check_group(group),
+            consume_type=ConsumeType(consume_type),
+            model=MessageModel(model),
+            consume_from=ConsumeFrom(consume_from),
+            strategy=str(strategy),
+            session_timeout_s=float(session_timeout_s),
+            consume_timestamp_ms=int(timestamp_ms),
+            group_created_ms=int(created_ms),
+            subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +120,7 @@ class HeartbeatData:
             "client_id": self.client_id,
             "cause": self.cause,
             "producers": list(self.producer_groups),
-            "consumers": [
-                [
-                    c.group,
-                    c.consume_type.value,
-                    c.model.value,
-                    c.consume_from.value,
-                    c.strategy,
-                    c.session_timeout_s,
-                    [[s.topic, s.expression, s.version] for s in c.subscriptions],
-                ]
-                for c in self.consumers
-            ],
+            "consumers": [consumer.to_wire() for consumer in self.consumers],
         }
 
     @classmethod
@@ -99,34 +135,10 @@ class HeartbeatData:
                 client_id=check_id("client id", wire["client_id"]),
                 cause=str(wire.get("cause", "")),
                 producer_groups=tuple(check_group(group) for group in wire["producers"]),
-                consumers=tuple(_consumer_from_wire(consumer) for consumer in wire["consumers"]),
+                consumers=tuple(ConsumerData.from_wire(consumer) for consumer in wire["consumers"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error
-
-
-def _consumer_from_wire(wire: Any) -> ConsumerData:
-    group, consume_type, model, consume_from, strategy, session_timeout_s, subscriptions = wire
-    if len(subscriptions) > MAX_SUBSCRIPTIONS_PER_MEMBER:
-        raise InvalidParameter(
-            f"group {group!r} has {len(subscriptions)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
-        )
-    if not 0.1 <= float(session_timeout_s) <= 3600:
-        raise InvalidParameter(f"session timeout of group {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
-    return ConsumerData(
-        group=check_group(group),
-        consume_type=ConsumeType(consume_type),
-        model=MessageModel(model),
-        consume_from=ConsumeFrom(consume_from),
-        strategy=str(strategy),
-        session_timeout_s=float(session_timeout_s),
-        subscriptions=tuple(
-            sorted(
-                (subscription_of(topic, expression, int(version)) for topic, expression, version in subscriptions),
-                key=lambda subscription: subscription.topic,
-            )
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

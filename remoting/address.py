@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from model.errors import ConfigError
+
+_PORT = re.compile("[0-9]{1,5}")
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -13,11 +16,24 @@ def parse_address(address: str) -> tuple[str, int]:
     Raises:
         ConfigError: it is not of that form, or the port is not 0..65535.
     """
-    host, colon, port = address.strip().rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"{address!r} is not an address: write host:port, for instance 127.0.0.1:9876")
+    host, _, port = address.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if not _is_host(host) or bracketed != (":" in host) or not _PORT.fullmatch(port) or int(port) > 65_535:
+        raise ConfigError(
+            f"{address!r} is not an address: write host:port, for instance 127.0.0.1:9876 or [::1]:9876 for IPv6"
+        )
     return host, int(port)
+
+
+def _is_host(host: str) -> bool:
+    # What the resolver answers with an error that is not an OSError, and so with a traceback: a name is encoded with
+    # IDNA first, which refuses empty labels and those of more than 63 characters.
+    try:
+        return bool(host.encode("idna")) and host.isprintable() and " " not in host
+    except UnicodeError:
+        return False
 
 
 def format_address(host: str, port: int) -> str:

@@ -11,12 +11,13 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConnectFailed, error_of
+from model.errors import ConnectFailed, InvalidParameter, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
+from remoting.schema import check_header
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +119,9 @@ class RemotingClient:
             raise ConnectFailed(f"the client is closed; nothing was sent to {address}")
         shared = self._dialling.get(address)
         if shared is not None:
-            return await asyncio.shield(shared)
+            with anyio.move_on_after(timeout_s):
+                return await asyncio.shield(shared)
+            raise ConnectFailed(f"cannot connect to {address}: no answer in {timeout_s} s")
         wait_s = self.backoff_s(address)
         if wait_s > 0:
             raise ConnectFailed(f"{address} could not be reached; next attempt in {wait_s:.2f} s")
@@ -231,7 +234,12 @@ class RemotingClient:
 
     def _pushed(self, address: str, command: Command) -> None:
         handler = self._handlers.get(command.code)
-        if handler is not None:
-            handler(address, command)
-        else:
+        if handler is None:
             logger.warning("%s pushed request code %d, which this client does not know", address, command.code)
+            return
+        try:
+            check_header(command)
+        except InvalidParameter as error:
+            logger.warning("%s pushed a request that cannot be read: %s", address, error)
+            return
+        handler(address, command)

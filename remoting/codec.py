@@ -24,10 +24,13 @@ import msgpack
 
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS
-from remoting.command import ONE_WAY, REQUEST, Command
+from remoting.command import ONE_WAY, REQUEST, Command, shown
 
 VERSION = 1
 LENGTH_BYTES = 4
+MAX_ITEMS = 16_384
+"""Elements of one list or map inside a header. What can be longer belongs in the body; and an array of which only the
+length was sent must not make us allocate room for it."""
 
 _length_at = struct.Struct(">I").unpack_from
 _pack = msgpack.Packer(autoreset=True).pack
@@ -131,20 +134,22 @@ def decode_frame(frame: memoryview | bytes) -> Command:
         ProtocolError: it is not a frame of this version.
     """
     try:
-        fields = _unpack(frame, max_map_len=MAX_HEADER_FIELDS, strict_map_key=True)
+        fields = _unpack(frame, max_array_len=MAX_ITEMS, max_map_len=MAX_ITEMS, strict_map_key=True)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise ProtocolError(f"a frame is not valid msgpack ({type(error).__name__}: {error})") from error
     if type(fields) is not list or len(fields) != 6:
         raise ProtocolError("a frame must be the array [version, flags, code, opaque, header, body]")
     version, flags, code, opaque, header, body = fields
     if version != VERSION or type(version) is not int:
-        raise ProtocolError(f"frame version {version!r} is not supported: this side speaks version {VERSION}")
+        raise ProtocolError(f"frame version {shown(version)} is not supported: this side speaks version {VERSION}")
     if type(flags) is not int or not REQUEST <= flags <= ONE_WAY:
-        raise ProtocolError(f"unknown frame flags {flags!r}: known are 0 request, 1 response, 2 one-way")
+        raise ProtocolError(f"unknown frame flags {shown(flags)}: known are 0 request, 1 response, 2 one-way")
     if type(code) is not int or type(opaque) is not int or opaque < 0:
-        raise ProtocolError(f"code and opaque must be whole numbers, got {code!r} and {opaque!r}")
+        raise ProtocolError(f"code and opaque must be whole numbers, got {shown(code)} and {shown(opaque)}")
     if type(header) is not dict or (body is not None and type(body) is not bytes):
         raise ProtocolError("a frame's header must be a map and its body bytes or nil")
+    if len(header) > MAX_HEADER_FIELDS:
+        raise ProtocolError(f"a header of {len(header)} fields, more than the {MAX_HEADER_FIELDS} allowed")
     return Command(flags, code, opaque, header, body)
 
 

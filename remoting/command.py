@@ -9,6 +9,8 @@ RESPONSE = 1
 ONE_WAY = 2
 """Values of `flags`, as in RocketMQ: bit 0 marks a response, bit 1 a request that wants no answer."""
 
+_SHOWN_CHARS = 80
+
 
 class Command(NamedTuple):
     """One frame.
@@ -34,3 +36,16 @@ class Reply(NamedTuple):
     header: dict[str, Any]
     body: bytes | None = None
     code: int = 0
+
+
+def shown(value: object) -> str:
+    """Text of what a peer sent, for an error message: short, whatever it is.
+
+    Not `repr`: a string of megabytes would come back as an error longer than a frame may be, and a list nested a
+    thousand deep ends in a RecursionError.
+    """
+    if isinstance(value, str | bytes):
+        return repr(value[:_SHOWN_CHARS]) + ("..." if len(value) > _SHOWN_CHARS else "")
+    if value is None or isinstance(value, int | float):
+        return "nothing" if value is None else repr(value)
+    return f"a {type(value).__name__}"

@@ -1,7 +1,7 @@
 """One TCP connection, either side: frames out in one write per loop turn, requests matched to their responses.
 
-Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per loop turn answers about
-four times as many pipelined requests as StreamReader and StreamWriter do.
+Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per loop turn answers
+about four times as many pipelined requests as StreamReader and StreamWriter do.
 
 Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
 also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. What is
@@ -25,6 +25,7 @@ from remoting.session import RequestSession
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
+_MAX_REMARK_CHARS = 1_000
 
 
 class Connection(asyncio.Protocol):
@@ -32,6 +33,8 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         peer: `host:port` of the other side, for messages.
+        local_host: our own address on it, as the peer's network sees it.
+        number: unlike any other connection's of the same server; given by the server.
         closed: whether the connection is gone or going.
         unanswered: requests of the peer that were taken and not answered yet (kept by the server).
     """
@@ -47,6 +50,8 @@ class Connection(asyncio.Protocol):
         codec: Codec = CODEC,
     ) -> None:
         self.peer = "?"
+        self.local_host = ""
+        self.number = 0
         self.closed = False
         self.unanswered = 0
         self._loop = loop
@@ -63,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._timer_at = float("inf")
         self._writable: asyncio.Future[None] | None = None
         self._closed_future: asyncio.Future[None] = loop.create_future()
+        self._parting_words = ""
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -88,6 +94,7 @@ class Connection(asyncio.Protocol):
         Raises:
             ConnectionLost: the connection is closed already (nothing was sent).
             FlowControl: too many requests are in flight here.
+            ValueError: the frame would be longer than the limit; nothing was sent.
         """
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
@@ -96,7 +103,12 @@ class Connection(asyncio.Protocol):
         opaque = self._session.start(deadline, future)
         if deadline < self._timer_at:
             self._arm(deadline)
-        self._send(self._encode(REQUEST, code, opaque, header, body))
+        try:
+            frame = self._encode(REQUEST, code, opaque, header, body)
+        except (TypeError, ValueError, OverflowError):
+            self._session.finish(opaque)
+            raise
+        self._send(frame)
         return future
 
     def notify(self, code: int, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None) -> bool:
@@ -114,15 +126,20 @@ class Connection(asyncio.Protocol):
     def respond(
         self, request: Command, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None, code: int = 0
     ) -> None:
-        """Answer a request of the peer, now or any time later; silently nothing if it wants none or is gone."""
-        self.unanswered -= 1
+        """Answer a request of the peer, now or any time later; silently nothing if it wants none or is gone.
+
+        Raises:
+            ValueError: the frame would be longer than the limit; the request is still unanswered.
+        """
         if request.flags == REQUEST and not self.closed:
             self._send(self._encode(RESPONSE, code, request.opaque, header, body))
+        self.unanswered -= 1
 
     def respond_error(self, request: Command, error: RlabError) -> None:
         """Answer a request of the peer with an error that has a wire code."""
         assert error.code is not None, f"{type(error).__name__} has no wire code"
-        self.respond(request, {"remark": str(error)}, None, error.code)
+        # Cut, because messages quote what the peer sent, and that may be as long as a frame.
+        self.respond(request, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None, error.code)
 
     async def wait_writable(self) -> None:
         """Wait until the peer reads again. Returns at once when it does.
@@ -186,7 +203,9 @@ class Connection(asyncio.Protocol):
             self._timer = None
         for future in self._session.close():
             if not future.done():
-                future.set_exception(ConnectionLost(f"the connection to {self.peer} closed before the answer came"))
+                future.set_exception(
+                    ConnectionLost(f"the connection to {self.peer} closed before the answer came{self._parting_words}")
+                )
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
@@ -221,6 +240,9 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         if name:
             self.peer = format_address(str(name[0]), int(name[1]))
+        name = transport.get_extra_info("sockname")
+        if name:
+            self.local_host = str(name[0])
         if self._on_opened is not None:
             self._on_opened(self)
 
@@ -230,8 +252,12 @@ class Connection(asyncio.Protocol):
         for command in decoder.feed(data):
             if command.flags == RESPONSE:
                 future = self._session.finish(command.opaque)
-                if future is not None and not future.done():
-                    future.set_result(command)
+                if future is not None:
+                    if not future.done():
+                        future.set_result(command)
+                elif command.opaque == 0 and command.code:
+                    # About the connection and not about a request: the peer says why it is going to close it.
+                    self._parting_words = f"; it said: {str(command.header.get('remark'))[:_MAX_REMARK_CHARS]}"
             elif not self.closed:
                 self._on_request(self, command)
         if decoder.error is not None and not self.closed:
@@ -239,6 +265,8 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Called by the loop: the peer sends no more, so there is nobody to answer."""
+        if not self._decoder.at_frame_boundary():
+            logger.info("%s closed its connection in the middle of a frame", self.peer)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -268,5 +296,5 @@ class Connection(asyncio.Protocol):
         """Tell a peer that sent garbage why it is being cut off, in one frame, then close."""
         logger.warning("closing the connection of %s: %s", self.peer, error)
         assert error.code is not None
-        self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)}, None))
+        self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None))
         self.close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from model.errors import InvalidParameter
 from model.limits import MAX_PULL_BATCH
-from remoting.command import Command
+from remoting.command import Command, shown
 from remoting.request_code import RequestCode
 
 
@@ -146,7 +146,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="client -> broker",
         purpose="Join, stay in, or change the subscription of groups.",
         body="msgpack map of `model/heartbeat.py`: HeartbeatData",
-        answer="header `groups`: group -> version of the group now",
+        answer="header `groups`: group -> [version of the group now, when it was created in wall clock ms]",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         sender="client -> broker",
@@ -169,15 +169,16 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="consumer -> broker",
         purpose="Ask for leases of queues; whoever is refused is told when the queue is released.",
         fields=(_GROUP, _CLIENT, _CAUSE),
-        body="msgpack array of [topic, queue id, token that the caller still holds or -1]",
-        answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, committed offset or -1, "
-        "min offset, max offset]; refused: [topic, queue id, owner]",
+        body="msgpack array of [topic, queue id]",
+        answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
+        "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member: it has to "
+        "send a heartbeat first",
     ),
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
         sender="consumer -> broker",
         purpose="Commit and give back leases of queues, in one step.",
         fields=(_GROUP, _CLIENT, _CAUSE),
-        body="msgpack array of [topic, queue id, token, offset to commit or -1]",
+        body="msgpack array of [topic, queue id, offset to commit or -1, token]",
         answer="body as of UPDATE_CONSUMER_OFFSET",
     ),
     RequestCode.REGISTER_BROKER: RequestSchema(
@@ -285,9 +286,8 @@ def check_header(request: Command) -> None:
                     f"{RequestCode(request.code).name}: field {name!r} must be {_range(minimum, maximum)}, got {value}"
                 )
         elif value is not None or required:
-            got = "nothing" if value is None else repr(value)[:80]
             raise InvalidParameter(
-                f"{RequestCode(request.code).name}: field {name!r} must be of type {kind.__name__}, got {got}"
+                f"{RequestCode(request.code).name}: field {name!r} must be of type {kind.__name__}, got {shown(value)}"
             )
 
 

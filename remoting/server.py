@@ -2,9 +2,10 @@
 
 A handler is called as `handler(connection, request)` and returns one of
 - a `Reply`: sent at once;
-- None: the handler answers later, itself, through `connection.respond`. That is how a held pull waits without a task and
-  without blocking its connection;
-- a coroutine of a `Reply`: run in the server's task group, so that requests of one connection are answered concurrently.
+- None: the handler answers later, itself, through `connection.respond`. That is how a held pull waits without a task
+  and without blocking its connection;
+- a coroutine of a `Reply`: run in the server's task group, so that one connection's requests are answered
+  concurrently.
 
 This module is one of the two supervisors that may catch `Exception`: a handler that fails unexpectedly costs its caller
 an answer SYSTEM_ERROR, and nobody else anything.
@@ -16,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 import anyio
@@ -36,10 +38,11 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.schema import check_header
+from remoting.tasks import background_tasks
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Connection, Command], "Reply | None | Coroutine[Any, Any, Reply]"]
+Handler = Callable[[Connection, Command], "Reply | Coroutine[Any, Any, Reply] | None"]
 
 
 class RemotingServer:
@@ -61,7 +64,8 @@ class RemotingServer:
         self._tasks = tasks
         self._on_closed = on_closed
         self._max_connections = max_connections
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[int, Connection] = {}
+        self._numbers = count(1)
         self._running = 0
         self._idle = anyio.Event()
         self._stopping = False
@@ -69,7 +73,11 @@ class RemotingServer:
     @property
     def connections(self) -> tuple[Connection, ...]:
         """The open connections, oldest first."""
-        return tuple(self._connections)
+        return tuple(self._connections.values())
+
+    def connection(self, number: int) -> Connection | None:
+        """The open connection with this number, or None when it is gone."""
+        return self._connections.get(number)
 
     def make_connection(self) -> Connection:
         """Protocol factory for the loop."""
@@ -82,18 +90,22 @@ class RemotingServer:
         )
 
     def _opened(self, connection: Connection) -> None:
-        if self._stopping or len(self._connections) >= self._max_connections:
-            error = SystemBusy(f"this server has its {self._max_connections} connections already")
-            connection.respond_error(Command(0, 0, 0, {}, None), error)
-            connection.close()
+        if self._stopping:
+            self._turn_away(connection, ServiceNotAvailable("the server is shutting down"))
+        elif len(self._connections) >= self._max_connections:
+            self._turn_away(connection, SystemBusy(f"this server has its {self._max_connections} connections already"))
         else:
-            self._connections[connection] = None
+            connection.number = next(self._numbers)
+            self._connections[connection.number] = connection
+
+    @staticmethod
+    def _turn_away(connection: Connection, error: RlabError) -> None:
+        connection.respond_error(Command(0, 0, 0, {}, None), error)
+        connection.close()
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
-        if connection in self._connections:
-            del self._connections[connection]
-            if self._on_closed is not None:
-                self._on_closed(connection)
+        if self._connections.pop(connection.number, None) is not None and self._on_closed is not None:
+            self._on_closed(connection)
 
     def _dispatch(self, connection: Connection, request: Command) -> None:
         connection.unanswered += 1
@@ -107,11 +119,6 @@ class RemotingServer:
                 raise ServiceNotAvailable("the server is shutting down: use another one, or retry when it is back")
             check_header(request)
             outcome = handler(connection, request)
-        except RlabError as error:
-            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
-        except Exception as error:
-            _answer_failure(connection, request, error)
-        else:
             if outcome is None:
                 return
             if isinstance(outcome, Reply):
@@ -119,6 +126,10 @@ class RemotingServer:
             else:
                 self._running += 1
                 self._tasks.start_soon(self._run, connection, request, outcome)
+        except RlabError as error:
+            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
+        except Exception as error:
+            _answer_failure(connection, request, error)
 
     async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply]) -> None:
         try:
@@ -144,7 +155,7 @@ class RemotingServer:
         with anyio.move_on_after(grace_s):
             while self._running:
                 await self._idle.wait()
-        connections = list(self._connections)
+        connections = list(self._connections.values())
         for connection in connections:
             connection.close()
         with anyio.move_on_after(grace_s) as scope:
@@ -188,7 +199,7 @@ async def serve(
     Cancellation: the port is released and every connection closed before it goes on.
     """
     host, port = parse_address(listen)
-    async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
         server = RemotingServer(handlers, tasks, on_closed, max_connections)
         try:
             listener = await asyncio.get_running_loop().create_server(server.make_connection, host, port)
@@ -204,4 +215,3 @@ async def serve(
             with anyio.CancelScope(shield=True):
                 listener.close()
                 await server.stop(grace_s)
-            tasks.cancel_scope.cancel()

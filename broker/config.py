@@ -1,0 +1,73 @@
+"""The options of a broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.store.store_options import StoreOptions
+from model.event_log import EventSink
+from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
+from model.names import check_id
+from model.quirks import Quirk
+from model.topic_route import MASTER_ID
+
+RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
+"""How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
+
+
+def wall_clock_ms() -> float:
+    """The wall clock in milliseconds."""
+    return time.time() * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Options of one broker; see `rlab broker --help` for the same list.
+
+    Attributes:
+        name: broker name; queues are known by it, so it stays the same for the life of the data directory.
+        data_dir: where messages and metadata are stored.
+        name_servers: addresses of all name servers.
+        listen: address to listen on; port 0 takes a free one.
+        advertise: address that clients are told; by default the one that name servers see this broker at.
+        cluster: cluster name.
+        broker_id: 0 for the master.
+        auto_create_topics: whether a send may create its topic.
+        register_interval_s: how often the broker registers when nothing changes.
+        expiry_s: silence after which name servers take it for dead.
+        restore_grace_s: how long members of an earlier run may take to come back after a restart.
+        trace: whether events go to the topic SYS_TRACE.
+        event_sink: called with every event as well.
+        quirks: defects of the reference to reproduce.
+        store: options of the message store.
+        clock_ms: wall clock in milliseconds.
+    """
+
+    name: str
+    data_dir: Path
+    name_servers: tuple[str, ...] = ()
+    listen: str = "0.0.0.0:10911"
+    advertise: str | None = None
+    cluster: str = "DefaultCluster"
+    broker_id: int = MASTER_ID
+    auto_create_topics: bool = True
+    register_interval_s: float = BROKER_REGISTER_INTERVAL_S
+    expiry_s: float = BROKER_EXPIRY_S
+    restore_grace_s: float = RESTORE_GRACE_S
+    trace: bool = True
+    event_sink: EventSink | None = None
+    quirks: frozenset[Quirk] = frozenset()
+    store: StoreOptions = field(default_factory=StoreOptions)
+    clock_ms: Callable[[], float] = wall_clock_ms
+
+    def __post_init__(self) -> None:
+        """Refuse names that could not be sorted or sent.
+
+        Raises:
+            InvalidParameter: an illegal broker or cluster name.
+        """
+        check_id("broker name", self.name)
+        check_id("cluster name", self.cluster)

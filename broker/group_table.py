@@ -1,0 +1,340 @@
+"""Who is in which consumer group: `ConsumerGroupInfo`, its version, and who has to be told when. Pure.
+
+RocketMQ: ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener. The two rules that decide whether a
+heartbeat changed its group keep the reference's names:
+
+- `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
+  one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
+  replaces the older one without a change.
+- `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
+  the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
+  table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
+
+Every change raises the group's version. A member leaves by unregistering, by its connection closing, or by silence, and
+each of the three notifies the others: the first change of a quiet group at once, further ones at most every 100 ms.
+
+    t=0.00  A joins   version 1, notify at 0.00
+    t=0.02  B joins   version 2, notify at 0.10 (window)
+    t=0.05  C joins   version 3, the same notification at 0.10 tells version 3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from model.errors import GroupNotExist, SystemBusy
+from model.heartbeat import ConsumerData, GroupView, MessageModel
+from model.limits import MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
+from model.quirks import Quirk
+from model.subscription import SubscriptionData
+
+NEVER = float("inf")
+RESTORED = -1
+"""Connection key of a member that an earlier run of the broker knew and that has not come back yet."""
+
+
+class LeaveReason(StrEnum):
+    """How a member left."""
+
+    UNREGISTER = "unregister"
+    CLOSE = "close"
+    EXPIRY = "expiry"
+
+
+@dataclass(slots=True)
+class Member:
+    """One client in one group. RocketMQ: ClientChannelInfo.
+
+    Attributes:
+        connection: key of the connection that its last heartbeat came over.
+        data: what that heartbeat said.
+        subscriptions: topic -> what it wants of it.
+        expires_at: loop time in seconds; moved by every heartbeat and every pull under a lease.
+    """
+
+    client_id: str
+    connection: int
+    data: ConsumerData
+    subscriptions: dict[str, SubscriptionData]
+    expires_at: float
+
+
+@dataclass(slots=True)
+class ConsumerGroupInfo:
+    """One group.
+
+    Attributes:
+        version: grows with every change; starts at the wall clock in milliseconds, so that it also grows over a restart
+            of the broker.
+        created_ms: when the group first came to life on any broker, wall clock in milliseconds.
+        members: client id -> member.
+        cause: id of the root trigger of the newest change.
+        notify_at: loop time in seconds of the notification that is owed, or NEVER.
+        quiet_until: end of the current window, in which no second notification goes out.
+    """
+
+    group: str
+    version: int
+    created_ms: int
+    members: dict[str, Member] = field(default_factory=dict)
+    cause: str = ""
+    notify_at: float = NEVER
+    quiet_until: float = 0.0
+    _view: GroupView | None = None
+
+    def view(self) -> GroupView:
+        """The sorted member list at this version; made once per version."""
+        if self._view is None or self._view.version != self.version:
+            members = {cid: tuple(sorted(self.members[cid].subscriptions)) for cid in sorted(self.members)}
+            self._view = GroupView(group=self.group, version=self.version, members=members)
+        return self._view
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatOutcome:
+    """What a heartbeat did to one group.
+
+    Attributes:
+        joined: the member is new.
+        replaced: key of an older connection of the same client id that this one replaced, or None.
+        topics_changed: its topics are not the ones it had.
+        expression_changed: a topic that it had is wanted with another expression.
+    """
+
+    group: ConsumerGroupInfo
+    joined: bool
+    replaced: int | None
+    topics_changed: bool
+    expression_changed: bool
+
+    @property
+    def changed(self) -> bool:
+        """Whether the group's version has to grow."""
+        return self.joined or self.topics_changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """A member that left."""
+
+    group: ConsumerGroupInfo
+    member: Member
+    reason: LeaveReason
+
+
+class GroupTable:
+    """All groups of one broker.
+
+    Use: call a method (after a heartbeat that changed its group, `changed`), emit events for what it returns, then send
+    what `take_notifications(now)` gives; wait for `next_deadline()`, then call `expire(now)` and `take_notifications`.
+    """
+
+    def __init__(self, *, quirks: frozenset[Quirk] = frozenset(), notify_window_s: float = NOTIFY_WINDOW_S) -> None:
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        # connection key -> (group, client id) pairs that came over it: a closed connection must not scan every group.
+        self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
+        # Groups whose members have to be told, so that nobody scans all groups for them.
+        self._owing: dict[str, ConsumerGroupInfo] = {}
+        self._quirks = quirks
+        self._notify_window_s = notify_window_s
+        self._earliest_expiry = NEVER
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def get(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, or None."""
+        return self._groups.get(group)
+
+    def groups(self) -> list[ConsumerGroupInfo]:
+        """All groups, sorted by name."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def member(self, group: str, client_id: str) -> Member:
+        """A member of a group.
+
+        Raises:
+            GroupNotExist: there is no such group or member; it has to send a heartbeat.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None:
+            raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
+        return member
+
+    # --- joining and staying -----------------------------------------------------------------------------------------
+
+    def restore(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
+        """Put back a group that an earlier run of the broker knew."""
+        return self._groups.setdefault(group, ConsumerGroupInfo(group, version, created_ms))
+
+    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float) -> None:
+        """Put back a member of a restored group: it stays listed until `expires_at`, and returns without a change.
+
+        Without this a restarted broker would list whoever comes back first as the only member, and that one would take
+        every queue, only to lose most of them again a moment later.
+        """
+        subscriptions = {s.topic: s for s in data.subscriptions}
+        self._groups[data.group].members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at)
+        self._earliest_expiry = min(self._earliest_expiry, expires_at)
+
+    def heartbeat(
+        self, client_id: str, data: ConsumerData, *, connection: int, now: float, now_ms: int
+    ) -> HeartbeatOutcome:
+        """Take one group of a heartbeat. The caller raises the version with `changed` when the outcome says so.
+
+        RocketMQ: ConsumerManager.registerConsumer.
+
+        Args:
+            client_id: whose heartbeat.
+            data: its part in the group.
+            connection: key of the connection it came over.
+            now: loop time in seconds.
+            now_ms: wall clock in milliseconds.
+
+        Raises:
+            SystemBusy: too many groups, or too many members in this one.
+        """
+        info = self._groups.get(data.group)
+        if info is None:
+            if len(self._groups) >= MAX_GROUPS:
+                raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
+            info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, data.group_created_ms or now_ms)
+        if data.group_created_ms:
+            info.created_ms = min(info.created_ms, data.group_created_ms)
+        joined, replaced = self._update_channel(info, client_id, data, connection, now)
+        topics_changed, expression_changed = _update_subscription(info.members[client_id], data)
+        return HeartbeatOutcome(
+            group=info,
+            joined=joined,
+            replaced=replaced,
+            topics_changed=topics_changed and not joined,
+            expression_changed=expression_changed,
+        )
+
+    def _update_channel(
+        self, info: ConsumerGroupInfo, client_id: str, data: ConsumerData, connection: int, now: float
+    ) -> tuple[bool, int | None]:
+        expires_at = now + data.session_timeout_s
+        self._earliest_expiry = min(self._earliest_expiry, expires_at)
+        self._by_connection.setdefault(connection, {})[(info.group, client_id)] = None
+        member = info.members.get(client_id)
+        if member is None:
+            if len(info.members) >= MAX_MEMBERS_PER_GROUP:
+                raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
+            info.members[client_id] = Member(client_id, connection, data, {}, expires_at)
+            return True, None
+        replaced = None
+        if member.connection != connection:
+            replaced = member.connection
+            self._forget_connection(replaced, info.group, client_id)
+            member.connection = connection
+        member.data = data
+        member.expires_at = expires_at
+        return False, replaced
+
+    def touch(self, member: Member, now: float) -> None:
+        """Note a sign of life that is not a heartbeat: a pull under a lease."""
+        member.expires_at = now + member.data.session_timeout_s
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def unregister(self, group: str, client_id: str, *, cause: str, now: float) -> Leave | None:
+        """Take a member out because it said so; None if it was not there (then nobody is told)."""
+        return self._leave(group, client_id, LeaveReason.UNREGISTER, cause, now)
+
+    def connection_closed(self, connection: int, *, cause_of: str, now: float) -> list[Leave]:
+        """Take out every member whose heartbeats came over this connection. RocketMQ: doChannelCloseEvent.
+
+        Args:
+            connection: its key.
+            cause_of: id that the change is traced to.
+            now: loop time in seconds.
+        """
+        pairs = list(self._by_connection.get(connection, ()))
+        leaves = [self._leave(group, cid, LeaveReason.CLOSE, cause_of, now) for group, cid in pairs]
+        return [leave for leave in leaves if leave is not None]
+
+    def expire(self, now: float, *, cause_of: str) -> list[Leave]:
+        """Take out every member that was silent for its session timeout. RocketMQ: scanNotActiveChannel."""
+        if now < self._earliest_expiry:
+            return []
+        members = [(info.group, m) for info in self._groups.values() for m in info.members.values()]
+        due = [(group, member.client_id) for group, member in members if member.expires_at <= now]
+        leaves = [self._leave(group, cid, LeaveReason.EXPIRY, cause_of, now) for group, cid in due]
+        self._earliest_expiry = min(
+            (member.expires_at for _, member in members if member.expires_at > now), default=NEVER
+        )
+        return [leave for leave in leaves if leave is not None]
+
+    def _leave(self, group: str, client_id: str, reason: LeaveReason, cause: str, now: float) -> Leave | None:
+        info = self._groups.get(group)
+        member = info.members.pop(client_id, None) if info is not None else None
+        if info is None or member is None:
+            return None
+        self._forget_connection(member.connection, group, client_id)
+        silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
+        self.changed(info, cause, now, notify=not silent)
+        return Leave(group=info, member=member, reason=reason)
+
+    def _forget_connection(self, connection: int, group: str, client_id: str) -> None:
+        pairs = self._by_connection.get(connection)
+        if pairs is not None:
+            pairs.pop((group, client_id), None)
+            if not pairs:
+                del self._by_connection[connection]
+
+    def delete(self, group: str) -> None:
+        """Forget an empty group."""
+        info = self._groups.get(group)
+        if info is not None and not info.members:
+            del self._groups[group]
+            self._owing.pop(group, None)
+
+    # --- telling the members -----------------------------------------------------------------------------------------
+
+    def changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
+        """Raise the version of a group and owe its members a notification.
+
+        Args:
+            info: the group.
+            cause: id of the root trigger.
+            now: loop time in seconds.
+            notify: False for the change that nobody is told of (`Quirk.SILENT_EXPIRY`).
+        """
+        info.version += 1
+        info.cause = cause
+        # Broadcasting members each read every queue: who else is there is none of their business.
+        if notify and any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
+            info.notify_at = min(info.notify_at, max(now, info.quiet_until))
+            self._owing[info.group] = info
+
+    def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
+        """The groups whose members have to be told now; each opens a window in which it is not returned again."""
+        due = [info for info in self._owing.values() if info.notify_at <= now]
+        for info in due:
+            del self._owing[info.group]
+            info.notify_at = NEVER
+            info.quiet_until = now + self._notify_window_s
+        return due
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` and `take_notifications` next, or None when nothing is pending."""
+        earliest = min((info.notify_at for info in self._owing.values()), default=NEVER)
+        earliest = min(earliest, self._earliest_expiry)
+        return None if earliest == NEVER else earliest
+
+
+def _update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]:
+    """Bring a member's subscriptions up to date; returns (topics changed, an expression changed)."""
+    new = {subscription.topic: subscription for subscription in data.subscriptions}
+    topics_changed = new.keys() != member.subscriptions.keys()
+    expression_changed = False
+    for topic, subscription in new.items():
+        old = member.subscriptions.get(topic)
+        if old is not None and old.version >= subscription.version:
+            new[topic] = old
+        elif old is not None and old.expression != subscription.expression:
+            expression_changed = True
+    member.subscriptions = new
+    return topics_changed, expression_changed

@@ -1,0 +1,218 @@
+"""Leases and committed offsets: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ, QUERY and UPDATE_CONSUMER_OFFSET.
+
+RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from broker.broker import Broker
+from broker.group_table import Member
+from broker.queue_locks import Freed, QueueKey
+from broker.topic_table import check_readable
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError
+from model.events import EventKind
+from model.heartbeat import ConsumeFrom
+from model.names import check_group, is_retry_topic
+from model.quirks import Quirk
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+
+
+class LeaseHandlers:
+    """Grants queues to members and keeps how far each group has come."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offsets,
+        }
+
+    # --- leases ------------------------------------------------------------------------------------------------------
+
+    def lock(self, connection: Connection, request: Command) -> None:
+        """Grant what is free; remember the caller for what is not. Answered once the leases are stored."""
+        broker, header = self._broker, request.header
+        group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
+        member = broker.groups.member(group, client_id)
+        granted: list[tuple[str, int, int, int]] = []
+        refused: list[tuple[str, int, str]] = []
+        for topic, queue_id in _rows(request.body, (str, int)):
+            queue = QueueKey(topic, queue_id)
+            check_readable(broker.topics.existing(topic).config, queue_id)
+            offset = self.start_offset(member, queue)
+            lease = broker.locks.acquire(group, client_id, queue)
+            if lease is None:
+                owner = broker.locks.owner_of(group, queue)
+                refused.append((topic, queue_id, "" if owner is None else owner.owner))
+                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail=refused[-1][2])
+            else:
+                broker.metadata.save_lease(group, queue, client_id, lease.token)
+                granted.append((topic, queue_id, lease.token, offset))
+                self._emit(EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset)
+        self._answer_after_write(connection, request, [granted, refused])
+
+    def start_offset(self, member: Member, queue: QueueKey) -> int:
+        """Where a member starts on a queue: the group's commit, or what the group's policy says.
+
+        «Last» means the moment the group first came to life, on whatever broker: messages of a queue that was born
+        later, or that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the
+        queue (RebalancePushImpl.computePullFromWhere), and loses them.
+        """
+        broker, data = self._broker, member.data
+        committed = broker.offsets.read(data.group, queue.topic, queue.queue_id)
+        if committed is not None:
+            return committed
+        topic_id = broker.topics.existing(queue.topic).topic_id
+        if data.consume_from is ConsumeFrom.FIRST_OFFSET or is_retry_topic(queue.topic):
+            return broker.store.min_offset(topic_id, queue.queue_id)
+        info = broker.groups.get(data.group)
+        assert info is not None, "a member's group exists"
+        from_ms = data.consume_timestamp_ms if data.consume_from is ConsumeFrom.TIMESTAMP else info.created_ms
+        return broker.store.offset_at(topic_id, queue.queue_id, from_ms)
+
+    def unlock(self, connection: Connection, request: Command) -> None:
+        """Commit and give back, in one step, so that the next owner starts where this one stopped."""
+        broker, header = self._broker, request.header
+        group, client_id = header["group"], header["client_id"]
+        cause = header.get("cause") or broker.events.next_id()
+        rows = _rows(request.body, (str, int, int, int))
+        commits = [row for row in rows if row[2] >= 0]
+        failures = self._commit(group, client_id, commits, reset=False, cause=cause)
+        freed: list[Freed] = []
+        for topic, queue_id, _, token in rows:
+            one = broker.locks.release(group, client_id, QueueKey(topic, queue_id), token)
+            if one is not None:
+                freed.append(one)
+        broker.queues_freed(freed, cause, "unlock")
+        self._answer_after_write(connection, request, failures)
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def query_offset(self, connection: Connection, request: Command) -> Reply:
+        """The committed offset of one queue."""
+        header = request.header
+        offset = self._broker.offsets.read(header["group"], header["topic"], header["queue_id"])
+        if offset is None:
+            raise QueryNotFound(
+                f"group {header['group']!r} has no offset on {header['topic']}:{header['queue_id']} yet"
+            )
+        return Reply({"offset": offset})
+
+    def update_offsets(self, connection: Connection, request: Command) -> None:
+        """Commit offsets; answered once they are stored."""
+        header = request.header
+        failures = self._commit(
+            check_group(header["group"]),
+            header["client_id"],
+            _rows(request.body, (str, int, int, int)),
+            reset=bool(header.get("reset")),
+            cause=header.get("cause") or "",
+        )
+        self._answer_after_write(connection, request, failures)
+
+    def _commit(
+        self, group: str, client_id: str, rows: list[list[Any]], *, reset: bool, cause: str
+    ) -> list[tuple[str, int, int, str]]:
+        """Take commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
+        failures: list[tuple[str, int, int, str]] = []
+        for topic, queue_id, offset, token in self._without_strangers(rows):
+            try:
+                self._commit_one(group, client_id, QueueKey(topic, queue_id), offset, token, reset=reset, cause=cause)
+            except (LeaseLost, OffsetRegression, InvalidParameter) as error:
+                failures.append((topic, queue_id, int(error.code or 0), str(error)))
+        return failures
+
+    def _without_strangers(self, rows: list[list[Any]]) -> list[list[Any]]:
+        """Leave out queues that are gone: a commit for a deleted topic is late, not wrong."""
+        return [row for row in rows if self._broker.topics.get(row[0]) is not None]
+
+    def _commit_one(
+        self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool, cause: str
+    ) -> None:
+        broker = self._broker
+        end = broker.store.max_offset(broker.topics.existing(queue.topic).topic_id, queue.queue_id)
+        if not 0 <= offset <= end:
+            raise InvalidParameter(
+                f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
+            )
+        fenced = not reset and Quirk.OFFSETS_GO_BACK not in broker.config.quirks
+        if fenced and token >= 0 and not broker.locks.check(group, queue, client_id, token):
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
+        if fenced and token < 0 and broker.locks.owner_of(group, queue) is not None:
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
+        if broker.offsets.commit(group, *queue, offset, reset=reset):
+            broker.metadata.save_offset(group, *queue, offset)
+            self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset)
+
+    # --- shared ------------------------------------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        kind: EventKind,
+        group: str,
+        queue: QueueKey,
+        client_id: str,
+        cause: str,
+        *,
+        version: int = -1,
+        offset: int = -1,
+        detail: str = "",
+    ) -> None:
+        self._broker.events.emit(
+            kind,
+            cause=cause,
+            group=group,
+            topic=queue.topic,
+            broker=self._broker.config.name,
+            queue_id=queue.queue_id,
+            client=client_id,
+            version=version,
+            offset=offset,
+            detail=detail,
+        )
+
+    def _answer_after_write(self, connection: Connection, request: Command, answer: list[Any]) -> None:
+        def answer_now(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {}, msgpack.packb(answer))
+            else:
+                connection.respond_error(request, failure)
+
+        self._broker.barrier.after_write(answer_now)
+
+
+def _rows(body: bytes | None, types: tuple[type, ...]) -> list[list[Any]]:
+    """Read an array of rows of exactly these types.
+
+    Raises:
+        InvalidParameter: it is not one.
+    """
+    try:
+        rows = msgpack.unpackb(body or b"")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"the request's body is not valid msgpack: {error}") from error
+    wanted = f"an array of [{', '.join(kind.__name__ for kind in types)}]"
+    if type(rows) is not list:
+        raise InvalidParameter(f"the request's body must be {wanted}")
+    for row in rows:
+        if (
+            type(row) is not list
+            or len(row) != len(types)
+            or any(type(v) is not t for v, t in zip(row, types, strict=True))
+        ):
+            raise InvalidParameter(f"the request's body must be {wanted}; one row is {row!r}")
+        if row[1] < 0:
+            raise InvalidParameter(f"queue ids are at least 0; one row is {row!r}")
+    return rows

@@ -1,0 +1,180 @@
+"""What is small and must be transactional: topics, groups, members, leases and offsets, in one SQLite file.
+
+Changes are collected by the handlers of one loop turn and committed together by the write barrier, before anybody is
+answered. `synchronous = NORMAL` with a write-ahead log: a killed process loses nothing, a power cut may lose the last
+commits, as with messages under `flush = "async"`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgpack
+
+from broker.group_table import GroupTable
+from broker.offset_table import OffsetTable
+from broker.queue_locks import QueueKey, QueueLocks
+from broker.topic_table import TopicEntry, TopicTable
+from model.errors import ConfigError, StorageFull, SystemError_
+from model.heartbeat import ConsumerData
+from model.topic_route import TopicConfig
+
+FILE_NAME = "metadata.sqlite"
+
+_SCHEMA = """
+create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);
+create table if not exists numbers (name text primary key, value integer not null);
+create table if not exists groups (name text primary key, version integer not null, created_ms integer not null);
+create table if not exists members (
+    group_name text not null, client_id text not null, data blob not null, primary key (group_name, client_id)
+) without rowid;
+create table if not exists leases (
+    group_name text not null, topic text not null, queue_id integer not null, owner text not null,
+    token integer not null, primary key (group_name, topic, queue_id)
+) without rowid;
+create table if not exists offsets (
+    group_name text not null, topic text not null, queue_id integer not null, queue_offset integer not null,
+    primary key (group_name, topic, queue_id)
+) without rowid;
+"""
+
+
+class MetadataStore:
+    """The open file; a context manager. Every `save_*` and `delete_*` takes effect at the next `commit`.
+
+    Args:
+        directory: the broker's data directory, already locked by the message store.
+
+    Raises:
+        ConfigError: the file cannot be opened, or is not a database.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / FILE_NAME
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?") from error
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __enter__(self) -> MetadataStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pending and kind is None:
+            self.commit()
+        self._db.close()
+
+    # --- reading, once, at the start ---------------------------------------------------------------------------------
+
+    def load(
+        self, topics: TopicTable, groups: GroupTable, locks: QueueLocks, offsets: OffsetTable, *, expires_at: float
+    ) -> None:
+        """Fill the tables with what earlier runs stored.
+
+        Args:
+            topics: empty table.
+            groups: empty table.
+            locks: empty table.
+            offsets: empty table.
+            expires_at: loop time in seconds until which earlier members stay listed without coming back.
+        """
+        rows = self._db.execute
+        for topic_id, config in rows("select topic_id, config from topics order by topic_id"):
+            topics.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
+        topics.restore_last_topic_id(self._number("last_topic_id"))
+        for name, version, created_ms in rows("select name, version, created_ms from groups order by name"):
+            groups.restore(name, version, created_ms)
+        for client_id, data in rows("select client_id, data from members order by group_name, client_id"):
+            groups.restore_member(client_id, ConsumerData.from_wire(msgpack.unpackb(data)), expires_at)
+        for group, topic, queue_id, owner, token in rows(
+            "select group_name, topic, queue_id, owner, token from leases order by token"
+        ):
+            locks.restore(group, QueueKey(topic, queue_id), owner, token)
+        for group, topic, queue_id, offset in rows("select group_name, topic, queue_id, queue_offset from offsets"):
+            offsets.restore(group, topic, queue_id, offset)
+
+    def _number(self, name: str) -> int:
+        row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def save_topic(self, entry: TopicEntry) -> None:
+        """Store a topic, new or changed."""
+        blob = msgpack.packb(entry.config.to_wire())
+        self._add("insert or replace into topics values (?, ?, ?)", entry.config.topic, entry.topic_id, blob)
+        self._add(
+            "insert into numbers values ('last_topic_id', ?)"
+            " on conflict do update set value = max(value, excluded.value)",
+            entry.topic_id,
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic and every group's offsets and leases of it; its number stays used."""
+        for table in ("topics", "offsets", "leases"):
+            self._add(f"delete from {table} where topic = ?", topic)
+
+    def save_group(self, group: str, version: int, created_ms: int) -> None:
+        """Store a group's version and creation time."""
+        self._add("insert or replace into groups values (?, ?, ?)", group, version, created_ms)
+
+    def save_member(self, client_id: str, data: ConsumerData) -> None:
+        """Store a member of a group, new or changed."""
+        blob = msgpack.packb(data.to_wire())
+        self._add("insert or replace into members values (?, ?, ?)", data.group, client_id, blob)
+
+    def delete_member(self, group: str, client_id: str) -> None:
+        """Forget a member that left."""
+        self._add("delete from members where group_name = ? and client_id = ?", group, client_id)
+
+    def save_lease(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
+        """Store who has a queue."""
+        self._add("insert or replace into leases values (?, ?, ?, ?, ?)", group, *queue, owner, token)
+
+    def delete_lease(self, group: str, queue: QueueKey) -> None:
+        """Forget a lease that is free."""
+        self._add("delete from leases where group_name = ? and topic = ? and queue_id = ?", group, *queue)
+
+    def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store a committed offset."""
+        self._add("insert or replace into offsets values (?, ?, ?, ?)", group, topic, queue_id, offset)
+
+    def _add(self, statement: str, *values: Any) -> None:
+        self._pending.append((statement, values))
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._pending)
+
+    def commit(self) -> None:
+        """Make everything since the last commit durable, in one transaction.
+
+        Raises:
+            StorageFull: no room on the disk; the changes stay pending, and the next commit tries them again.
+            SystemError_: the database failed otherwise; likewise.
+        """
+        if not self._pending:
+            return
+        execute = self._db.execute
+        try:
+            execute("begin immediate")
+            for statement, values in self._pending:
+                execute(statement, values)
+            execute("commit")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                execute("rollback")
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
+            raise SystemError_(f"the broker's metadata could not be written: {error}") from error
+        self._pending.clear()

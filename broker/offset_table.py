@@ -1,0 +1,61 @@
+"""Committed offsets of groups. Pure. RocketMQ: ConsumerOffsetManager.
+
+A commit never goes backwards, except when it is flagged as a reset: the reference only logs it, and a late commit of a
+former owner then makes the new one consume again.
+"""
+
+from __future__ import annotations
+
+from model.errors import OffsetRegression
+from model.quirks import Quirk
+
+
+class OffsetTable:
+    """group -> (topic, queue id) -> offset of the next message to consume."""
+
+    def __init__(self, *, quirks: frozenset[Quirk] = frozenset()) -> None:
+        self._offsets: dict[str, dict[tuple[str, int], int]] = {}
+        self._may_go_back = Quirk.OFFSETS_GO_BACK in quirks
+
+    def restore(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Put back an offset that an earlier run of the broker stored."""
+        self._offsets.setdefault(group, {})[(topic, queue_id)] = offset
+
+    def read(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset, or None: «none stored» is not a number."""
+        return self._offsets.get(group, {}).get((topic, queue_id))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, *, reset: bool = False) -> bool:
+        """Store an offset.
+
+        Returns:
+            Whether it is a new one, which has to be made durable.
+
+        Raises:
+            OffsetRegression: it is below the stored one and not flagged as a reset.
+        """
+        offsets = self._offsets.setdefault(group, {})
+        stored = offsets.get((topic, queue_id))
+        if stored == offset:
+            return False
+        if stored is not None and offset < stored and not reset and not self._may_go_back:
+            raise OffsetRegression(
+                f"group {group!r} has committed {stored} on {topic}:{queue_id}; {offset} would go back. "
+                "To consume again on purpose, reset the group"
+            )
+        offsets[(topic, queue_id)] = offset
+        return True
+
+    def groups(self) -> list[str]:
+        """Groups with a committed offset, sorted."""
+        return sorted(group for group, offsets in self._offsets.items() if offsets)
+
+    def of_group(self, group: str) -> list[tuple[str, int, int]]:
+        """(topic, queue id, offset) of one group, sorted."""
+        return sorted((topic, queue_id, offset) for (topic, queue_id), offset in self._offsets.get(group, {}).items())
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget every group's offsets of a topic that is deleted."""
+        for offsets in self._offsets.values():
+            for key in [key for key in offsets if key[0] == topic]:
+                del offsets[key]

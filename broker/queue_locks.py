@@ -1,0 +1,181 @@
+"""Leases of queues: one member of a group at a time may consume a queue. Pure.
+
+RocketMQ: RebalanceLockManager, which knows locks for orderly groups only and lets concurrent consumers overlap. Here
+every queue consumed in clustering mode is leased, with a fencing token: a number that grows with every grant, so that a
+commit of an earlier owner can be told from the current one's.
+
+A lease lasts as long as its owner is a member of the group: heartbeats and pulls keep the member, and whatever ends the
+membership orphans its leases. An orphaned lease is free at once, or after a grace; until then its owner gets it back by
+asking again. Whoever is refused is remembered, and is told when the queue becomes free.
+
+    acquire(g, A, [q]) -> granted token 1
+    acquire(g, B, [q]) -> refused, owner A; B waits
+    release(g, A, q, 1) -> tell B
+    check(g, q, A, 1)  -> still true: nobody else has the queue yet, so A's last commit is welcome
+    acquire(g, B, [q]) -> granted token 2
+    check(g, q, A, 1)  -> false from now on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NEVER = float("inf")
+
+
+class QueueKey(NamedTuple):
+    """A queue of this broker."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Lease:
+    """The state of one queue in one group.
+
+    Attributes:
+        owner: client id of the current owner, or of the last one while `held` is false.
+        token: fencing token of the newest grant.
+        held: whether the owner has it now.
+        frees_at: loop time in seconds at which an orphaned lease becomes free; NEVER while its owner is a member.
+        waiters: client ids that were refused since, oldest first.
+    """
+
+    owner: str
+    token: int
+    held: bool = True
+    frees_at: float = NEVER
+    waiters: dict[str, None] = field(default_factory=dict)
+
+
+class Freed(NamedTuple):
+    """A queue that became free, and who waits for it."""
+
+    group: str
+    queue: QueueKey
+    owner: str
+    token: int
+    waiters: tuple[str, ...]
+
+
+class QueueLocks:
+    """All leases of one broker.
+
+    Args:
+        first_token: tokens start above it; the caller makes sure that it grows over restarts.
+    """
+
+    def __init__(self, first_token: int = 0) -> None:
+        self._leases: dict[str, dict[QueueKey, Lease]] = {}
+        # (group, owner) -> held queues: a leaving member must not scan its group.
+        self._held: dict[tuple[str, str], dict[QueueKey, None]] = {}
+        self._token = first_token
+        self._orphans: dict[tuple[str, str], float] = {}
+
+    def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
+        """Put back a lease that an earlier run of the broker granted."""
+        self._leases.setdefault(group, {})[queue] = Lease(owner, token)
+        self._held.setdefault((group, owner), {})[queue] = None
+        self._token = max(self._token, token)
+
+    def acquire(self, group: str, client_id: str, queue: QueueKey) -> Lease | None:
+        """Ask for a queue.
+
+        Returns:
+            The lease if the caller has it now: it was free, or is the caller's already (the token stays). None if
+            another member has it; the caller waits from now on, and `owner_of` tells who has it.
+        """
+        leases = self._leases.setdefault(group, {})
+        lease = leases.get(queue)
+        if lease is not None and lease.held:
+            if lease.owner != client_id:
+                lease.waiters[client_id] = None
+                return None
+            lease.frees_at = NEVER
+            return lease
+        self._token += 1
+        waiters = {} if lease is None else {waiter: None for waiter in lease.waiters if waiter != client_id}
+        lease = leases[queue] = Lease(client_id, self._token, waiters=waiters)
+        self._held.setdefault((group, client_id), {})[queue] = None
+        return lease
+
+    def owner_of(self, group: str, queue: QueueKey) -> Lease | None:
+        """The held lease of a queue, or None."""
+        lease = self._leases.get(group, {}).get(queue)
+        return lease if lease is not None and lease.held else None
+
+    def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> bool:
+        """Whether a commit or pull under this token is still good: nobody else was granted the queue since."""
+        lease = self._leases.get(group, {}).get(queue)
+        return lease is not None and lease.token == token and lease.owner == client_id
+
+    def held_by(self, group: str, client_id: str) -> list[QueueKey]:
+        """Queues that the client has, sorted."""
+        return sorted(self._held.get((group, client_id), ()))
+
+    def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> Freed | None:
+        """Give a queue back; None if it is not the caller's under this token any more."""
+        lease = self._leases.get(group, {}).get(queue)
+        if lease is None or not lease.held or lease.owner != client_id or lease.token != token:
+            return None
+        return self._free(group, queue, lease)
+
+    def orphan(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
+        """The client is no member any more: free its queues, at once or after a grace.
+
+        Args:
+            group: the group it left.
+            client_id: who left.
+            now: loop time in seconds.
+            grace_s: how long its leases stay; 0 frees them now.
+
+        Returns:
+            What became free at once.
+        """
+        held = self._held.get((group, client_id))
+        if not held:
+            return []
+        leases = self._leases[group]
+        for queue in held:
+            leases[queue].frees_at = now + grace_s
+        self._orphans[(group, client_id)] = now + grace_s
+        return self.expire(now) if grace_s <= 0 else []
+
+    def expire(self, now: float) -> list[Freed]:
+        """Free the orphaned leases whose grace is over."""
+        freed: list[Freed] = []
+        for (group, client_id), frees_at in list(self._orphans.items()):
+            if frees_at > now:
+                continue
+            del self._orphans[(group, client_id)]
+            for queue in self.held_by(group, client_id):
+                lease = self._leases[group][queue]
+                if lease.frees_at <= now:
+                    freed.append(self._free(group, queue, lease))
+        return freed
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next, or None."""
+        return min(self._orphans.values(), default=None)
+
+    def forget_queues(self, queues: Iterable[QueueKey]) -> None:
+        """Drop every group's lease of queues that do not exist any more."""
+        for queue in queues:
+            for group, leases in self._leases.items():
+                lease = leases.pop(queue, None)
+                if lease is not None:
+                    self._held.get((group, lease.owner), {}).pop(queue, None)
+
+    def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:
+        lease.held = False
+        lease.frees_at = NEVER
+        waiters = tuple(lease.waiters)
+        lease.waiters = {}
+        held = self._held[(group, lease.owner)]
+        del held[queue]
+        if not held:
+            del self._held[(group, lease.owner)]
+        return Freed(group, queue, lease.owner, lease.token, waiters)

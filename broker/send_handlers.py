@@ -1,0 +1,82 @@
+"""SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from broker.broker import Broker
+from broker.topic_table import TopicEntry, check_writable
+from model.errors import InvalidParameter, MessageIllegal, RlabError
+from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+
+_MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
+"""A body with its topic, keys and properties."""
+
+
+class SendHandlers:
+    """Takes messages; answers once they are written."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._append = broker.store.append
+        self._answer_send = broker.barrier.answer_send
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {RequestCode.SEND_MESSAGE: self.send, RequestCode.SEND_BATCH_MESSAGE: self.send_batch}
+
+    def send(self, connection: Connection, request: Command) -> None:
+        """Store one message. The hot path of a broker: a few dictionary look-ups, then the store."""
+        header = request.header
+        topic, queue_id = header["topic"], header["queue_id"]
+        entry = self._writable(topic, queue_id)
+        payload = request.body
+        if payload is None or len(payload) > _MAX_PAYLOAD_BYTES:
+            raise _illegal_size(payload)
+        offset = self._append(entry.topic_id, queue_id, payload, header["tag_hash"])
+        self._answer_send(connection, request, topic, queue_id, offset)
+
+    def send_batch(self, connection: Connection, request: Command) -> None:
+        """Store several messages of one queue, all or none."""
+        topic, queue_id = request.header["topic"], request.header["queue_id"]
+        entry = self._writable(topic, queue_id)
+        batch = _decode_batch(request.body)
+        offset = self._broker.store.append_batch(entry.topic_id, queue_id, batch)
+        self._answer_send(connection, request, topic, queue_id, offset)
+
+    def _writable(self, topic: str, queue_id: int) -> TopicEntry:
+        entry, is_new = self._broker.topics.entry_for_send(topic)
+        if is_new:
+            self._broker.topic_changed(entry)
+        check_writable(entry.config, queue_id)
+        return entry
+
+
+def _illegal_size(payload: bytes | None) -> RlabError:
+    if payload is None:
+        return InvalidParameter("SEND_MESSAGE: the body must be the message's payload, got nothing")
+    return MessageIllegal(
+        f"the message has {len(payload)} bytes, more than {_MAX_PAYLOAD_BYTES}: split it, or send a reference"
+    )
+
+
+def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
+    try:
+        batch: Any = msgpack.unpackb(body or b"")
+        pairs = [(payload, tag_hash) for tag_hash, payload in batch]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"the body of a batch must be an array of [tag hash, payload]: {error}") from error
+    if not 1 <= len(pairs) <= MAX_BATCH_MESSAGES:
+        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {len(pairs)}: split it")
+    for payload, tag_hash in pairs:
+        if type(payload) is not bytes or type(tag_hash) is not int or not -(2**31) <= tag_hash < 2**31:
+            raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
+        if len(payload) > _MAX_PAYLOAD_BYTES:
+            raise _illegal_size(payload)
+    return pairs

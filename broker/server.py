@@ -1,0 +1,128 @@
+"""Runs a broker: opens its files, listens, registers, and takes it all down again in the opposite order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from broker.admin_handlers import AdminHandlers
+from broker.broker import Broker
+from broker.config import BrokerConfig
+from broker.group_handlers import GroupHandlers
+from broker.lease_handlers import LeaseHandlers
+from broker.metadata_store import MetadataStore
+from broker.pull_handlers import PullHandlers
+from broker.registration import Registration
+from broker.send_handlers import SendHandlers
+from broker.store.message_store import MessageStore
+from broker.store.store_errors import StoreError
+from model.events import EventKind
+from model.limits import TRACE_FLUSH_INTERVAL_S
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler, serve
+
+logger = logging.getLogger(__name__)
+
+SYNC_INTERVAL_S = 0.2
+"""How long a written message may stay unsynced with `flush = "async"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that listens.
+
+    Attributes:
+        name: its name.
+        address: `host:port` that it listens on, with the real port.
+        broker: its tables, for tests and embedded use.
+    """
+
+    name: str
+    address: str
+    broker: Broker
+
+
+def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
+    """Every request that a broker serves."""
+    return {
+        **SendHandlers(broker).handlers(),
+        **PullHandlers(broker).handlers(),
+        **GroupHandlers(broker).handlers(),
+        **LeaseHandlers(broker).handlers(),
+        **AdminHandlers(broker).handlers(),
+    }
+
+
+@asynccontextmanager
+async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
+    """Run a broker while the block runs.
+
+    Yields:
+        The broker, already listening; it registers with its name servers in the background.
+
+    Raises:
+        ConfigError: the data directory or the address cannot be used; the text says what to do.
+
+    Cancellation: the broker stops as at the end of the block: unregistered, written, closed.
+    """
+    loop = asyncio.get_running_loop()
+    with (
+        MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms())) as store,
+        MetadataStore(config.data_dir) as metadata,
+    ):
+        broker = Broker(config, store, metadata, loop)
+        stopping = False
+
+        def closed(connection: Connection) -> None:
+            # The members of a stopping broker have not left: they come back to it, or to another run of it.
+            if not stopping:
+                broker.connection_closed(connection)
+
+        try:
+            async with serve(all_handlers(broker), config.listen, on_closed=closed) as server:
+                broker.find_connection = server.connection
+                registration = Registration(broker, server.address)
+                broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(broker.driver.run)
+                    tasks.start_soon(_sync, broker)
+                    if config.trace:
+                        tasks.start_soon(_store_trace, broker)
+                    registration.start(tasks)
+                    logger.info("broker %s listens on %s", config.name, server.address)
+                    try:
+                        yield RunningBroker(config.name, server.address, broker)
+                    finally:
+                        stopping = True
+                        with anyio.CancelScope(shield=True):
+                            await registration.stop()
+                        tasks.cancel_scope.cancel()
+        finally:
+            broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
+            if config.trace:
+                broker.store_trace()
+            broker.barrier.flush()
+            logger.info("broker %s stopped", config.name)
+
+
+async def _store_trace(broker: Broker) -> None:
+    while True:
+        await anyio.sleep(TRACE_FLUSH_INTERVAL_S)
+        broker.store_trace()
+
+
+async def _sync(broker: Broker) -> None:
+    """Make written messages durable in the background; a thread waits for the disk, not the loop."""
+    while True:
+        await anyio.sleep(SYNC_INTERVAL_S)
+        if broker.store.synced_position < broker.store.written_position:
+            try:
+                await broker.loop.run_in_executor(None, broker.store.sync)
+            except StoreError as error:
+                logger.error("broker %s: %s", broker.config.name, error)

@@ -1,0 +1,185 @@
+"""The topics of one broker: creating them, scaling them, and the numbers that stored records know them by. Pure.
+
+Invariant: a topic id is given once. A topic that is deleted and made again gets a new one, so that records of the old
+topic that are still in the log can never be read as the new one's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
+from model.names import TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic, retry_topic
+from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
+
+
+@dataclass(slots=True)
+class TopicEntry:
+    """A topic as this broker has it.
+
+    Attributes:
+        topic_id: the number in its stored records.
+        config: queue counts and permissions; replaced as a whole.
+    """
+
+    topic_id: int
+    config: TopicConfig
+
+
+class TopicTable:
+    """Topic name -> entry.
+
+    Args:
+        auto_create: whether a send may create its topic from the template. RocketMQ: autoCreateTopicEnable.
+    """
+
+    def __init__(self, *, auto_create: bool) -> None:
+        self._topics: dict[str, TopicEntry] = {}
+        self._last_topic_id = 0
+        self._auto_create = auto_create
+
+    def restore(self, topic_id: int, config: TopicConfig) -> None:
+        """Put back a topic that was stored by an earlier run."""
+        self._topics[config.topic] = TopicEntry(topic_id, config)
+        self._last_topic_id = max(self._last_topic_id, topic_id)
+
+    def restore_last_topic_id(self, topic_id: int) -> None:
+        """Never give an id up to this one again: an earlier run gave it to a topic that is deleted now."""
+        self._last_topic_id = max(self._last_topic_id, topic_id)
+
+    @property
+    def last_topic_id(self) -> int:
+        """The highest id given so far."""
+        return self._last_topic_id
+
+    def add_system_topics(self) -> list[TopicEntry]:
+        """Make the topics that every broker has, where they are missing; returns the new ones."""
+        wanted = [TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1)]
+        if self._auto_create:
+            wanted.append(
+                TopicConfig(
+                    topic=TEMPLATE_TOPIC,
+                    read_queue_nums=TEMPLATE_TOPIC_QUEUES,
+                    write_queue_nums=TEMPLATE_TOPIC_QUEUES,
+                    perm=READ_WRITE | Perm.INHERIT,
+                )
+            )
+        return [self._put(config) for config in wanted if config.topic not in self._topics]
+
+    def get(self, topic: str) -> TopicEntry | None:
+        """The entry of a topic, or None."""
+        return self._topics.get(topic)
+
+    def existing(self, topic: str) -> TopicEntry:
+        """The entry of a topic.
+
+        Raises:
+            TopicNotExist: this broker does not have it.
+        """
+        entry = self._topics.get(topic)
+        if entry is None:
+            raise TopicNotExist(f"topic {topic!r} does not exist on this broker: create it with 'rlab topic create'")
+        return entry
+
+    def configs(self) -> list[TopicConfig]:
+        """All topics, sorted by name: what a registration announces."""
+        return [self._topics[topic].config for topic in sorted(self._topics)]
+
+    def entry_for_send(self, topic: str) -> tuple[TopicEntry, bool]:
+        """The topic that a message is sent to, made from the template if it may be.
+
+        RocketMQ: TopicConfigManager.createTopicInSendMessageMethod.
+
+        Returns:
+            The entry, and whether it is new.
+
+        Raises:
+            TopicNotExist: unknown, and the template is not there or not to be inherited from.
+            InvalidParameter: an illegal name.
+            SystemBusy: too many topics.
+        """
+        entry = self._topics.get(topic)
+        if entry is not None:
+            return entry, False
+        template = self._topics.get(TEMPLATE_TOPIC)
+        if not self._auto_create or template is None or not template.config.perm & Perm.INHERIT:
+            raise TopicNotExist(
+                f"topic {topic!r} does not exist and automatic creation is off: create it with 'rlab topic create'"
+            )
+        queues = min(DEFAULT_TOPIC_QUEUES, template.config.read_queue_nums)
+        perm = template.config.perm & ~Perm.INHERIT
+        return self._put(checked_topic_config(topic, queues, queues, perm)), True
+
+    def ensure_retry_topic(self, group: str) -> TopicEntry | None:
+        """Make the retry topic of a group if it is missing; returns it if it is new. RocketMQ: retryQueueNums = 1."""
+        topic = retry_topic(group)
+        if topic in self._topics:
+            return None
+        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1))
+
+    def put(self, config: TopicConfig) -> tuple[TopicEntry, bool]:
+        """Create a topic or change an existing one.
+
+        Returns:
+            The entry, and whether anything is different from before.
+
+        Raises:
+            SystemBusy: too many topics.
+        """
+        entry = self._topics.get(config.topic)
+        if entry is None:
+            return self._put(config), True
+        changed = entry.config != config
+        entry.config = config
+        return entry, changed
+
+    def delete(self, topic: str) -> TopicEntry:
+        """Remove a topic.
+
+        Raises:
+            TopicNotExist: it is not there.
+            IllegalOperation: it is a system topic.
+        """
+        if is_system_topic(topic):
+            raise IllegalOperation(f"{topic} is a system topic; it cannot be deleted")
+        entry = self.existing(topic)
+        del self._topics[topic]
+        return entry
+
+    def _put(self, config: TopicConfig) -> TopicEntry:
+        if len(self._topics) >= MAX_TOPICS:
+            raise SystemBusy(f"this broker has {MAX_TOPICS} topics already: delete some")
+        self._last_topic_id += 1
+        entry = TopicEntry(self._last_topic_id, config)
+        self._topics[config.topic] = entry
+        return entry
+
+
+def check_writable(config: TopicConfig, queue_id: int) -> None:
+    """Check that a queue of the topic takes messages.
+
+    RocketMQ: AbstractSendMessageProcessor.msgCheck. A queue between the write and the read count is still accepted, so
+    that a producer with an older route loses nothing while a topic shrinks.
+
+    Raises:
+        NoPermission: the topic is not writable.
+        InvalidParameter: there is no such queue.
+    """
+    if not config.perm & Perm.WRITE:
+        raise NoPermission(f"topic {config.topic!r} is not writable on this broker")
+    if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+        raise InvalidParameter(f"topic {config.topic!r} has no queue {queue_id} on this broker: refresh the route")
+
+
+def check_readable(config: TopicConfig, queue_id: int) -> None:
+    """Check that a queue of the topic can be read. RocketMQ: PullMessageProcessor.
+
+    Raises:
+        NoPermission: the topic is not readable.
+        InvalidParameter: there is no such queue.
+    """
+    if not config.perm & Perm.READ:
+        raise NoPermission(f"topic {config.topic!r} is not readable on this broker")
+    if queue_id >= config.read_queue_nums:
+        raise InvalidParameter(f"topic {config.topic!r} has no queue {queue_id} on this broker: refresh the route")

@@ -1,0 +1,69 @@
+"""Tasks that live from a `start()` to a `shutdown()`.
+
+A task group belongs to a block of code; a client that is started in one function and shut down in another has no such
+block. `Background` gives it one: a task of its own that holds a task group open. It is the only place of the project
+that makes a task outside a task group, and everything that runs in it is inside one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from model.errors import IllegalOperation
+
+
+class Background:
+    """One task group in a task of its own.
+
+    Args:
+        name: name of the task, for debuggers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._group: TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the task group. Cancellation: it is closed again."""
+        ready = anyio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._hold(ready), name=self._name)
+        try:
+            await ready.wait()
+        except BaseException:
+            self._task.cancel()
+            raise
+
+    async def _hold(self, ready: anyio.Event) -> None:
+        async with anyio.create_task_group() as group:
+            self._group = group
+            ready.set()
+            await anyio.sleep_forever()
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run a coroutine function until it ends or `stop` is called.
+
+        Raises:
+            IllegalOperation: not started, or stopped already.
+        """
+        if self._group is None or self._group.cancel_scope.cancel_called:
+            raise IllegalOperation(f"{self._name} is not running")
+        self._group.start_soon(function, *args)
+
+    async def wait(self) -> None:
+        """Wait until `stop`; raise what a task raised, if one did: that is a bug. Cancellation: the tasks go on."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Cancel every task and wait for them. Idempotent. Cancellation: only after they have ended."""
+        if self._task is None or self._group is None:
+            return
+        self._group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._task])

@@ -1,0 +1,70 @@
+"""The options that every client has."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from client.rebalance import Trigger
+from model.event_log import EventSink
+from model.limits import (
+    HEARTBEAT_INTERVAL_S,
+    OFFSET_PERSIST_INTERVAL_S,
+    REQUEST_TIMEOUT_S,
+    ROUTE_POLL_INTERVAL_S,
+)
+from model.names import check_id
+from remoting.address import parse_addresses
+
+
+def wall_clock_ms() -> float:
+    """The wall clock in milliseconds."""
+    return time.time() * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Options of a client instance.
+
+    Attributes:
+        name_servers: addresses; a string separated by commas, or a list.
+        instance_name: clients of one process with the same name share one instance (connections, heartbeats, loops).
+            None makes an instance of its own.
+        client_ip: first part of the client id; by default the address that the name server sees.
+        heartbeat_interval_s: how often every broker hears of us.
+        route_poll_interval_s: how often the name server is asked.
+        offset_persist_interval_s: how often offsets are committed.
+        request_timeout_s: for requests that are not held.
+        triggers: what may set off a rebalance; a smaller set is for studying what each is good for.
+        trace: whether events go to the topic SYS_TRACE.
+        event_sink: called with every event as well.
+        clock_ms: wall clock in milliseconds.
+        rng: randomness of back-offs and of the instance id.
+    """
+
+    name_servers: str | Sequence[str]
+    instance_name: str | None = None
+    client_ip: str | None = None
+    heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S
+    route_poll_interval_s: float = ROUTE_POLL_INTERVAL_S
+    offset_persist_interval_s: float = OFFSET_PERSIST_INTERVAL_S
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    triggers: frozenset[Trigger] = frozenset(Trigger)
+    trace: bool = True
+    event_sink: EventSink | None = None
+    clock_ms: Callable[[], float] = wall_clock_ms
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: a malformed address.
+            InvalidParameter: an illegal instance name or address of the client.
+        """
+        parse_addresses(self.name_servers)
+        for what, name in (("instance name", self.instance_name), ("client ip", self.client_ip)):
+            if name is not None:
+                check_id(what, name)

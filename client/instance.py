@@ -1,0 +1,392 @@
+"""ClientInstance: what the producers and consumers of one process and instance name share.
+
+RocketMQ: MQClientInstance. One connection per broker, one rebalance loop, one heartbeat, one route table. Its
+background tasks are independent of each other: RocketMQ runs them on one thread, where a broker that does not answer
+delays routes, heartbeats and commits of every group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Protocol
+
+import anyio
+import msgpack
+
+from client.background import Background
+from client.config import ClientConfig
+from client.group_views import GroupViews
+from client.name_servers import NameServers
+from client.rebalance import RebalancePass, RebalanceSchedule, Trigger
+from client.route_cache import RouteCache
+from model.errors import IllegalOperation, RlabError
+from model.event_log import EventLog, encode_events
+from model.events import EventKind
+from model.heartbeat import ConsumerData, HeartbeatData
+from model.limits import TRACE_FLUSH_INTERVAL_S
+from model.message import Message, encode_payload
+from model.names import TRACE_TOPIC, check_id
+from remoting.address import parse_addresses
+from remoting.client import Backoff, RemotingClient
+from remoting.command import Command
+from remoting.deadline_driver import DeadlineDriver
+from remoting.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+FIRST_ROUTE_POLL_S = 1.0
+"""The retry topic of a new group is made by the first heartbeat, so the first poll comes early."""
+
+
+class GroupMember(Protocol):
+    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner."""
+
+    group: str
+    rebalance_interval_s: float
+
+    def topics(self) -> tuple[str, ...]:
+        """Topics whose routes it needs, sorted."""
+        ...
+
+    def consumer_data(self) -> ConsumerData | None:
+        """Its part of a heartbeat; None while it has no subscription."""
+        ...
+
+    async def rebalance(self, due: RebalancePass) -> bool:
+        """Run one pass; returns whether it is balanced."""
+        ...
+
+    async def persist_offsets(self) -> None:
+        """Commit what is not committed yet."""
+        ...
+
+
+class ClientInstance:
+    """One running client; made by `client/instance_registry.py`.
+
+    Attributes:
+        client_id: `ip@instance`; set by `start`.
+        routes: where topics live.
+        remoting: the connections.
+        name_servers: the name servers.
+        events: what happened here.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.client_id = ""
+        self.routes = RouteCache()
+        self.remoting = RemotingClient(
+            {
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+                RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
+            },
+            on_lost=self._connection_lost,
+            rng=config.rng,
+        )
+        addresses = parse_addresses(config.name_servers)
+        self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
+        self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s)
+        self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
+        self._consumers: dict[str, GroupMember] = {}
+        self._producer_groups: dict[str, int] = {}
+        self._published: dict[str, None] = {}
+        self._created_ms: dict[str, int] = {}
+        self._schedule = RebalanceSchedule(enabled=config.triggers)
+        self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
+        self._background = Background("client instance")
+        self._reconnecting: dict[str, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach a name server, take a client id, start the background tasks.
+
+        Raises:
+            ConnectFailed: no name server answers.
+
+        Cancellation: nothing is left running.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            host = self.config.client_ip or await self.name_servers.local_host()
+            name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
+            self.client_id = self.events.node = check_id("client id", f"{host}@{name}")
+            await self._background.start()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remoting.aclose()
+            raise
+        config = self.config
+        self._background.start_soon(self._driver.run)
+        self._background.start_soon(
+            self._every,
+            config.route_poll_interval_s,
+            self.poll_routes,
+            min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s),
+        )
+        self._background.start_soon(self._every, config.heartbeat_interval_s, self.heartbeat)
+        self._background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
+        if config.trace:
+            self._background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
+        self.events.emit(EventKind.CLIENT_START, client=self.client_id)
+
+    async def stop(self) -> None:
+        """Send what is left of the trace, stop the tasks, close the connections. Idempotent.
+
+        Cancellation: the connections are closed all the same.
+        """
+        self.events.emit(EventKind.CLIENT_STOP, client=self.client_id)
+        try:
+            with anyio.move_on_after(1.0):
+                await self._send_trace()
+        finally:
+            await self._background.stop()
+            with anyio.CancelScope(shield=True):
+                await self.remoting.aclose()
+
+    async def _every(self, interval_s: float, work: Work, first_s: float | None = None) -> None:
+        await anyio.sleep(interval_s if first_s is None else first_s)
+        while True:
+            try:
+                await work()
+            except RlabError as error:
+                logger.warning("%s: %s", self.client_id, error)
+            await anyio.sleep(interval_s)
+
+    # --- consumers and producers -------------------------------------------------------------------------------------
+
+    def register(self, consumer: GroupMember) -> None:
+        """Add a consumer.
+
+        Raises:
+            IllegalOperation: this instance has a consumer of that group already.
+        """
+        if consumer.group in self._consumers:
+            raise IllegalOperation(
+                f"this client instance has a consumer of group {consumer.group!r} already: give the second one another "
+                "instance_name (or none)"
+            )
+        self._consumers[consumer.group] = consumer
+        self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
+        self._driver.wake_by(self._now() + consumer.rebalance_interval_s)
+
+    def unregister(self, consumer: GroupMember) -> None:
+        """Remove a consumer: no more passes and heartbeats for its group."""
+        if self._consumers.get(consumer.group) is consumer:
+            del self._consumers[consumer.group]
+            self._schedule.remove(consumer.group)
+            self.views.forget(consumer.group)
+
+    def add_producer(self, group: str) -> None:
+        """Count a producer of a group, for heartbeats."""
+        self._producer_groups[group] = self._producer_groups.get(group, 0) + 1
+
+    def remove_producer(self, group: str) -> None:
+        """Undo `add_producer`."""
+        self._producer_groups[group] -= 1
+        if not self._producer_groups[group]:
+            del self._producer_groups[group]
+
+    def publish(self, topic: str) -> None:
+        """Keep the route of a topic that is sent to fresh."""
+        self._published[topic] = None
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    async def poll_routes(self) -> None:
+        """Ask for the route of every topic in use; what changed wakes its groups.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        topics = dict.fromkeys(topic for consumer in self._consumers.values() for topic in consumer.topics())
+        topics.update(self._published)
+        if self.config.trace:
+            topics[TRACE_TOPIC] = None
+        await self.update_routes(tuple(topics))
+
+    async def update_routes(self, topics: tuple[str, ...]) -> None:
+        """Ask for the routes of some topics, all at once.
+
+        A change first introduces us to brokers that are new in it, and only then wakes the groups: they ask those
+        brokers for members, and would not find themselves.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        changed: dict[str, None] = {}
+
+        async def update(topic: str) -> None:
+            change = self.routes.update(topic, await self.name_servers.route(topic))
+            if change is not None and (change.added or change.removed):
+                changed[topic] = None
+
+        known = set(self._addresses())
+        if topics:
+            await update(topics[0])  # the first one alone, so that one failure is one error and not a group of them
+            async with anyio.create_task_group() as tasks:
+                for topic in topics[1:]:
+                    tasks.start_soon(update, topic)
+        if not changed:
+            return
+        cause = ""
+        for topic in changed:
+            queues = self.routes.subscribe_queues(topic)
+            cause = self.events.emit(
+                EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=self.client_id, n=len(queues)
+            )
+        new = [address for address in self._addresses() if address not in known]
+        if new:
+            await self._heartbeat_to(new, cause)
+        for group, consumer in self._consumers.items():
+            if any(topic in changed for topic in consumer.topics()):
+                self.wake(group, Trigger.ROUTE, cause)
+
+    def _addresses(self) -> list[str]:
+        """Every address of every known broker."""
+        return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
+
+    # --- heartbeat ---------------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, cause: str = "") -> None:
+        """Tell every broker who is here; returns when each has answered or failed."""
+        await self._heartbeat_to(self._addresses(), cause)
+
+    async def _heartbeat_to(self, addresses: list[str], cause: str) -> None:
+        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
+        heartbeat = HeartbeatData(
+            client_id=self.client_id,
+            consumers=tuple(data for data in consumers if data is not None),
+            producer_groups=tuple(self._producer_groups),
+            cause=cause,
+        )
+        if not heartbeat.consumers and not heartbeat.producer_groups:
+            return
+        body = msgpack.packb(heartbeat.to_wire())
+        async with anyio.create_task_group() as tasks:
+            for address in addresses:
+                tasks.start_soon(self._heartbeat_one, address, body)
+
+    async def _heartbeat_one(self, address: str, body: bytes) -> None:
+        try:
+            answer = await self.remoting.request(
+                address, RequestCode.HEART_BEAT, {}, body, self.config.request_timeout_s
+            )
+        except RlabError as error:
+            logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
+            return
+        for group, (_, created_ms) in answer.header["groups"].items():
+            self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
+
+    def group_created_ms(self, group: str) -> int:
+        """When the group first came to life as far as any broker told us; 0 when none did."""
+        return self._created_ms.get(group, 0)
+
+    # --- rebalance ---------------------------------------------------------------------------------------------------
+
+    def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
+        """Ask for a pass of a group."""
+        now = self._now()
+        self._schedule.wake(group, trigger, cause, now=now)
+        self._driver.wake_by(now)
+
+    def _begin_passes(self, now: float) -> None:
+        for due in self._schedule.take_due(now):
+            self._background.start_soon(self._run_pass, due)
+
+    async def _run_pass(self, due: RebalancePass) -> None:
+        balanced = False
+        consumer = self._consumers.get(due.group)
+        try:
+            if consumer is not None:
+                balanced = await consumer.rebalance(due)
+        except RlabError as error:
+            logger.warning("%s: rebalance of group %s: %s", self.client_id, due.group, error)
+        finally:
+            self._schedule.finished(due.group, balanced, self._now())
+            self._driver.wake_by(self._schedule.next_deadline() or self._now())
+
+    def _members_changed(self, address: str, command: Command) -> None:
+        group, version = str(command.header.get("group")), command.header.get("version", -1)
+        cause = str(command.header.get("cause", ""))
+        known = version != -1 and self.views.known_version(group, address) >= version
+        self.events.emit(
+            EventKind.NOTIFY_RECEIVED,
+            cause=cause,
+            group=group,
+            client=self.client_id,
+            version=version,
+            detail="known" if known else "",
+        )
+        if not known:
+            self.wake(group, Trigger.NOTIFY, cause)
+
+    def _queues_released(self, address: str, command: Command) -> None:
+        self.wake(str(command.header.get("group")), Trigger.LOCK, str(command.header.get("cause", "")))
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _connection_lost(self, address: str) -> None:
+        if address in self._addresses() and address not in self._reconnecting:
+            cause = self.events.emit(EventKind.BROKER_DOWN, client=self.client_id, detail=address)
+            self._reconnecting[address] = None
+            self._background.start_soon(self._reconnect, address, cause)
+
+    async def _reconnect(self, address: str, cause: str) -> None:
+        """Try a lost broker until it is back or no route names it; then register at once and rebalance."""
+        backoff = Backoff()
+        try:
+            while address in self._addresses():
+                backoff.failed(self._now(), self.config.rng)
+                await anyio.sleep(max(backoff.wait_s(self._now()), self.remoting.backoff_s(address)))
+                try:
+                    await self.remoting.connect(address, self.config.request_timeout_s)
+                except RlabError:
+                    continue
+                self.events.emit(EventKind.BROKER_UP, cause=cause, client=self.client_id, detail=address)
+                await self._heartbeat_to([address], cause)
+                for group in self._consumers:
+                    self.wake(group, Trigger.RECONNECT, cause)
+                return
+        finally:
+            del self._reconnecting[address]
+
+    # --- small tasks -------------------------------------------------------------------------------------------------
+
+    async def _persist_offsets(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for consumer in list(self._consumers.values()):
+                tasks.start_soon(consumer.persist_offsets)
+
+    async def _send_trace(self) -> None:
+        """Send the events since the last call to SYS_TRACE on any broker; they stay here when that fails."""
+        events = self.events.take()
+        queues = self.routes.publish_queues(TRACE_TOPIC)
+        address = self.routes.address_of(queues[0].broker_name) if queues else None
+        if not events or address is None:
+            self.events.put_back(events)
+            return
+        message = Message(TRACE_TOPIC, encode_events(events), tags="client")
+        payload = encode_payload(message, int(self.config.clock_ms()), events[0].id)
+        header = {"topic": TRACE_TOPIC, "queue_id": queues[0].queue_id, "tag_hash": 0}
+        try:
+            await self.remoting.request(address, RequestCode.SEND_MESSAGE, header, payload)
+        except RlabError as error:
+            self.events.put_back(events)
+            logger.debug("%s: events are kept: %s", self.client_id, error)
+
+    def _now(self) -> float:
+        assert self._loop is not None, "the instance was not started"
+        return self._loop.time()
+
+
+class Work(Protocol):
+    """What a periodic task does each time."""
+
+    async def __call__(self) -> None:
+        """Do it once."""
+        ...

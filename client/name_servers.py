@@ -1,0 +1,92 @@
+"""Asks the name servers: one at a time, the next one when it fails. RocketMQ: NettyRemotingClient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgpack
+
+from model.errors import ConnectFailed, NetworkError, TopicNotExist
+from model.topic_route import TopicRoute
+from remoting.client import RemotingClient
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+
+class NameServers:
+    """The name servers of one client.
+
+    Args:
+        remoting: its connections.
+        addresses: all of them; the first one asked is chosen at random, so that many clients spread.
+        rng: for that choice.
+        timeout_s: per name server.
+    """
+
+    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], rng: Random, timeout_s: float) -> None:
+        self._remoting = remoting
+        self._addresses = addresses
+        self._current = rng.randrange(len(addresses))
+        self._timeout_s = timeout_s
+
+    async def request(
+        self, code: RequestCode, header: Mapping[str, Any] | None = None, body: bytes | None = None
+    ) -> Command:
+        """Ask the current name server, or the next that answers.
+
+        Raises:
+            ConnectFailed: none of them answers.
+            RlabError: what the one that answered refused with.
+
+        Cancellation: harmless.
+        """
+        failures = []
+        for _ in self._addresses:
+            address = self._addresses[self._current]
+            try:
+                return await self._remoting.request(address, code, header, body, self._timeout_s)
+            except NetworkError as error:
+                failures.append(f"{address}: {error}")
+                self._current = (self._current + 1) % len(self._addresses)
+        raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
+
+    async def every(self, code: RequestCode, header: Mapping[str, Any]) -> None:
+        """Send a request to all of them: they do not talk to each other.
+
+        Raises:
+            RlabError: of the first that failed, after all were asked.
+
+        Cancellation: some of them may have been asked.
+        """
+        failure: Exception | None = None
+        for address in self._addresses:
+            try:
+                await self._remoting.request(address, code, header, None, self._timeout_s)
+            except NetworkError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic lives; None when the name server says that nobody serves it.
+
+        Raises:
+            ConnectFailed: no name server answers, which says nothing about the topic.
+        """
+        try:
+            answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except TopicNotExist:
+            return None
+        return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
+
+    async def local_host(self) -> str:
+        """Our address as a name server sees it.
+
+        Raises:
+            ConnectFailed: none can be reached; the text says which were tried.
+        """
+        await self.request(RequestCode.GET_SERVER_STATE)
+        connection = self._remoting.connected(self._addresses[self._current])
+        return connection.local_host if connection is not None else "127.0.0.1"

@@ -1,0 +1,103 @@
+"""The events of one node: numbered, bounded, waiting to be sent. Pure; the clock is handed in.
+
+log = EventLog("broker-a", clock_ms=wall_ms)
+cause = log.emit(EventKind.MEMBER_JOIN, group="g", client="c1")        # a root: it is its own cause
+log.emit(EventKind.NOTIFY_SENT, cause=cause, group="g", n=3)           # what it set off names it
+encode_events(log.take())                                              # JSON Lines, for SYS_TRACE or a file
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from model.events import Event, EventKind
+from model.limits import MAX_TRACE_BUFFER
+
+EventSink = Callable[[Event], None]
+
+
+class EventLog:
+    """Events of one node.
+
+    Args:
+        node: broker name or client id.
+        clock_ms: wall clock in milliseconds.
+        sink: called with every event at once, for live views and checkers; must not block or raise.
+        buffered: whether events are also kept for `take`; without it nothing is ever kept.
+
+    Attributes:
+        dropped: events lost because nobody took them in time.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        clock_ms: Callable[[], float],
+        *,
+        sink: EventSink | None = None,
+        buffered: bool = True,
+    ) -> None:
+        self.node = node
+        self.dropped = 0
+        self._clock_ms = clock_ms
+        self._sink = sink
+        self._buffered = buffered
+        self._buffer: deque[Event] = deque(maxlen=MAX_TRACE_BUFFER)
+        self._seq = 0
+
+    def emit(self, kind: EventKind, *, cause: str = "", **fields: Any) -> str:
+        """Note an event.
+
+        Args:
+            kind: what happened.
+            cause: id of its root; empty makes this event a root, whose cause is its own id.
+            **fields: the other columns of `Event`.
+
+        Returns:
+            The cause to hand on to whatever this sets off.
+        """
+        self._seq += 1
+        cause = cause or f"{self.node}/{self._seq}"
+        event = Event(self._clock_ms(), self.node, self._seq, kind.value, cause, **fields)
+        if self._buffered:
+            self.dropped += len(self._buffer) == self._buffer.maxlen
+            self._buffer.append(event)
+        if self._sink is not None:
+            self._sink(event)
+        return cause
+
+    def next_id(self) -> str:
+        """The id that the next event will have: a cause to send ahead of the event itself."""
+        return f"{self.node}/{self._seq + 1}"
+
+    def take(self) -> list[Event]:
+        """Take everything that waits, oldest first."""
+        events = list(self._buffer)
+        self._buffer.clear()
+        return events
+
+    def put_back(self, events: list[Event]) -> None:
+        """Return events that could not be sent; they stay the oldest, and fall out first when there is no room."""
+        room = MAX_TRACE_BUFFER - len(self._buffer)
+        self.dropped += max(0, len(events) - room)
+        self._buffer.extendleft(reversed(events[max(0, len(events) - room) :]))
+
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    """Encode events as JSON Lines, one object a line with every column."""
+    return b"".join(json.dumps(event.to_json_dict()).encode() + b"\n" for event in events)
+
+
+def decode_events(lines: bytes) -> list[Event]:
+    """Read JSON Lines written by `encode_events`.
+
+    Raises:
+        ValueError: a line is not such an object.
+    """
+    try:
+        return [Event(**json.loads(line)) for line in lines.splitlines() if line.strip()]
+    except TypeError as error:
+        raise ValueError(f"not an event: {error}") from error
