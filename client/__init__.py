@@ -1,1 +1,25 @@
-"""The client side of the cluster: producers, consumers, and the rebalance that shares queues out among consumers."""
+"""What people import: producers, consumers, the admin client, and the nouns they work with.
+
+from client import Message, Producer, PushConsumer
+"""
+
+from __future__ import annotations
+
+from client.consumer import ConsumeResult
+from client.producer import Producer
+from client.push_consumer import PushConsumer
+from model.heartbeat import ConsumeFrom, MessageModel
+from model.message import Message, MessageExt, SendResult
+from model.message_queue import MessageQueue
+
+__all__ = [
+    "ConsumeFrom",
+    "ConsumeResult",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "PushConsumer",
+    "SendResult",
+]

@@ -93,6 +93,7 @@ class ClientInstance:
         self._consumers: dict[str, GroupMember] = {}
         self._producer_groups: dict[str, int] = {}
         self._published: dict[str, None] = {}
+        self._absent: dict[str, None] = {}
         self._created_ms: dict[str, int] = {}
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
@@ -132,14 +133,12 @@ class ClientInstance:
         self._background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
         if config.trace:
             self._background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
-        self.events.emit(EventKind.CLIENT_START, client=self.client_id)
 
     async def stop(self) -> None:
         """Send what is left of the trace, stop the tasks, close the connections. Idempotent.
 
         Cancellation: the connections are closed all the same.
         """
-        self.events.emit(EventKind.CLIENT_STOP, client=self.client_id)
         try:
             with anyio.move_on_after(1.0):
                 await self._send_trace()
@@ -221,7 +220,14 @@ class ClientInstance:
         changed: dict[str, None] = {}
 
         async def update(topic: str) -> None:
-            change = self.routes.update(topic, await self.name_servers.route(topic))
+            route = await self.name_servers.route(topic)
+            if route is None and self.routes.route_of(topic) is not None and topic not in self._absent:
+                # A name server that has just started knows no topic until the brokers have found it: a topic that was
+                # there is believed to be gone when it is still gone at the next poll.
+                self._absent[topic] = None
+                return
+            self._absent.pop(topic, None)
+            change = self.routes.update(topic, route)
             if change is not None and (change.added or change.removed):
                 changed[topic] = None
 
@@ -281,6 +287,23 @@ class ClientInstance:
             return
         for group, (_, created_ms) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
+
+    async def leave_group(self, group: str, cause: str) -> None:
+        """Tell every broker that we leave a group. Whoever cannot be told sees the connection close, or us expire.
+
+        Cancellation: some may not have been told.
+        """
+        header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
+        async with anyio.create_task_group() as tasks:
+            for address in self._addresses():
+                if self.remoting.connected(address) is not None:
+                    tasks.start_soon(self._leave_one, address, header)
+
+    async def _leave_one(self, address: str, header: dict[str, object]) -> None:
+        try:
+            await self.remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, 1.0)
+        except RlabError as error:
+            logger.warning("%s: could not unregister from %s: %s", self.client_id, address, error)
 
     def group_created_ms(self, group: str) -> int:
         """When the group first came to life as far as any broker told us; 0 when none did."""

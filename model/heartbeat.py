@@ -35,6 +35,12 @@ class ConsumeFrom(StrEnum):
     TIMESTAMP = "TIMESTAMP"
 
 
+def _check_distinct(what: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameter(f"the heartbeat names {what} {name!r} twice")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerData:
     """One group of a heartbeat: this client's part in it. RocketMQ: ConsumerData.
@@ -87,6 +93,7 @@ class ConsumerData:
             )
         if not 0.1 <= float(session_timeout_s) <= 3600:
             raise InvalidParameter(f"session timeout of {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
+        _check_distinct("topic", [topic for topic, _, _ in topics])
         subscriptions = [subscription_of(topic, expression, int(version)) for topic, expression, version in topics]
         return cls(
             group=check_group(group),
@@ -131,13 +138,15 @@ class HeartbeatData:
             InvalidParameter: a part is missing, of the wrong type, or has an illegal name or value.
         """
         try:
+            consumers = tuple(ConsumerData.from_wire(consumer) for consumer in wire["consumers"])
+            _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
                 cause=str(wire.get("cause", "")),
                 producer_groups=tuple(check_group(group) for group in wire["producers"]),
-                consumers=tuple(ConsumerData.from_wire(consumer) for consumer in wire["consumers"]),
+                consumers=consumers,
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error
 
 

@@ -21,7 +21,6 @@ import msgpack
 from model.errors import MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
 from model.message_queue import MessageQueue
-from model.names import check_topic
 
 
 @dataclass(slots=True)
@@ -144,10 +143,9 @@ def check_message(message: Message) -> None:
     """Refuse what a broker would refuse, before it costs a round trip.
 
     Raises:
-        MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties.
-        InvalidParameter: an illegal topic name.
+        MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties. The topic's
+            name is not checked: whether it exists is asked anyway.
     """
-    check_topic(message.topic)
     body = message.body
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
@@ -157,10 +155,24 @@ def check_message(message: Message) -> None:
         )
     if not isinstance(message.tags, str) or "||" in message.tags:
         raise MessageIllegal(f"a message has one tag, a string without '||'; got {message.tags!r}")
-    if isinstance(message.keys, str) or len(message.keys) > MAX_KEYS:
+    if message.keys and not _are_keys(message.keys):
         raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {message.keys!r}")
-    if len(message.properties) > MAX_PROPERTIES:
-        raise MessageIllegal(f"{len(message.properties)} properties, more than the {MAX_PROPERTIES} allowed")
+    if message.properties and not _are_properties(message.properties):
+        raise MessageIllegal(
+            f"properties must map at most {MAX_PROPERTIES} strings to strings; got {message.properties!r}"
+        )
+
+
+def _are_keys(keys: object) -> bool:
+    return isinstance(keys, list | tuple) and len(keys) <= MAX_KEYS and all(isinstance(key, str) for key in keys)
+
+
+def _are_properties(properties: object) -> bool:
+    return (
+        isinstance(properties, dict)
+        and len(properties) <= MAX_PROPERTIES
+        and all(isinstance(part, str) for pair in properties.items() for part in pair)
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,71 @@
+"""How messages reach a listener: what a listener is, what it may answer, and the call itself.
+
+This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
+raises fails its messages and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import cast
+
+from model.message import MessageExt
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumeResult(StrEnum):
+    """What a listener says of its messages. RocketMQ: ConsumeConcurrentlyStatus."""
+
+    SUCCESS = "SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+
+
+AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]
+PlainListener = Callable[[Sequence[MessageExt]], ConsumeResult | None]
+Listener = AsyncListener | PlainListener
+"""Gets the messages of one batch, all of one queue, in offset order; returning None means success.
+
+An `async def` runs on the event loop and must not block it; a plain `def` runs in a worker thread and may.
+"""
+
+
+class ListenerCall:
+    """One subscribed listener, ready to be called.
+
+    Args:
+        listener: the user's function.
+        name: what to call it in logs, for instance the topic.
+    """
+
+    __slots__ = ("_is_async", "_listener", "_name")
+
+    def __init__(self, listener: Listener, name: str) -> None:
+        call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
+        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+        self._listener = listener
+        self._name = name
+
+    async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
+        """Hand a batch to the listener.
+
+        Returns:
+            What it said; RECONSUME_LATER for an exception, which is logged with its traceback.
+
+        Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
+        """
+        try:
+            if self._is_async:
+                result = await cast(AsyncListener, self._listener)(messages)
+            else:
+                loop = asyncio.get_running_loop()
+                result = await loop.run_in_executor(None, cast(PlainListener, self._listener), messages)
+        except Exception:
+            first = messages[0]
+            logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
+            return ConsumeResult.RECONSUME_LATER
+        return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)

@@ -1,0 +1,111 @@
+"""The options of a push consumer, and how keyword arguments become options. RocketMQ: DefaultMQPushConsumer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from client.config import ClientConfig
+from model.errors import ConfigError
+from model.heartbeat import ConsumeFrom
+from model.limits import (
+    CONSUME_RETRY_S,
+    MAX_PROCESS_QUEUE_BYTES,
+    MAX_PROCESS_QUEUE_COUNT,
+    MAX_PROCESS_QUEUE_SPAN,
+    MAX_PULL_BATCH,
+    MEMBER_EXPIRY_S,
+    PULL_BATCH,
+    REBALANCE_INTERVAL_S,
+    SHUTDOWN_GRACE_S,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """Options of one push consumer.
+
+    Attributes:
+        consume_from: where a group without commits starts.
+        consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
+        max_workers: batches that may be with listeners at the same time.
+        consume_batch: messages handed to a listener at once, at the most.
+        pull_batch: messages asked for at once.
+        max_queue_count: unfinished messages of a queue above which it is not pulled.
+        max_queue_bytes: the same for the bytes of their bodies.
+        max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
+        consume_retry_s: wait before a failed message is handed out again.
+        session_timeout_s: how long brokers keep this member without hearing of it.
+        rebalance_interval_s: how often it looks when nothing wakes it.
+        shutdown_grace_s: how long a shutdown, or a queue that is given up, waits for messages with a listener.
+    """
+
+    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    consume_timestamp_ms: int = 0
+    max_workers: int = 20
+    consume_batch: int = 1
+    pull_batch: int = PULL_BATCH
+    max_queue_count: int = MAX_PROCESS_QUEUE_COUNT
+    max_queue_bytes: int = MAX_PROCESS_QUEUE_BYTES
+    max_queue_span: int = MAX_PROCESS_QUEUE_SPAN
+    consume_retry_s: float = CONSUME_RETRY_S
+    session_timeout_s: float = MEMBER_EXPIRY_S
+    rebalance_interval_s: float = REBALANCE_INTERVAL_S
+    shutdown_grace_s: float = SHUTDOWN_GRACE_S
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range. RocketMQ: DefaultMQPushConsumerImpl.checkConfig.
+
+        Raises:
+            ConfigError: naming the option and its range.
+        """
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
+        if self.consume_from is ConsumeFrom.TIMESTAMP and self.consume_timestamp_ms <= 0:
+            raise ConfigError("consume_from=TIMESTAMP needs consume_timestamp_ms, wall clock in milliseconds")
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("max_workers", 1, 1000),
+    ("consume_batch", 1, 1024),
+    ("pull_batch", 1, MAX_PULL_BATCH),
+    ("max_queue_count", 1, 65_535),
+    ("max_queue_bytes", 1, 1024 * 1024 * 1024),
+    ("max_queue_span", 1, 65_535),
+    ("consume_retry_s", 0, 3600),
+    ("session_timeout_s", 0.1, 3600),
+    ("rebalance_interval_s", 0.01, 3600),
+    ("shutdown_grace_s", 0, 3600),
+)
+
+
+def check_option_names(options: Mapping[str, Any], *records: type[ClientConfig | ConsumerOptions]) -> None:
+    """Refuse keyword arguments that are fields of none of the records.
+
+    Raises:
+        ConfigError: an unknown name, with the nearest known one.
+    """
+    known = {field.name for record in records for field in fields(record)} - {"name_servers"}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, sorted(known), n=1)
+            raise ConfigError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+
+
+def split_options(
+    name_servers: str | Sequence[str], options: Mapping[str, Any]
+) -> tuple[ClientConfig, ConsumerOptions]:
+    """Sort keyword arguments into the options of the client instance and those of the consumer.
+
+    Raises:
+        ConfigError: an unknown name, with the nearest known one, or a value out of range.
+    """
+    check_option_names(options, ClientConfig, ConsumerOptions)
+    of_consumer = {field.name for field in fields(ConsumerOptions)}
+    client = {name: value for name, value in options.items() if name not in of_consumer}
+    consumer = {name: value for name, value in options.items() if name in of_consumer}
+    return ClientConfig(name_servers=name_servers, **client), ConsumerOptions(**consumer)

@@ -1,0 +1,162 @@
+"""Asks brokers for leases, gives them back, and commits: one request per broker for any number of queues.
+
+RocketMQ asks for each new queue's offset alone, one round trip after another (RebalanceImpl.computePullFromWhere); here
+the grant of a lease carries the offset to start from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio
+import msgpack
+
+from client.instance import ClientInstance
+from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
+from model.message_queue import MessageQueue
+from remoting.request_code import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease. RocketMQ has no such thing for concurrent consumers."""
+
+    token: int
+    start_offset: int
+
+
+@dataclass(slots=True)
+class LockOutcome:
+    """What the brokers said.
+
+    Attributes:
+        granted: queue -> lease.
+        refused: queue -> client id of its owner.
+        failed: queues whose broker did not answer, with what went wrong.
+    """
+
+    granted: dict[MessageQueue, Grant] = field(default_factory=dict)
+    refused: dict[MessageQueue, str] = field(default_factory=dict)
+    failed: dict[MessageQueue, RlabError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset to commit under a lease; offset -1 commits nothing."""
+
+    queue: MessageQueue
+    offset: int
+    token: int
+
+
+class LeaseRequests:
+    """The requests of one group.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def lock(self, queues: Iterable[MessageQueue], cause: str) -> LockOutcome:
+        """Ask for queues, all brokers at once.
+
+        Cancellation: leases may have been granted that nobody uses; they end with the membership, and asking again
+        gives the same ones.
+        """
+        outcome = LockOutcome()
+        async with anyio.create_task_group() as tasks:
+            for broker_name, mine in _by_broker(queues).items():
+                tasks.start_soon(self._lock_on, broker_name, mine, cause, outcome)
+        return outcome
+
+    async def _lock_on(self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LockOutcome) -> None:
+        body = msgpack.packb([[queue.topic, queue.queue_id] for queue in queues])
+        try:
+            try:
+                answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
+            except GroupNotExist:
+                # This broker does not know us: it is new, or took us for dead. Introduce ourselves, then ask again.
+                await self._instance.heartbeat(cause)
+                answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
+        except RlabError as error:
+            outcome.failed.update({queue: error for queue in queues})
+            return
+        granted, refused = cast("tuple[list[Any], list[Any]]", answer)
+        for topic, queue_id, token, start_offset in granted:
+            outcome.granted[MessageQueue(topic, broker_name, queue_id)] = Grant(token, start_offset)
+        for topic, queue_id, owner in refused:
+            outcome.refused[MessageQueue(topic, broker_name, queue_id)] = owner
+
+    async def unlock(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
+        """Commit and give back, all brokers at once; see `commit` for what is returned."""
+        return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause})
+
+    async def commit(
+        self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False
+    ) -> dict[MessageQueue, RlabError]:
+        """Commit offsets, all brokers at once.
+
+        Args:
+            commits: what to commit.
+            cause: id of the root trigger.
+            reset: offsets may go backwards.
+
+        Returns:
+            The commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, a network
+            error means that it may be tried again.
+
+        Cancellation: some may have been taken.
+        """
+        return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, {"cause": cause, "reset": reset})
+
+    async def _commit(
+        self, code: RequestCode, commits: Iterable[Commit], header: dict[str, Any]
+    ) -> dict[MessageQueue, RlabError]:
+        by_broker: dict[str, list[Commit]] = {}
+        for commit in commits:
+            by_broker.setdefault(commit.queue.broker_name, []).append(commit)
+        failures: dict[MessageQueue, RlabError] = {}
+        async with anyio.create_task_group() as tasks:
+            for broker_name, mine in by_broker.items():
+                tasks.start_soon(self._commit_on, code, broker_name, mine, header, failures)
+        return failures
+
+    async def _commit_on(
+        self,
+        code: RequestCode,
+        broker_name: str,
+        commits: list[Commit],
+        header: dict[str, Any],
+        failures: dict[MessageQueue, RlabError],
+    ) -> None:
+        body = msgpack.packb([[c.queue.topic, c.queue.queue_id, c.offset, c.token] for c in commits])
+        try:
+            answer = await self._request(broker_name, code, body, header)
+        except RlabError as error:
+            failures.update({commit.queue: error for commit in commits})
+            return
+        for topic, queue_id, response_code, remark in cast("list[Any]", answer):
+            queue = MessageQueue(topic, broker_name, queue_id)
+            failures[queue] = error_of(response_code, remark)
+
+    async def _request(self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any]) -> object:
+        address = self._instance.routes.address_of(broker_name, master_only=True)
+        if address is None:
+            raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
+        header = {"group": self._group, "client_id": self._instance.client_id, **header}
+        timeout_s = self._instance.config.request_timeout_s
+        answer = await self._instance.remoting.request(address, code, header, body, timeout_s)
+        return msgpack.unpackb(answer.body or b"")
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker

@@ -1,0 +1,66 @@
+"""A queue that this consumer has under a lease, from the grant to the release."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import anyio
+
+from client.process_queue import ProcessQueue
+from model.message_queue import MessageQueue
+
+
+@dataclass(slots=True, eq=False)
+class OwnedQueue:
+    """One owned queue. An owner that loses a queue and gets it back makes a new one, so late results find the old one.
+
+    Attributes:
+        queue: which.
+        token: fencing token of the lease.
+        process_queue: its messages.
+        cause: id of the trigger that brought it here, for its first events.
+        pulling: scope of its pull loop; cancelled when the queue is given up.
+        offered: whether it stands in line for a worker.
+        lost: the lease is gone; results that come later are ignored.
+    """
+
+    queue: MessageQueue
+    token: int
+    process_queue: ProcessQueue
+    cause: str = ""
+    pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    offered: bool = False
+    first_pull_seen: bool = False
+    first_message_seen: bool = False
+    lost: bool = False
+    _progress: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Stop pulling and handing out; what is with a listener may finish."""
+        self.process_queue.drop()
+        self.pulling.cancel()
+
+    def made_progress(self) -> None:
+        """Say that messages finished or failed. Called for every batch, so it costs nothing when nobody waits."""
+        if self._progress is not None:
+            self._progress.set_result(None)
+            self._progress = None
+
+    async def wait_progress(self) -> None:
+        """Wait until messages finish or fail. Cancellation: harmless."""
+        if self._progress is None:
+            self._progress = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._progress)
+
+    async def wait_drained(self, grace_s: float) -> None:
+        """Wait until no message is with a listener, or the grace is over.
+
+        Args:
+            grace_s: seconds at the most.
+
+        Cancellation: harmless.
+        """
+        with anyio.move_on_after(grace_s):
+            while self.process_queue.in_flight:
+                await self.wait_progress()

@@ -1,0 +1,175 @@
+"""The pull loop of one owned queue. RocketMQ: DefaultMQPushConsumerImpl.pullMessage, PullMessageService."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from client.decode import decode_messages
+from client.instance import ClientInstance
+from client.owned_queue import OwnedQueue
+from model.errors import LeaseLost, NetworkError, RlabError
+from model.events import EventKind
+from model.limits import PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.response_code import ResponseCode
+from model.subscription import SubscriptionData
+from remoting.client import raise_for_code
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_FOUND = int(ResponseCode.SUCCESS)
+_NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
+_RETRY = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
+_MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullCallbacks:
+    """What a pull loop tells its consumer.
+
+    Attributes:
+        subscription_of: the current subscription of a topic, or None once it is given up.
+        arrived: the queue has new messages to hand out.
+        lost: another member has the queue by now.
+        moved: the broker does not have the offset any more; called with the offset to go on from.
+    """
+
+    subscription_of: Callable[[str], SubscriptionData | None]
+    arrived: Callable[[OwnedQueue], None]
+    lost: Callable[[OwnedQueue], None]
+    moved: Callable[[OwnedQueue, int], None]
+
+
+class PullLoop:
+    """Pulls one queue until it is given up.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        owned: the queue.
+        batch_size: messages per request.
+        callbacks: see `PullCallbacks`.
+    """
+
+    def __init__(
+        self, instance: ClientInstance, group: str, owned: OwnedQueue, batch_size: int, callbacks: PullCallbacks
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._owned = owned
+        self._batch_size = batch_size
+        self._callbacks = callbacks
+
+    async def run(self) -> None:
+        """Run until the queue's scope is cancelled or the lease is lost.
+
+        Cancellation: a pull under way is forgotten; what it would have brought is pulled again by the next owner.
+        """
+        owned = self._owned
+        with owned.pulling:
+            while not owned.process_queue.dropped:
+                if owned.process_queue.flow_control_reason() is not None:
+                    await owned.wait_progress()
+                    continue
+                try:
+                    response = await self._pull()
+                except NetworkError as error:
+                    logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+                    await anyio.sleep(PULL_RETRY_ERROR_S)
+                    continue
+                if not await self._take(response):
+                    return
+
+    async def _pull(self) -> Command:
+        owned, instance = self._owned, self._instance
+        queue = owned.queue
+        header: dict[str, object] = {
+            "group": self._group,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+            "offset": owned.process_queue.pull_offset,
+            "max_n": self._batch_size,
+            "suspend_ms": int(PULL_SUSPEND_S * 1000),
+            "client_id": instance.client_id,
+            "token": owned.token,
+        }
+        subscription = self._callbacks.subscription_of(queue.topic)
+        hashes = subscription.tag_hashes if subscription is not None else None
+        if hashes is not None:
+            header["tag_hashes"] = list(hashes)
+        address = instance.routes.address_of(queue.broker_name, master_only=True)
+        if address is None:
+            raise NetworkError(f"broker {queue.broker_name!r} is in no route now")
+        connection = instance.remoting.connected(address) or await instance.remoting.connect(address)
+        if connection.write_blocked:
+            await connection.wait_writable()
+        return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+
+    async def _take(self, response: Command) -> bool:
+        """Act on an answer; returns whether to go on."""
+        owned, code = self._owned, response.code
+        if owned.process_queue.dropped:
+            return False
+        if not owned.first_pull_seen:
+            owned.first_pull_seen = True
+            self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
+        if code == _FOUND:
+            self._put(response)
+        elif code in (_NOT_FOUND, _RETRY):
+            self._passed_over(response.header["next_offset"])
+        elif code == _MOVED:
+            self._callbacks.moved(owned, response.header["next_offset"])
+        else:
+            return await self._refused(response)
+        return True
+
+    def _put(self, response: Command) -> None:
+        owned = self._owned
+        messages = decode_messages(owned.queue, response.body or b"")
+        subscription = self._callbacks.subscription_of(owned.queue.topic)
+        tags = subscription.tags if subscription is not None else None
+        if tags is not None:
+            # The broker compares hashes; two tags may share one.
+            messages = [message for message in messages if message.tags in tags]
+        process_queue = owned.process_queue
+        process_queue.put(messages)
+        self._passed_over(response.header["next_offset"])
+        if messages and not owned.first_message_seen:
+            owned.first_message_seen = True
+            self._emit(EventKind.FIRST_MESSAGE, messages[0].offset)
+        self._callbacks.arrived(owned)
+
+    def _passed_over(self, next_offset: int) -> None:
+        self._owned.process_queue.advance(next_offset)
+
+    async def _refused(self, response: Command) -> bool:
+        owned = self._owned
+        try:
+            raise_for_code(response)
+        except LeaseLost:
+            self._callbacks.lost(owned)
+            return False
+        except RlabError as error:
+            # A topic that was deleted or a queue that is gone: the next route says so, and the queue is given up then.
+            logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
+        return True
+
+    def _emit(self, kind: EventKind, offset: int) -> None:
+        owned = self._owned
+        self._instance.events.emit(
+            kind,
+            cause=owned.cause,
+            group=self._group,
+            topic=owned.queue.topic,
+            broker=owned.queue.broker_name,
+            queue_id=owned.queue.queue_id,
+            client=self._instance.client_id,
+            version=owned.token,
+            offset=offset,
+        )

@@ -1,0 +1,308 @@
+"""The queues that one consumer has: how it gets them, gives them up and loses them. Shell of `client/rebalance.py`.
+
+RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance, RebalancePushImpl. A queue passes through
+
+    acquire: lease granted -> OwnedQueue, pull loop starts                                      QUEUE_ACQUIRED
+    revoke:  stop pulling -> finish what listeners have (up to a grace) -> commit and unlock    QUEUE_DROPPED
+    lost:    a pull or commit says that another member has it: stop, commit nothing             QUEUE_DROPPED
+
+Queues on their way out do not hold up the others: they are released in the background, and a queue that should come
+back meanwhile is asked for again once it is out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import anyio
+
+from client.allocate import AllocateMessageQueueStrategy
+from client.background import Background
+from client.consumer_options import ConsumerOptions
+from client.instance import ClientInstance
+from client.lease_requests import Commit, Grant, LeaseRequests
+from client.offset_table import OffsetTable
+from client.owned_queue import OwnedQueue
+from client.process_queue import ProcessQueue
+from client.pull import PullCallbacks, PullLoop
+from client.rebalance import RebalancePass, Trigger, allocate_target, plan_rebalance
+from model.errors import LeaseLost, NetworkError
+from model.events import EventKind
+from model.heartbeat import GroupView, MessageModel
+from model.limits import PULL_RETRY_ERROR_S
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+class QueueShare:
+    """The share of one member.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        strategy: how queues are shared.
+        options: options of the consumer.
+        background: where pull loops and releases run.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called when a queue has messages to hand out.
+
+    Attributes:
+        owned: the queues it has now.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        strategy: AllocateMessageQueueStrategy,
+        options: ConsumerOptions,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[OwnedQueue], None],
+    ) -> None:
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self._instance = instance
+        self._group = group
+        self._strategy = strategy
+        self._options = options
+        self._background = background
+        self._leases = LeaseRequests(instance, group)
+        self._offsets = OffsetTable()
+        self._releasing: dict[MessageQueue, OwnedQueue] = {}
+        self._wanted_back: dict[MessageQueue, None] = {}
+        self._closing = False
+        self._callbacks = PullCallbacks(
+            subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
+        )
+
+    # --- rebalance ---------------------------------------------------------------------------------------------------
+
+    async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
+        """Run one pass: find the target, then revoke and acquire.
+
+        Args:
+            due: what set it off.
+            topics: subscribed topics, sorted.
+
+        Returns:
+            Whether this member has exactly what it should have now.
+
+        Raises:
+            RlabError: the members could not be found out, or the strategy failed; nothing was changed.
+
+        Cancellation: what was granted but not taken yet is granted again by the next pass.
+        """
+        trigger = "+".join(due.triggers)
+        cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
+        moved, balanced = 0, False
+        try:
+            target = await self._target(topics, cause)
+            if target is not None and not self._closing:
+                moved, balanced = await self._approach(target, cause, relock=Trigger.RECONNECT in due.triggers)
+        finally:
+            detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
+            self._emit(EventKind.REBALANCE_END, cause=cause, n=moved, detail=detail)
+        return balanced
+
+    async def _target(self, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
+        """What this member should have, or None when nobody can tell yet."""
+        view = await self._view(topics, cause)
+        if view is None:
+            return None
+        queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in topics}
+        return allocate_target(
+            self._strategy, self._group, self._instance.client_id, MessageModel.CLUSTERING, topics, queues, view
+        )
+
+    async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
+        views, client_id = self._instance.views, self._instance.client_id
+        fetched = await views.fetch(self._group, topics)
+        if fetched is not None and client_id not in fetched[1].members:
+            # The broker is new, or took us for dead. An allocation without us would give up everything we have.
+            await self._instance.heartbeat(cause)
+            fetched = await views.fetch(self._group, topics)
+        if fetched is None or client_id not in fetched[1].members:
+            return None
+        return fetched[1]
+
+    async def _approach(self, target: list[MessageQueue], cause: str, *, relock: bool) -> tuple[int, bool]:
+        """Go from what is owned towards the target; returns (queues moved, balanced)."""
+        plan = plan_rebalance(self.owned, target)
+        self._release([self.owned[queue] for queue in plan.revoke], cause)
+        self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
+        wanted = [queue for queue in plan.acquire if queue not in self._releasing]
+        # After a lost connection the broker has freed our leases; ask for all of them again before somebody else does.
+        asked = wanted + list(plan.keep) if relock else wanted
+        outcome = await self._leases.lock(asked, cause)
+        for queue, grant in outcome.granted.items():
+            if queue in self.owned:
+                self.owned[queue].token = grant.token
+            elif not self._closing and queue not in self._releasing:
+                self._acquired(queue, grant, cause)
+        for queue in outcome.refused:
+            if queue in self.owned:
+                self._lost(self.owned[queue])
+        for queue, error in outcome.failed.items():
+            logger.warning("%s: no lease of %s: %s", self._instance.client_id, queue, error)
+        acquired = sum(queue in self.owned for queue in wanted)
+        return acquired + len(plan.revoke), self.owned.keys() == set(target)
+
+    # --- gaining and losing queues -----------------------------------------------------------------------------------
+
+    def _acquired(self, queue: MessageQueue, grant: Grant, cause: str) -> None:
+        self._start(OwnedQueue(queue, grant.token, self._process_queue(grant.start_offset), cause))
+        self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
+
+    def _process_queue(self, start_offset: int) -> ProcessQueue:
+        options = self._options
+        return ProcessQueue(
+            start_offset,
+            max_count=options.max_queue_count,
+            max_bytes=options.max_queue_bytes,
+            max_span=options.max_queue_span,
+        )
+
+    def _start(self, owned: OwnedQueue) -> None:
+        self.owned[owned.queue] = owned
+        loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
+        self._background.start_soon(loop.run)
+
+    def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
+        """The broker has nothing at our offset: its messages were deleted, or its newest ones were lost."""
+        logger.warning("%s: %s continues at %d", self._instance.client_id, owned.queue, next_offset)
+        if next_offset >= owned.process_queue.pull_offset:
+            owned.process_queue.advance(next_offset)
+            return
+        # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
+        owned.lost = True
+        owned.stop()
+        self._offsets.reset(owned.queue, next_offset)
+        self._start(OwnedQueue(owned.queue, owned.token, self._process_queue(next_offset), owned.cause))
+
+    def _lost(self, owned: OwnedQueue) -> None:
+        """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
+        if self.owned.get(owned.queue) is not owned:
+            return
+        del self.owned[owned.queue]
+        owned.lost = True
+        owned.stop()
+        self._offsets.forget(owned.queue)
+        cause = self._emit(EventKind.QUEUE_DROPPED, owned.queue, version=owned.token, detail="lost")
+        self._instance.wake(self._group, Trigger.LOCK, cause)
+
+    def _release(self, queues: list[OwnedQueue], cause: str) -> None:
+        """Give queues up in the background: the idle ones in one request, each busy one when it is done."""
+        for owned in queues:
+            del self.owned[owned.queue]
+            self._releasing[owned.queue] = owned
+            owned.stop()
+            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="revoked")
+        idle = [owned for owned in queues if not owned.process_queue.in_flight]
+        if idle:
+            self._background.start_soon(self._finish_release, idle, cause)
+        for owned in queues:
+            if owned.process_queue.in_flight:
+                self._background.start_soon(self._finish_release, [owned], cause)
+
+    async def _finish_release(self, queues: list[OwnedQueue], cause: str) -> None:
+        await self._drain(queues)
+        await self._unlock(queues, cause)
+        for owned in queues:
+            del self._releasing[owned.queue]
+            self._offsets.forget(owned.queue)
+        if any(owned.queue in self._wanted_back for owned in queues):
+            self._instance.wake(self._group, Trigger.LOCK, cause)
+
+    async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for owned in queues:
+                tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
+
+    async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
+        """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue."""
+        left = {owned.queue: owned for owned in queues}
+        for owned in queues:
+            owned.lost = True  # the commit below is the last word; a result after it is ignored
+        while left:
+            commits = [Commit(o.queue, o.process_queue.commit_offset, o.token) for o in left.values()]
+            failures = await self._leases.unlock(commits, cause)
+            for queue, error in failures.items():
+                logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
+            brokers = self._instance.routes.brokers()
+            left = {
+                queue: left[queue]
+                for queue, error in failures.items()
+                if isinstance(error, NetworkError) and queue.broker_name in brokers
+            }
+            if left:
+                await anyio.sleep(PULL_RETRY_ERROR_S)
+
+    async def close(self, cause: str) -> None:
+        """Give everything up: stop the intake, finish what listeners have, commit and unlock.
+
+        Cancellation: queues that are not given back yet end with the membership.
+        """
+        self._closing = True
+        queues = list(self.owned.values())
+        for owned in queues:
+            owned.stop()
+            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="shutdown")
+        self.owned.clear()
+        # Queues that are being released already are drained by their own tasks; committing them twice is harmless.
+        queues += self._releasing.values()
+        await self._drain(queues)
+        with anyio.move_on_after(self._instance.config.request_timeout_s):
+            await self._unlock(queues, cause)
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    async def persist(self) -> None:
+        """Commit how far every queue has come; what is not taken now is tried again next time."""
+        for owned in self.owned.values():
+            self._offsets.update(owned.queue, owned.process_queue.commit_offset)
+        dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
+        resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}
+        for reset in (False, True):
+            chosen = {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}
+            if chosen:
+                await self._commit(chosen, reset)
+
+    async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> None:
+        owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}
+        commits = [Commit(queue, offsets[queue], owned[queue].token) for queue in owned]
+        failures = await self._leases.commit(commits, reset=reset)
+        for queue, error in failures.items():
+            logger.warning("%s: commit of %s: %s", self._instance.client_id, queue, error)
+            if isinstance(error, LeaseLost):
+                self._lost(owned[queue])
+        self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
+
+    # --- shared ------------------------------------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        kind: EventKind,
+        queue: MessageQueue | None = None,
+        *,
+        cause: str = "",
+        version: int = -1,
+        offset: int = -1,
+        n: int = -1,
+        detail: str = "",
+    ) -> str:
+        return self._instance.events.emit(
+            kind,
+            cause=cause,
+            group=self._group,
+            client=self._instance.client_id,
+            topic=queue.topic if queue is not None else "",
+            broker=queue.broker_name if queue is not None else "",
+            queue_id=queue.queue_id if queue is not None else -1,
+            version=version,
+            offset=offset,
+            n=n,
+            detail=detail,
+        )

@@ -1,0 +1,108 @@
+"""The workers of one consumer: hand the messages of all its queues to listeners, so many batches at a time.
+
+Workers are started when there is work for them and none is idle, up to the limit, and then stay. Queues take turns, one
+batch each, so that a queue with a backlog does not starve the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from client.background import Background
+from client.owned_queue import OwnedQueue
+from model.message import MessageExt
+from remoting.deadline_driver import DeadlineDriver
+
+Consume = Callable[[OwnedQueue, list[MessageExt]], Awaitable[None]]
+
+
+class WorkerPool:
+    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService.
+
+    Args:
+        consume: called with each batch.
+        max_workers: batches that may be with a listener at the same time.
+        batch_size: messages of a batch at the most.
+    """
+
+    def __init__(self, consume: Consume, *, max_workers: int, batch_size: int) -> None:
+        self._consume = consume
+        self._max_workers = max_workers
+        self._batch_size = batch_size
+        self._loop = asyncio.get_running_loop()
+        self._background: Background | None = None
+        self._ready: deque[OwnedQueue] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._workers = 0
+        # Queues with messages that failed and wait to be handed out again.
+        self._retrying: dict[OwnedQueue, None] = {}
+        self._driver = DeadlineDriver(self._next_retry, self._retry)
+
+    def start(self, background: Background) -> None:
+        """Run workers in this background."""
+        self._background = background
+        background.start_soon(self._driver.run)
+
+    def offer(self, owned: OwnedQueue) -> None:
+        """Say that a queue may have messages to hand out."""
+        if not owned.offered and owned.process_queue.ready(self._loop.time()):
+            owned.offered = True
+            self._ready.append(owned)
+            self._wake_worker()
+
+    def retry_at(self, owned: OwnedQueue, deadline: float) -> None:
+        """Say that a queue has failed messages that may be handed out again at a loop time."""
+        self._retrying[owned] = None
+        self._driver.wake_by(deadline)
+
+    def _next_retry(self) -> float | None:
+        deadlines = [owned.process_queue.next_retry_deadline() for owned in self._retrying]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _retry(self, now: float) -> None:
+        for owned in list(self._retrying):
+            deadline = owned.process_queue.next_retry_deadline()
+            if deadline is None:
+                del self._retrying[owned]
+            elif deadline <= now:
+                self.offer(owned)
+
+    def _wake_worker(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        if self._workers < self._max_workers and self._background is not None:
+            self._workers += 1
+            self._background.start_soon(self._work)
+
+    async def _work(self) -> None:
+        while True:
+            batch = self._next_batch()
+            if batch is not None:
+                if self._ready:
+                    self._wake_worker()
+                await self._consume(*batch)
+            else:
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+
+    def _next_batch(self) -> tuple[OwnedQueue, list[MessageExt]] | None:
+        while self._ready:
+            owned = self._ready.popleft()
+            owned.offered = False
+            messages = owned.process_queue.next_batch(self._batch_size, self._loop.time())
+            if messages:
+                self.offer_again(owned)
+                return owned, messages
+        return None
+
+    def offer_again(self, owned: OwnedQueue) -> None:
+        """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
+        if not owned.offered and owned.process_queue.ready(self._loop.time()):
+            owned.offered = True
+            self._ready.append(owned)
