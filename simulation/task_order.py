@@ -1,0 +1,75 @@
+"""Tasks and cancel scopes whose order in a set is the same in every run.
+
+asyncio and anyio keep the tasks of a group, and the scopes nested in a cancel scope, in sets, and cancel in the order
+of the set. By default that is the order of addresses in memory: no seed decides it, and an earlier test changes it.
+
+Invariant: what is numbered keeps its number for life, and compares by identity as before; only its hash is the number.
+
+Example: a group of tasks 1, 2 and 3 is cancelled as 1, 2, 3; without this, as 2, 3, 1 if their memory lay so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, ClassVar
+
+import anyio._backends._asyncio as anyio_backend
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """A task that hashes to its number, which is also in its default name."""
+
+    def __init__(self, number: int, coro: Any, **options: Any) -> None:
+        self._number = number  # first: being made, a task enters the set of all tasks
+        super().__init__(coro, **options)
+        if not options.get("name"):
+            super().set_name(f"Task-{number}")
+
+    def set_name(self, value: object) -> None:
+        """Set the name, unless to None: that is how Python 3.13.0 says that the task was given none."""
+        if value is not None:
+            super().set_name(value)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def numbered_task_factory() -> Callable[..., _NumberedTask]:
+    """Return a task factory for one loop."""
+    numbers = itertools.count(1)
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> _NumberedTask:
+        return _NumberedTask(next(numbers), coro, loop=loop, **options)
+
+    return factory
+
+
+class _NumberedCancelScope(anyio_backend.CancelScope):
+    """A cancel scope that hashes to its number."""
+
+    __slots__ = ("_number",)
+    numbers: ClassVar[Iterator[int]] = itertools.count()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._number = next(_NumberedCancelScope.numbers)
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+@contextlib.contextmanager
+def numbered_cancel_scopes(numbers: Iterator[int]) -> Generator[None]:
+    """Number the cancel scopes that are made in this block, those of anyio's task groups included.
+
+    anyio has no public place to say which class it shall use, so the name in its asyncio backend is exchanged.
+    """
+    original = anyio_backend.CancelScope, _NumberedCancelScope.numbers
+    anyio_backend.CancelScope, _NumberedCancelScope.numbers = _NumberedCancelScope, numbers  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        anyio_backend.CancelScope, _NumberedCancelScope.numbers = original  # type: ignore[misc]
