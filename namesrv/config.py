@@ -1,0 +1,34 @@
+"""How a name server is set up. The command line fills this from flags, environment and file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.errors import ConfigError
+from model.limits import MAX_CONNECTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig:
+    """Options of one name server.
+
+    Attributes:
+        listen: `host:port`; port 0 takes a free one.
+        name: what it calls itself to whoever asks; its address when empty.
+        max_connections: the connection after that is refused.
+        grace_s: seconds that answers under way get at the end.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+
+    listen: str = "0.0.0.0:9876"
+    name: str = ""
+    max_connections: int = MAX_CONNECTIONS
+    grace_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_connections <= MAX_CONNECTIONS:
+            raise ConfigError(f"max_connections must be 1 to {MAX_CONNECTIONS}, got {self.max_connections}")
+        if self.grace_s < 0:
+            raise ConfigError(f"grace_s must not be negative, got {self.grace_s}")

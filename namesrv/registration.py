@@ -1,0 +1,97 @@
+"""BrokerRegistration: what a broker says about itself, read from the wire with every part checked. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgpack
+
+from model.errors import ConfigError, InvalidParameter
+from model.limits import MAX_TOPICS
+from model.names import check_id
+from model.topic_route import TopicConfig
+from remoting.address import format_address, parse_address
+from remoting.command import Command
+
+
+class BrokerKey(NamedTuple):
+    """One broker process: master or replica of a broker name."""
+
+    broker_name: str
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """What a broker says about itself. RocketMQ: RegisterBrokerRequestHeader and its body.
+
+    Attributes:
+        broker_id: 0 for the master. Only the master's topics count.
+        address: `host:port` that clients connect to.
+        version: grows with every change of the topics.
+        expiry_s: silence after which the broker is taken for dead.
+        topics: all of them, each once.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    version: int
+    expiry_s: float
+    topics: tuple[TopicConfig, ...]
+
+    @property
+    def key(self) -> BrokerKey:
+        """Which broker it is about."""
+        return BrokerKey(self.broker_name, self.broker_id)
+
+
+def registration_of(request: Command) -> BrokerRegistration:
+    """Read a REGISTER_BROKER request.
+
+    Args:
+        request: its header has been checked against the schema.
+
+    Raises:
+        InvalidParameter: a name or the address is illegal, or the body is not a list of topics, each once.
+    """
+    header = request.header
+    return BrokerRegistration(
+        cluster=check_id("cluster name", header["cluster"]),
+        broker_name=check_id("broker name", header["broker_name"]),
+        broker_id=header["broker_id"],
+        address=checked_address(header["address"]),
+        version=header["version"],
+        expiry_s=header["expiry_ms"] / 1000,
+        topics=_topics_of(request.body or b""),
+    )
+
+
+def checked_address(address: str) -> str:
+    """Return a broker's address in its one spelling.
+
+    Raises:
+        InvalidParameter: it is not one, or nobody could connect to it.
+    """
+    try:
+        host, port = parse_address(address)
+    except ConfigError as error:
+        raise InvalidParameter(f"field 'address': {error}") from error
+    if port == 0:
+        raise InvalidParameter(f"field 'address': nobody can connect to {address}: register the port listened on")
+    return format_address(host, port)
+
+
+def _topics_of(body: bytes) -> tuple[TopicConfig, ...]:
+    try:
+        wire = msgpack.unpackb(body, max_array_len=MAX_TOPICS, max_map_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"the body of a registration is not a msgpack array of topics: {error!r}") from error
+    if not isinstance(wire, list):
+        raise InvalidParameter(f"the body of a registration must be an array of topics, got {type(wire).__name__}")
+    topics = tuple(TopicConfig.from_wire(topic) for topic in wire)
+    if len({config.topic for config in topics}) < len(topics):
+        raise InvalidParameter("a registration must list each topic once")
+    return topics

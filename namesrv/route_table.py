@@ -1,0 +1,372 @@
+"""RouteTable: which broker serves which topic, as far as one name server has been told. Pure.
+
+Brokers register everything they have, on a timer and at every change; whoever does not is dropped. Name servers never
+talk to each other, so each table is right as soon as every broker has registered with it once.
+
+    table.register_broker(<broker-a, id 0, 10.0.0.1:10911, version 1, topics orders 4/4>, 17, 0.0)   -> ("orders",)
+    table.route("orders")                                              queues broker-a 4/4, brokers broker-a {0: ...}
+    table.register_broker(<the same>, 17, 30.0)                        -> ()      only the deadline moves, to 150.0
+    table.connection_closed(17)                                        -> [gone: broker-a, changed ("orders",)]
+    table.route("orders")                                              raises TopicNotExist
+
+Invariants:
+- a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
+  has an address; one address belongs to one broker (name and id);
+- what a method returns as changed are exactly the topics whose route differs from before;
+- an encoded route is dropped in the moment its topic changes, so polls are served from bytes made once per change.
+
+RocketMQ: RouteInfoManager. Sound here, and not in the reference: a broker whose first registration lists a single topic
+is accepted (RocketMQ takes it for an increment and refuses it); a topic that a newer registration of its broker does
+not list any more is removed (RocketMQ keeps it until told otherwise); giving write permission back restores what the
+broker registered (RocketMQ sets read and write, whatever was there before).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgpack
+
+from model.errors import InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.limits import MAX_BROKERS, MAX_TOPICS
+from model.topic_route import MASTER_ID, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+from namesrv.registration import BrokerKey, BrokerRegistration
+
+_NEVER = float("inf")
+
+
+class BrokerGone(NamedTuple):
+    """A broker that left the table without saying so.
+
+    Attributes:
+        connection: the one that it last registered on.
+        changed: topics whose route changed with it, sorted.
+    """
+
+    broker_name: str
+    broker_id: int
+    address: str
+    connection: int
+    changed: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Live:
+    """A registration that holds until `deadline`, or until its connection closes."""
+
+    registration: BrokerRegistration
+    connection: int
+    deadline: float
+
+
+@dataclass(slots=True)
+class _Broker:
+    """Everything known under one broker name.
+
+    Attributes:
+        addresses: broker id -> address; never empty.
+        topics: topic -> config as the master registered it, without what was deleted here since.
+        wiped: write permission is withheld from every topic, until the next changed registration.
+    """
+
+    cluster: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    wiped: bool = False
+
+
+class RouteTable:
+    """See the module header.
+
+    Args:
+        max_topics: topics of all brokers together.
+        max_brokers: broker processes.
+    """
+
+    def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
+        self._max_topics = max_topics
+        self._max_brokers = max_brokers
+        self._live: dict[BrokerKey, _Live] = {}
+        self._brokers: dict[str, _Broker] = {}
+        self._by_address: dict[str, BrokerKey] = {}
+        self._by_connection: dict[int, dict[BrokerKey, None]] = {}
+        # topic -> names of the brokers that list it, an ordered set.
+        self._topics: dict[str, dict[str, None]] = {}
+        self._encoded: dict[str, bytes] = {}
+        self._changed: dict[str, None] = {}
+        # A lower bound of every deadline, made exact by `expire` alone: a registration then costs no search.
+        self._earliest = _NEVER
+
+    # --- what brokers and connections do -----------------------------------------------------------------------------
+
+    def register_broker(self, registration: BrokerRegistration, connection: int, now: float) -> tuple[str, ...]:
+        """Take a registration; the broker is alive until `now` + its expiry.
+
+        A registration that repeats the known version and topics moves the deadline and nothing else; topics deleted
+        and permissions wiped here stay so. Any other rewrites the topics of the broker name. An address that was
+        another broker's is taken from it: one port has one process.
+
+        Args:
+            registration: checked; topics listed once each.
+            connection: number of the connection it came on; when that closes, the broker is gone.
+            now: monotonic seconds.
+
+        Returns:
+            Topics whose route changed, sorted.
+
+        Raises:
+            StaleRegistration: the same broker is live with a newer version; nothing changed.
+            SystemBusy: the table is full; nothing changed.
+        """
+        key = registration.key
+        known = self._live.get(key)
+        if known is not None and registration.version < known.registration.version:
+            raise StaleRegistration(
+                f"broker {key.broker_name!r} id {key.broker_id} is registered with version "
+                f"{known.registration.version} from {known.registration.address}, newer than {registration.version} "
+                f"from {registration.address}: give two brokers two names, or wait until the other one expires"
+            )
+        previous = self._by_address.get(registration.address)
+        self._check_room(registration, taken=known is not None or previous is not None)
+
+        self._live[key] = _Live(registration, connection, now + registration.expiry_s)
+        self._earliest = min(self._earliest, now + registration.expiry_s)
+        if known is not None:
+            self._unlink(known)
+        self._by_connection.setdefault(connection, {})[key] = None
+        self._place(registration)
+        if previous is not None and previous != key:
+            # After `_place`: a master that comes back as a replica keeps the name alive, and with it the queues.
+            self._forget(previous)
+        self._by_address[registration.address] = key
+        new_content = known is None or (known.registration.version, known.registration.topics) != (
+            registration.version,
+            registration.topics,
+        )
+        if new_content and key.broker_id == MASTER_ID:
+            self._list_topics(key.broker_name, {config.topic: config for config in registration.topics}, wiped=False)
+        return self._take_changed()
+
+    def unregister_broker(self, broker_name: str, broker_id: int, address: str) -> tuple[str, ...]:
+        """Remove a broker that says goodbye.
+
+        Nothing happens unless it is registered with this address: a goodbye that was under way for long must not
+        remove the successor.
+
+        Returns:
+            Topics whose route changed, sorted.
+        """
+        key = BrokerKey(broker_name, broker_id)
+        if self._by_address.get(address) == key:
+            self._forget(key)
+        return self._take_changed()
+
+    def connection_closed(self, connection: int) -> list[BrokerGone]:
+        """Remove the brokers whose latest registration came on a connection that is gone now."""
+        return [self._lose(key) for key in list(self._by_connection.get(connection, ()))]
+
+    def expire(self, now: float) -> list[BrokerGone]:
+        """Remove every broker whose deadline has come, in the order of their first registration.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if now < self._earliest:
+            return []
+        gone = [self._lose(key) for key in [key for key, live in self._live.items() if live.deadline <= now]]
+        self._earliest = min((live.deadline for live in self._live.values()), default=_NEVER)
+        return gone
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next: never later than the earliest deadline; None when no broker is known."""
+        return None if self._earliest == _NEVER else self._earliest
+
+    # --- what administrators do --------------------------------------------------------------------------------------
+
+    def wipe_write_perm(self, broker_name: str) -> tuple[str, ...]:
+        """Take the write permission from every topic of a broker, until its next changed registration.
+
+        Returns:
+            Topics whose route changed, sorted.
+
+        Raises:
+            InvalidParameter: no such broker is known here.
+        """
+        self._list_topics(broker_name, self._known_broker(broker_name).topics, wiped=True)
+        return self._take_changed()
+
+    def add_write_perm(self, broker_name: str) -> tuple[str, ...]:
+        """Give back what `wipe_write_perm` took: every topic has the permissions that its broker registered.
+
+        Returns:
+            Topics whose route changed, sorted.
+
+        Raises:
+            InvalidParameter: no such broker is known here.
+        """
+        self._list_topics(broker_name, self._known_broker(broker_name).topics, wiped=False)
+        return self._take_changed()
+
+    def delete_topic(self, topic: str) -> tuple[str, ...]:
+        """Forget a topic of every broker, until the next changed registration of a broker that still has it.
+
+        Returns:
+            The topic, or nothing when it was not known.
+        """
+        for broker_name in self._topics.pop(topic, {}):
+            del self._brokers[broker_name].topics[topic]
+            self._touch(topic)
+        return self._take_changed()
+
+    # --- what everybody asks -----------------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRoute:
+        """Where a topic lives.
+
+        Raises:
+            TopicNotExist: no live broker lists it.
+        """
+        names = self._topics.get(topic)
+        if names is None:
+            raise TopicNotExist(
+                f"topic {topic!r} is served by no broker registered here: create it, or check its name and the "
+                "name server's address"
+            )
+        return TopicRoute(
+            topic=topic,
+            queues=tuple(self._queue_data(topic, name) for name in sorted(names)),
+            brokers=tuple(self._broker_data(name) for name in sorted(names)),
+        )
+
+    def encoded_route(self, topic: str) -> bytes:
+        """The route as the body of an answer; encoded once per change.
+
+        Raises:
+            TopicNotExist: no live broker lists it.
+        """
+        encoded = self._encoded.get(topic)
+        if encoded is None:
+            encoded = self._encoded[topic] = msgpack.packb(self.route(topic).to_wire())
+        return encoded
+
+    def topics(self) -> list[str]:
+        """Every topic, sorted."""
+        return sorted(self._topics)
+
+    def clusters(self) -> list[BrokerData]:
+        """Every broker name with its addresses, sorted by cluster and name."""
+        brokers = [self._broker_data(name) for name in self._brokers]
+        return sorted(brokers, key=lambda broker: (broker.cluster, broker.broker_name))
+
+    def address_of(self, broker_name: str, broker_id: int) -> str | None:
+        """Where one broker is, or None when it is not registered."""
+        live = self._live.get(BrokerKey(broker_name, broker_id))
+        return None if live is None else live.registration.address
+
+    # --- transitions -------------------------------------------------------------------------------------------------
+
+    def _check_room(self, registration: BrokerRegistration, *, taken: bool) -> None:
+        if not taken and len(self._live) >= self._max_brokers:
+            raise SystemBusy(f"this name server knows {len(self._live)} brokers, which is its limit")
+        if registration.broker_id == MASTER_ID:
+            new = sum(1 for config in registration.topics if config.topic not in self._topics)
+            if new and len(self._topics) + new > self._max_topics:
+                raise SystemBusy(
+                    f"{new} new topics would exceed the {self._max_topics} that this name server may know: "
+                    f"it has {len(self._topics)}, delete some"
+                )
+
+    def _place(self, registration: BrokerRegistration) -> None:
+        """Put cluster and address of a registration under its broker name."""
+        broker = self._brokers.setdefault(registration.broker_name, _Broker(registration.cluster))
+        if (broker.cluster, broker.addresses.get(registration.broker_id)) != (
+            registration.cluster,
+            registration.address,
+        ):
+            broker.cluster = registration.cluster
+            broker.addresses[registration.broker_id] = registration.address
+            for topic in broker.topics:
+                self._touch(topic)
+
+    def _list_topics(self, broker_name: str, topics: dict[str, TopicConfig], *, wiped: bool) -> None:
+        """Replace the topics of a broker name; the only place where they, or `wiped`, change as a whole."""
+        broker = self._brokers[broker_name]
+        for topic in broker.topics:
+            if topic not in topics:
+                names = self._topics[topic]
+                del names[broker_name]
+                if not names:
+                    del self._topics[topic]
+                self._touch(topic)
+        for topic, config in topics.items():
+            old = broker.topics.get(topic)
+            if old is None:
+                self._topics.setdefault(topic, {})[broker_name] = None
+            if old is None or _queue_data(broker_name, old, broker.wiped) != _queue_data(broker_name, config, wiped):
+                self._touch(topic)
+        broker.topics, broker.wiped = topics, wiped
+
+    def _lose(self, key: BrokerKey) -> BrokerGone:
+        live = self._live[key]
+        self._forget(key)
+        return BrokerGone(*key, live.registration.address, live.connection, self._take_changed())
+
+    def _forget(self, key: BrokerKey) -> None:
+        """Remove one broker; its name and queues go with the last address, so that replicas can still be read."""
+        self._unlink(self._live.pop(key))
+        broker = self._brokers[key.broker_name]
+        del broker.addresses[key.broker_id]
+        if broker.addresses:
+            for topic in broker.topics:
+                self._touch(topic)
+        else:
+            self._list_topics(key.broker_name, {}, wiped=False)
+            del self._brokers[key.broker_name]
+
+    def _unlink(self, live: _Live) -> None:
+        """Remove a broker from the indexes by address and by connection."""
+        key = live.registration.key
+        del self._by_address[live.registration.address]
+        keys = self._by_connection[live.connection]
+        del keys[key]
+        if not keys:
+            del self._by_connection[live.connection]
+
+    def _touch(self, topic: str) -> None:
+        self._changed[topic] = None
+        self._encoded.pop(topic, None)
+
+    def _take_changed(self) -> tuple[str, ...]:
+        changed = tuple(sorted(self._changed))
+        self._changed.clear()
+        return changed
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def _known_broker(self, broker_name: str) -> _Broker:
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            raise InvalidParameter(
+                f"no broker named {broker_name!r} is registered here; known are {sorted(self._brokers)[:20]}"
+            )
+        return broker
+
+    def _queue_data(self, topic: str, broker_name: str) -> QueueData:
+        broker = self._brokers[broker_name]
+        return _queue_data(broker_name, broker.topics[topic], broker.wiped)
+
+    def _broker_data(self, broker_name: str) -> BrokerData:
+        broker = self._brokers[broker_name]
+        return BrokerData(
+            cluster=broker.cluster, broker_name=broker_name, addresses=dict(sorted(broker.addresses.items()))
+        )
+
+
+def _queue_data(broker_name: str, config: TopicConfig, wiped: bool) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm & ~Perm.WRITE if wiped else config.perm,
+    )

@@ -1,0 +1,89 @@
+"""The name server: a route table behind a port, and the one timer that drops silent brokers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from namesrv.config import NameServerConfig
+from namesrv.handlers import NameServerHandlers
+from namesrv.route_table import BrokerGone, RouteTable
+from remoting.connection import Connection
+from remoting.deadline_driver import DeadlineDriver
+from remoting.server import RemotingServer, serve
+from remoting.tasks import background_tasks
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """A running name server; made by `run_name_server`.
+
+    Attributes:
+        address: `host:port` that it listens on, with the real port.
+        table: what it knows; read it, and change it only through requests.
+    """
+
+    address: str
+    table: RouteTable
+
+
+@asynccontextmanager
+async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]:
+    """Run a name server while the block runs.
+
+    Yields:
+        The server, already listening.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+
+    Cancellation: the port is released and every connection closed before it goes on.
+    """
+    table = RouteTable()
+
+    def expire(now: float) -> None:
+        for gone in table.expire(now):
+            _log(gone, "was silent for too long")
+            # It hangs, or the way to it is cut. If it lives it has to see that it is not registered any more.
+            connection = server.connection(gone.connection)
+            if connection is not None:
+                connection.abort()
+
+    def closed(connection: Connection) -> None:
+        for gone in table.connection_closed(connection.number):
+            _log(gone, "closed its connection")
+
+    def name() -> str:
+        return config.name or server.address
+
+    driver = DeadlineDriver(table.next_deadline, expire)
+    handlers = NameServerHandlers(table, name=name, wake_by=driver.wake_by)
+    server: RemotingServer
+    async with (
+        serve(
+            handlers.by_code(),
+            config.listen,
+            on_closed=closed,
+            grace_s=config.grace_s,
+            max_connections=config.max_connections,
+        ) as server,
+        background_tasks() as tasks,
+    ):
+        tasks.start_soon(driver.run)
+        logger.info("name server listens on %s", server.address)
+        yield NameServer(server.address, table)
+
+
+def _log(gone: BrokerGone, reason: str) -> None:
+    logger.warning(
+        "broker %s id %d at %s %s, %d routes changed",
+        gone.broker_name,
+        gone.broker_id,
+        gone.address,
+        reason,
+        len(gone.changed),
+    )

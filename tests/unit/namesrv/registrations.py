@@ -1,0 +1,48 @@
+"""Registrations as tests write them, in one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from model.topic_route import READ_WRITE, Perm, TopicConfig
+from namesrv.registration import BrokerRegistration
+
+
+def topic(name: str, read: int = 4, write: int = 4, perm: Perm = READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
+
+
+def broker(
+    name: str = "broker-a",
+    *topics: TopicConfig | str,
+    broker_id: int = 0,
+    address: str = "",
+    version: int = 1,
+    cluster: str = "lab",
+    expiry_s: float = 120.0,
+) -> BrokerRegistration:
+    """A registration; its address says name and id unless it is given."""
+    return BrokerRegistration(
+        cluster=cluster,
+        broker_name=name,
+        broker_id=broker_id,
+        address=address or f"{name}-{broker_id}:10911",
+        version=version,
+        expiry_s=expiry_s,
+        topics=tuple(topic(each) if isinstance(each, str) else each for each in topics),
+    )
+
+
+def wire(registration: BrokerRegistration) -> tuple[dict[str, Any], bytes]:
+    """Header and body of the REGISTER_BROKER request for it."""
+    header = {
+        "cluster": registration.cluster,
+        "broker_name": registration.broker_name,
+        "broker_id": registration.broker_id,
+        "address": registration.address,
+        "version": registration.version,
+        "expiry_ms": int(registration.expiry_s * 1000),
+    }
+    return header, msgpack.packb([config.to_wire() for config in registration.topics])

@@ -1,0 +1,163 @@
+"""Each request code of a name server, over the wire, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import msgpack
+import pytest
+
+from model.errors import InvalidParameter, StaleRegistration, TopicNotExist
+from model.topic_route import READ_WRITE, Perm, TopicRoute
+from namesrv.config import NameServerConfig
+from namesrv.handlers import NameServerHandlers
+from namesrv.registration import BrokerRegistration
+from namesrv.route_table import RouteTable
+from namesrv.server import run_name_server
+from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
+from remoting.schema import SCHEMA
+from simulation.run import Simulation, run_simulation
+from tests.unit.namesrv.registrations import broker, topic, wire
+
+ADDRESS = "10.0.0.1:9876"
+
+
+class Caller:
+    """A connection to the name server, with one method per thing that is asked here."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        self.client = client
+
+    async def register(self, registration: BrokerRegistration) -> bool:
+        answer = await self.client.request(ADDRESS, RequestCode.REGISTER_BROKER, *wire(registration))
+        return bool(answer.header["changed"])
+
+    async def route(self, topic: str) -> TopicRoute:
+        answer = await self.client.request(ADDRESS, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        return TopicRoute.from_wire(msgpack.unpackb(answer.body or b""))
+
+    async def topics(self) -> object:
+        answer = await self.client.request(ADDRESS, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return msgpack.unpackb(answer.body or b"")
+
+    async def permission(self, code: RequestCode, broker_name: str) -> int:
+        return int((await self.client.request(ADDRESS, code, {"broker_name": broker_name})).header["n"])
+
+
+Scenario = Callable[[Caller], Awaitable[None]]
+
+
+def asked(scenario: Scenario) -> Callable[[], None]:
+    """Run an async test in virtual time against a name server of its own."""
+
+    async def main(_: Simulation) -> None:
+        async with run_name_server(NameServerConfig(listen=ADDRESS, name="ns-1")), RemotingClient() as client:
+            await scenario(Caller(client))
+
+    def run() -> None:
+        run_simulation(main)
+
+    run.__name__ = scenario.__name__
+    return run
+
+
+def test_every_request_that_names_a_name_server_as_its_receiver_has_a_handler() -> None:
+    async def main(_: Simulation) -> None:
+        handlers = NameServerHandlers(RouteTable(), name=lambda: "", wake_by=lambda deadline: None).by_code()
+        assert set(handlers) == {
+            code for code, schema in SCHEMA.items() if schema.sender.endswith(("name server", "any server"))
+        }
+
+    run_simulation(main)
+
+
+@asked
+async def test_a_registered_topic_has_a_route_and_an_unknown_one_an_error(caller: Caller) -> None:
+    assert await caller.register(broker("broker-a", topic("orders", 8, 4)))
+    assert not await caller.register(broker("broker-a", topic("orders", 8, 4)))
+    route = await caller.route("orders")
+    assert (len(route.subscribe_queues()), len(route.publish_queues())) == (8, 4)
+    assert route.brokers[0].master == "broker-a-0:10911"
+    with pytest.raises(TopicNotExist, match="topic 'other' is served by no broker"):
+        await caller.route("other")
+
+
+@asked
+async def test_what_is_wrong_with_a_registration_is_told_to_the_broker(caller: Caller) -> None:
+    await caller.register(broker("broker-a", version=2))
+    with pytest.raises(StaleRegistration):
+        await caller.register(broker("broker-a", version=1))
+    with pytest.raises(InvalidParameter, match="broker name 'broker a'"):
+        await caller.register(broker("broker a"))
+    header, _ = wire(broker("broker-b"))
+    with pytest.raises(InvalidParameter, match="not a msgpack array"):
+        await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, header, b"\xc1")
+    with pytest.raises(InvalidParameter, match="field 'expiry_ms' must be at least 1, got 0"):
+        await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, {**header, "expiry_ms": 0}, b"\x90")
+
+
+@asked
+async def test_a_broker_says_goodbye(caller: Caller) -> None:
+    await caller.register(broker("broker-a", "orders"))
+    header = {"broker_name": "broker-a", "broker_id": 0, "address": "broker-a-0:10911"}
+    for _ in range(2):
+        await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, header)
+        assert await caller.topics() == []
+    with pytest.raises(InvalidParameter, match="'nonsense' is not an address"):
+        await caller.client.request(ADDRESS, RequestCode.UNREGISTER_BROKER, {**header, "address": "nonsense"})
+
+
+@asked
+async def test_brokers_and_topics_are_listed_in_order(caller: Caller) -> None:
+    await caller.register(broker("broker-b", "orders", "a"))
+    await caller.register(broker("broker-a", broker_id=1))
+    await caller.register(broker("broker-a", broker_id=0))
+    answer = await caller.client.request(ADDRESS, RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert msgpack.unpackb(answer.body or b"") == [
+        ["lab", "broker-a", [[0, "broker-a-0:10911"], [1, "broker-a-1:10911"]]],
+        ["lab", "broker-b", [[0, "broker-b-0:10911"]]],
+    ]
+    assert await caller.topics() == ["a", "orders"]
+
+
+@asked
+async def test_write_permission_is_wiped_and_given_back(caller: Caller) -> None:
+    await caller.register(broker("broker-a", "orders", "other"))
+    assert await caller.permission(RequestCode.WIPE_WRITE_PERM_OF_BROKER, "broker-a") == 2
+    assert (await caller.route("orders")).queues[0].perm == Perm.READ
+    assert await caller.permission(RequestCode.ADD_WRITE_PERM_OF_BROKER, "broker-a") == 2
+    assert (await caller.route("orders")).queues[0].perm == READ_WRITE
+    with pytest.raises(InvalidParameter, match="no broker named 'broker-x'"):
+        await caller.permission(RequestCode.WIPE_WRITE_PERM_OF_BROKER, "broker-x")
+
+
+@asked
+async def test_a_topic_is_deleted_and_deleting_it_again_does_no_harm(caller: Caller) -> None:
+    await caller.register(broker("broker-a", "orders", "other"))
+    for _ in range(2):
+        await caller.client.request(ADDRESS, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"})
+        assert await caller.topics() == ["other"]
+
+
+@asked
+async def test_health_is_who_and_for_how_long(caller: Caller) -> None:
+    await anyio.sleep(60)
+    header = (await caller.client.request(ADDRESS, RequestCode.GET_SERVER_STATE)).header
+    assert (header["kind"], header["name"]) == ("namesrv", "ns-1")
+    assert header["uptime_s"] == pytest.approx(60, abs=0.1)
+
+
+def test_comings_and_moves_of_brokers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(caller: Caller) -> None:
+        await caller.register(broker("broker-a", "orders", address="old:1"))
+        await caller.register(broker("broker-a", "orders", address="old:1"))
+        await caller.register(broker("broker-a", "orders", address="new:1"))
+
+    with caplog.at_level("INFO", logger="namesrv.handlers"):
+        asked(scenario)()
+    assert [record.getMessage() for record in caplog.records if record.name == "namesrv.handlers"] == [
+        "broker broker-a id 0 at old:1 registered version 1, 1 routes changed, cause none",
+        "broker broker-a id 0 moved from old:1 to new:1: if both run, they need two names",
+    ]

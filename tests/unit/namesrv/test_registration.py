@@ -1,0 +1,79 @@
+"""A registration is read with every part checked, and says which part is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import InvalidParameter
+from model.topic_route import Perm
+from namesrv.registration import BrokerKey, registration_of
+from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
+from tests.unit.namesrv.registrations import broker, topic, wire
+
+GOOD = broker("broker-a", topic("orders", 8, 4, Perm.READ), "other", broker_id=2, version=7, expiry_s=1.5)
+
+
+def request(body: bytes | None = None, **changes: Any) -> Command:
+    header, good_body = wire(GOOD)
+    return Command(REQUEST, RequestCode.REGISTER_BROKER, 1, {**header, **changes}, good_body if body is None else body)
+
+
+def test_a_registration_is_read_as_it_was_written() -> None:
+    assert registration_of(request()) == GOOD
+    assert GOOD.key == BrokerKey("broker-a", 2)
+
+
+def test_an_address_has_one_spelling() -> None:
+    assert registration_of(request(address=" [::1]:10911 ")).address == "[::1]:10911"
+    assert registration_of(request(address="host:00080")).address == "host:80"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"cluster": ""}, "cluster name ''"),
+        ({"broker_name": "a b"}, "broker name 'a b'"),
+        ({"broker_name": "x" * 256}, "broker name"),
+        ({"address": "nowhere"}, "field 'address': 'nowhere' is not an address"),
+        ({"address": "host:0"}, "nobody can connect to host:0"),
+    ],
+)
+def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        registration_of(request(**changes))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not a msgpack array"),
+        (b"\xc1", "not a msgpack array"),
+        (b"\x91", "not a msgpack array"),
+        (b"\xdd\xff\xff\xff\xff", "not a msgpack array"),
+        (msgpack.packb({"orders": 4}), "not a msgpack array"),
+        (msgpack.packb("orders"), "must be an array of topics, got str"),
+        (msgpack.packb(["orders"]), "a topic must be"),
+        (msgpack.packb([["orders", 4, 4]]), "a topic must be"),
+        (msgpack.packb([["orders", 4, 4.0, 6]]), "must be whole numbers"),
+        (msgpack.packb([["or ders", 4, 4, 6]]), "topic name 'or ders'"),
+        (msgpack.packb([["orders", 4, 4, 8]]), "perm of topic 'orders'"),
+        (msgpack.packb([["orders", 4, 4, 6], ["orders", 8, 8, 6]]), "each topic once"),
+    ],
+)
+def test_a_body_that_is_no_list_of_topics_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        registration_of(request(body))
+
+
+@given(st.binary(max_size=40))
+def test_any_body_is_read_or_refused(body: bytes) -> None:
+    try:
+        registration_of(request(body))
+    except InvalidParameter:
+        return

@@ -1,0 +1,306 @@
+"""Connections made when needed, shared, given up and made again, in virtual time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import ConfigError, ConnectFailed, ConnectionLost, SystemError_, TopicNotExist
+from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, WRITE_HIGH_WATER_BYTES
+from remoting.client import Backoff, RemotingClient, raise_for_code
+from remoting.command import RESPONSE, Command, Reply
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import RemotingServer, serve
+from simulation.run import Simulation, run_simulation
+
+SERVER, NOBODY = "10.0.0.1:9876", "10.0.0.1:1"
+STATE, ROUTE = RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+def state(connection: Connection, request: Command) -> Reply:
+    return Reply({"kind": "echo"}, request.body)
+
+
+def no_route(connection: Connection, request: Command) -> Reply:
+    raise TopicNotExist(f"no topic {request.header['topic']!r}")
+
+
+HANDLERS = {STATE: state, ROUTE: no_route}
+
+
+def with_server(test: Callable[[Simulation, RemotingServer], Awaitable[None]]) -> Callable[[], None]:
+    """Run an async test in virtual time against a server of its own."""
+
+    async def main(simulation: Simulation) -> None:
+        async with serve(HANDLERS, SERVER) as server:
+            await test(simulation, server)
+
+    def run() -> None:
+        run_simulation(main)
+
+    run.__name__ = test.__name__
+    return run
+
+
+# --- back-off --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32), st.floats(0, 1e6))
+def test_each_wait_is_half_to_all_of_twice_the_last_one_up_to_the_cap(failures: int, seed: int, now: float) -> None:
+    backoff, rng = Backoff(), random.Random(seed)
+    assert backoff.wait_s(now) == 0
+    for i in range(failures):
+        backoff.failed(now, rng)
+        longest = min(RECONNECT_MAX_S, RECONNECT_FIRST_S * 2**i)
+        assert longest / 2 - 1e-6 <= backoff.wait_s(now) <= longest + 1e-6
+    assert backoff.wait_s(now + 1) == pytest.approx(max(0.0, backoff.wait_s(now) - 1), abs=1e-6)
+
+
+def test_clients_of_one_restarted_server_spread_out() -> None:
+    waits = []
+    for seed in range(100):
+        backoff = Backoff()
+        backoff.failed(0.0, random.Random(seed))
+        waits.append(backoff.wait_s(0.0))
+    assert max(waits) - min(waits) > RECONNECT_FIRST_S * 0.4
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_response_that_is_no_success_becomes_its_error() -> None:
+    fine = Command(RESPONSE, 0, 1, {}, None)
+    assert raise_for_code(fine) is fine
+    with pytest.raises(TopicNotExist, match="gone"):
+        raise_for_code(Command(RESPONSE, 17, 1, {"remark": "gone"}, None))
+    with pytest.raises(SystemError_, match="unknown response code 4711: no remark"):
+        raise_for_code(Command(RESPONSE, 4711, 1, {}, None))
+
+
+@with_server
+async def test_a_request_is_answered_or_fails_with_the_servers_error(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async with RemotingClient() as client:
+        assert (await client.request(SERVER, STATE, body=b"x")).body == b"x"
+        with pytest.raises(TopicNotExist, match="no topic 'orders'"):
+            await client.request(SERVER, ROUTE, {"topic": "orders"})
+        assert len(server.connections) == 1
+
+
+# --- dialling --------------------------------------------------------------------------------------------------------
+
+
+@with_server
+async def test_callers_at_the_same_time_share_one_dial(simulation: Simulation, server: RemotingServer) -> None:
+    async with RemotingClient() as client, anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(client.request, SERVER, STATE)
+    assert simulation.network.statistics().connections_opened == 1
+
+
+@with_server
+async def test_a_refused_connect_is_definite_and_the_next_one_fails_at_once_until_it_is_due(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async with RemotingClient(rng=simulation.random) as client:
+        with pytest.raises(ConnectFailed, match=f"cannot connect to {NOBODY}: .*is it running") as caught:
+            await client.connect(NOBODY)
+        assert caught.value.definite
+        wait_s = client.backoff_s(NOBODY)
+        assert 0 < wait_s <= RECONNECT_FIRST_S
+        before = simulation.loop.time()
+        with pytest.raises(ConnectFailed, match="next attempt in 0"):
+            await client.connect(NOBODY)
+        assert simulation.loop.time() == before
+        assert client.backoff_s(SERVER) == 0
+        await anyio.sleep(wait_s)
+        async with serve(HANDLERS, NOBODY):
+            await client.connect(NOBODY)
+        assert client.backoff_s(NOBODY) == 0
+
+
+@with_server
+async def test_a_connect_that_nobody_answers_ends_in_time(simulation: Simulation, server: RemotingServer) -> None:
+    with simulation.network.partition("127.0.0.1", "10.0.0.1"):
+        async with RemotingClient() as client:
+            with pytest.raises(ConnectFailed, match=r"no answer in 3\.0 s"):
+                await client.connect(SERVER)
+    assert simulation.loop.time() == pytest.approx(CONNECT_TIMEOUT_S)
+
+
+@with_server
+async def test_a_caller_that_joins_a_dial_waits_no_longer_than_its_own_time(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async def impatient() -> None:
+        with pytest.raises(ConnectFailed, match=r"no answer in 0\.5 s"):
+            await client.connect(SERVER, timeout_s=0.5)
+        assert simulation.loop.time() == pytest.approx(0.5)
+
+    async with RemotingClient() as client:
+        with simulation.network.partition("127.0.0.1", "10.0.0.1"), anyio.move_on_after(1):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.connect, SERVER)
+                tasks.start_soon(impatient)
+
+
+@with_server
+async def test_a_cancelled_dial_fails_those_who_joined_it_and_the_next_one_works(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    joined: list[str] = []
+
+    async def join() -> None:
+        with pytest.raises(ConnectFailed) as caught:
+            await client.connect(SERVER)
+        joined.append(str(caught.value))
+
+    async with RemotingClient() as client:
+        with simulation.network.partition("127.0.0.1", "10.0.0.1"):
+            async with anyio.create_task_group() as tasks:
+                with anyio.move_on_after(1) as scope:
+                    tasks.start_soon(join)
+                    tasks.start_soon(join)
+                    dialling = client.connect(SERVER)
+                    await dialling
+        assert scope.cancelled_caught
+        assert joined == [f"connecting to {SERVER} was given up"] * 2
+        assert client.backoff_s(SERVER) == 0  # nobody said that the server is away
+        await client.connect(SERVER)
+
+
+@with_server
+async def test_an_address_that_is_none_is_the_callers_mistake(simulation: Simulation, server: RemotingServer) -> None:
+    async with RemotingClient() as client:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="write host:port"):
+                await client.connect("nonsense")
+
+
+# --- losing ----------------------------------------------------------------------------------------------------------
+
+
+@with_server
+async def test_a_lost_connection_is_told_once_fails_what_waits_and_is_made_again(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    lost: list[str] = []
+    async with RemotingClient(on_lost=lost.append) as client:
+        await client.connect(SERVER)
+        simulation.network.stall("10.0.0.1")
+        async with anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                with pytest.raises(ConnectionLost):
+                    await client.request(SERVER, STATE)
+
+            tasks.start_soon(ask)
+            await anyio.sleep(0.1)
+            assert simulation.network.cut("127.0.0.1", "10.0.0.1") == 1
+        assert lost == [SERVER]
+        assert client.connected(SERVER) is None
+        simulation.network.heal()
+        await client.request(SERVER, STATE)
+    assert lost == [SERVER]
+
+
+@with_server
+async def test_a_connection_that_was_dropped_on_purpose_is_not_told_as_lost(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    lost: list[str] = []
+    async with RemotingClient(on_lost=lost.append) as client:
+        await client.connect(SERVER)
+        client.drop(SERVER)
+        client.drop(SERVER)
+        await anyio.sleep(1)
+        assert server.connections == ()
+        await client.connect(SERVER)
+    assert lost == []
+
+
+@with_server
+async def test_a_server_that_reads_nothing_is_not_sent_more_and_that_is_definite(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async with RemotingClient() as client:
+        connection = await client.connect(SERVER)
+        with simulation.network.stall("10.0.0.1"):
+            big = connection.request(STATE, {}, b"x" * (2 * WRITE_HIGH_WATER_BYTES), 30.0)
+            await anyio.sleep(0.1)
+            assert connection.write_blocked
+            with pytest.raises(ConnectFailed, match=r"reads nothing for 1\.0 s; nothing was sent") as caught:
+                await client.request(SERVER, STATE, timeout_s=1.0)
+            assert caught.value.definite
+        assert len((await big).body or b"") == 2 * WRITE_HIGH_WATER_BYTES
+
+
+@with_server
+async def test_a_closed_client_has_no_connections_makes_none_and_may_be_closed_again(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    client = RemotingClient()
+    await client.request(SERVER, STATE)
+    await client.aclose()
+    await client.aclose()
+    with pytest.raises(ConnectFailed, match="the client is closed"):
+        await client.request(SERVER, STATE)
+    await anyio.sleep(1)
+    assert server.connections == ()
+
+
+@with_server
+async def test_a_client_that_is_closed_while_it_dials_keeps_no_connection(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async def dial() -> None:
+        with pytest.raises(ConnectFailed, match="closed while connecting"):
+            await client.connect(SERVER)
+
+    client = RemotingClient()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dial)
+        await anyio.sleep(0.000_1)
+        await client.aclose()
+    await anyio.sleep(1)
+    assert server.connections == ()
+
+
+# --- one-way, both ways ----------------------------------------------------------------------------------------------
+
+
+@with_server
+async def test_a_one_way_request_needs_a_connection_that_is_there(
+    simulation: Simulation, server: RemotingServer
+) -> None:
+    async with RemotingClient() as client:
+        assert not client.notify(SERVER, STATE, {})
+        await client.connect(SERVER)
+        assert client.notify(SERVER, STATE, {})
+
+
+def test_what_a_server_pushes_reaches_its_handler_and_nonsense_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pushed: list[tuple[str, Command]] = []
+    code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+
+    async def test(simulation: Simulation, server: RemotingServer) -> None:
+        handlers = {code: lambda address, command: pushed.append((address, command))}
+        async with RemotingClient(handlers) as client:
+            await client.request(SERVER, STATE)
+            [connection] = server.connections
+            connection.notify(4711, {})
+            connection.notify(code, {"group": 5})
+            connection.notify(code, {"group": "g", "version": 2})
+            await anyio.sleep(1)
+
+    with_server(test)()
+    assert [(address, command.header) for address, command in pushed] == [(SERVER, {"group": "g", "version": 2})]
+    assert "pushed request code 4711" in caplog.text
+    assert "field 'group' must be of type str, got 5" in caplog.text

@@ -1,0 +1,40 @@
+"""Error texts about what a peer sent stay short and never fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Reply, shown
+
+
+def test_flags_are_rocketmqs_two_bits() -> None:
+    assert (REQUEST, RESPONSE, ONE_WAY) == (0b00, 0b01, 0b10)
+
+
+def test_a_reply_is_a_success_without_a_body_unless_it_says_otherwise() -> None:
+    assert Reply({}) == ({}, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "nothing"),
+        (True, "True"),
+        (-5, "-5"),
+        (1.5, "1.5"),
+        ("a'\n", '"a\'\\n"'),
+        (b"\xff", "b'\\xff'"),
+        ({"a": 1}, "a dict"),
+        ("x" * 80, "'" + "x" * 80 + "'"),
+        ("x" * 81, "'" + "x" * 80 + "'..."),
+    ],
+)
+def test_a_value_is_shown_in_a_few_words(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_deeply_nested_value_is_shown_without_recursion() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert shown(nested) == "a list"

@@ -1,0 +1,93 @@
+"""Tasks that live as long as a block, whose own error is not wrapped."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from remoting.tasks import background_tasks
+from simulation.run import Simulation, run_simulation
+
+
+def test_tasks_end_with_the_block() -> None:
+    ended: list[str] = []
+
+    async def task() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("task")
+
+    async def main(_: Simulation) -> None:
+        async with background_tasks() as tasks:
+            tasks.start_soon(task)
+            await anyio.sleep(1)
+        ended.append("block")
+
+    run_simulation(main)
+    assert ended == ["task", "block"]
+
+
+def test_the_error_of_the_block_comes_out_as_itself() -> None:
+    cause, error = KeyError("cause"), ValueError("block")
+
+    async def main(_: Simulation) -> None:
+        async with background_tasks() as tasks:
+            tasks.start_soon(anyio.sleep_forever)
+            raise error from cause
+
+    with pytest.raises(ValueError, match="block") as caught:
+        run_simulation(main)
+    assert caught.value is error
+    assert caught.value.__cause__ is cause
+
+
+def test_a_group_that_the_block_raised_stays_a_group() -> None:
+    async def main(_: Simulation) -> None:
+        async with background_tasks():
+            raise ExceptionGroup("two", [ValueError("a"), KeyError("b")])
+
+    with pytest.raises(ExceptionGroup, match="two"):
+        run_simulation(main)
+
+
+def test_a_task_that_fails_ends_the_block_with_its_error() -> None:
+    async def failing() -> None:
+        raise ValueError("task")
+
+    async def main(_: Simulation) -> None:
+        async with background_tasks() as tasks:
+            tasks.start_soon(failing)
+            await anyio.sleep_forever()
+
+    with pytest.raises(ValueError, match="task"):
+        run_simulation(main)
+
+
+def test_errors_of_the_block_and_of_a_task_come_out_together() -> None:
+    async def failing() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise KeyError("task")
+
+    async def main(_: Simulation) -> None:
+        async with background_tasks() as tasks:
+            tasks.start_soon(failing)
+            await anyio.sleep(1)
+            raise ValueError("block")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_simulation(main)
+    assert sorted(type(error).__name__ for error in caught.value.exceptions) == ["KeyError", "ValueError"]
+
+
+def test_cancellation_from_outside_is_not_an_error() -> None:
+    async def main(_: Simulation) -> None:
+        with anyio.move_on_after(5) as scope:
+            async with background_tasks() as tasks:
+                tasks.start_soon(anyio.sleep_forever)
+                await anyio.sleep_forever()
+        assert scope.cancelled_caught
+
+    run_simulation(main)
