@@ -151,7 +151,7 @@ def test_a_client_that_stops_reading_is_paused_then_cut_off_and_others_go_on(run
             body = b"x" * (1024 * 1024)
             for opaque in range(1, 1 + 64):
                 writer.write(CODEC.encode(REQUEST, STATE, opaque, {}, body))
-            await until(lambda: len(server.connections) == 2 and server.connections[1].write_blocked)
+            await until(lambda: len(server.connections) == 2 and not server.connections[1].ready)
             deaf = server.connections[1]
             # The server stopped reading from it: some of its 64 requests stay unread however long we wait.
             served = service.served

@@ -235,7 +235,7 @@ async def test_a_server_that_reads_nothing_is_not_sent_more_and_that_is_definite
         with simulation.network.stall("10.0.0.1"):
             big = connection.request(STATE, {}, b"x" * (2 * WRITE_HIGH_WATER_BYTES), 30.0)
             await anyio.sleep(0.1)
-            assert connection.write_blocked
+            assert not connection.ready
             with pytest.raises(ConnectFailed, match=r"reads nothing for 1\.0 s; nothing was sent") as caught:
                 await client.request(SERVER, STATE, timeout_s=1.0)
             assert caught.value.definite

@@ -287,7 +287,7 @@ def test_a_peer_that_does_not_read_is_not_sent_more_requests_and_a_server_stops_
     async def main(_: Simulation) -> None:
         rig = Rig(server=server)
         rig.connection.pause_writing()
-        assert rig.connection.write_blocked
+        assert not rig.connection.ready
         assert rig.transport.reading is not server
         assert not rig.connection.notify(40)
         went_on: list[float] = []
@@ -303,7 +303,7 @@ def test_a_peer_that_does_not_read_is_not_sent_more_requests_and_a_server_stops_
             rig.connection.resume_writing()
         assert went_on == [5]
         assert rig.transport.reading
-        assert not rig.connection.write_blocked
+        assert rig.connection.ready
         assert rig.connection.notify(40)
         await rig.connection.wait_writable()
 
