@@ -1,0 +1,48 @@
+"""Every benchmark by its name, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from cli.bench.join import bench_join
+from cli.bench.memory import bench_memory
+from cli.bench.pull import bench_consume, bench_pull
+from cli.bench.report import Result
+from cli.bench.rounds import Progress, Sizes
+from cli.bench.send import bench_send
+
+Benchmark = Callable[[Sizes, Progress], Coroutine[Any, Any, list[Result]]]
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "send-64": partial(bench_send, in_flight=64),
+    "send-1": partial(bench_send, in_flight=1),
+    "pull-32": bench_pull,
+    "consume": bench_consume,
+    "join-100": bench_join,
+    "consumers-2000": bench_memory,
+}
+
+
+async def run_benchmarks(names: Sequence[str], sizes: Sizes, progress: Progress) -> list[Result]:
+    """Run benchmarks one after another.
+
+    Args:
+        names: of `BENCHMARKS`.
+        sizes: how much to measure.
+        progress: told what begins.
+
+    Raises:
+        RlabError: one of them failed; those before it are lost.
+
+    Cancellation: every process is stopped.
+    """
+    results: list[Result] = []
+    for number, name in enumerate(names, 1):
+
+        def begin(what: str, where: str = f"{number}/{len(names)} {name}") -> None:
+            progress(f"{where}: {what}")
+
+        results += await BENCHMARKS[name](sizes, begin)
+    return results

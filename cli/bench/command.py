@@ -1,0 +1,52 @@
+"""The command `rlab bench`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.output import print_json, print_table
+from cli.runtime import run
+
+NAMES = ("send-64", "send-1", "pull-32", "consume", "join-100", "consumers-2000")
+
+
+def _checked(names: list[str] | None) -> list[str]:
+    for name in names or ():
+        if name not in NAMES:
+            raise typer.BadParameter(f"there is no benchmark {name!r}, only {', '.join(NAMES)}")
+    return list(dict.fromkeys(names or NAMES))
+
+
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Some of {', '.join(NAMES)}; all by default.", callback=_checked)
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one round of sends, pulls or echoes.")] = 2.0,
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds of each side, in turns; the median is reported.")] = 5,
+    joins: Annotated[int, typer.Option(min=1, help="Joins that join-100 measures.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Measure sends, pulls, joins and memory on this machine, against a bare echo of the same frames in the same run.
+
+    Example: rlab bench send-64 pull-32 --seconds 1
+    """
+    from rich.console import Console
+
+    from cli.bench.catalog import run_benchmarks
+    from cli.bench.report import COLUMNS, as_rows
+    from cli.bench.rounds import Sizes
+
+    with Console(stderr=True).status("") as status:
+        sizes = Sizes(seconds=seconds, repeat=repeat, joins=joins)
+        results = run(lambda: run_benchmarks(names or NAMES, sizes, status.update))
+    if as_json:
+        print_json({"results": results})
+    else:
+        print_table(COLUMNS, as_rows(results))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `rlab`."""
+    app.command("bench")(bench)

@@ -1,0 +1,170 @@
+"""pull-32 and consume: what one Python client reads, against the bare echo with 64 in flight.
+
+pull-32 is the way of a message up to the consumer's own work: pulls under a lease, one after another for each of eight
+queues and all queues at the same time, each answer decoded to messages. At the end of a queue it begins again. consume
+is a whole push consumer: pull, process queue, workers, an empty listener for each message, commits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any
+
+import anyio
+import msgpack
+
+from cli.bench.echo import BODY, TOPIC, connect_echo
+from cli.bench.processes import cluster_processes, server_process
+from cli.bench.report import Result
+from cli.bench.rounds import Progress, Round, Sizes, Window, Work, in_turns, result_of
+from cli.bench.send import IN_FLIGHT, echoing, round_of
+from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from client.decode import decode_messages
+from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.subscription import subscription_of
+from remoting.client import RemotingClient, raise_for_code
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+
+QUEUES = 8
+MESSAGES_PER_QUEUE = 16_384
+_FILL_BATCH = 512
+_GROUP = "bench"
+_CLIENT_ID = "127.0.0.1@bench"
+_PULL = int(RequestCode.PULL_MESSAGE)
+
+
+async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure pulls.
+
+    Raises:
+        RlabError: the cluster did not start, or a pull failed.
+
+    Cancellation: every process is stopped.
+    """
+    async with AsyncExitStack() as stack:
+        echo = await stack.enter_async_context(server_process("echo"))
+        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
+        client = await stack.enter_async_context(connect_echo(echo.address))
+        progress("filling the queues")
+        queues = await fill(cluster.name_server)
+        remoting = await stack.enter_async_context(RemotingClient())
+        connection = await remoting.connect(cluster.brokers[0].address)
+        tokens = await _leases(connection, queues)
+        turns = await in_turns(
+            round_of(_pulling(connection, tokens), QUEUES, sizes, progress, f"pull-{PULL_BATCH}"),
+            round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
+            sizes.repeat,
+        )
+    return [result_of(f"pull-{PULL_BATCH}", turns)]
+
+
+async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure a push consumer; see `bench_pull`."""
+    async with AsyncExitStack() as stack:
+        echo = await stack.enter_async_context(server_process("echo"))
+        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
+        client = await stack.enter_async_context(connect_echo(echo.address))
+        progress("filling the queues")
+        await fill(cluster.name_server)
+        turns = await in_turns(
+            _consuming(cluster.name_server, sizes.seconds, progress),
+            round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
+            sizes.repeat,
+        )
+    return [result_of("consume", turns)]
+
+
+async def fill(name_server: str) -> list[MessageQueue]:
+    """Send `MESSAGES_PER_QUEUE` messages to each queue; returns the queues."""
+    async with Producer(name_server) as producer:
+        batch = [Message(TOPIC, BODY)] * _FILL_BATCH
+        for _ in range(QUEUES * MESSAGES_PER_QUEUE // _FILL_BATCH):
+            await producer.send_batch(batch)  # round robin over the queues
+        return await producer.queues(TOPIC)
+
+
+async def _leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+    """Become a member of a group and lease every queue; returns the tokens."""
+    data = ConsumerData(
+        group=_GROUP,
+        consume_type=ConsumeType.PASSIVELY,
+        model=MessageModel.CLUSTERING,
+        consume_from=ConsumeFrom.FIRST_OFFSET,
+        consume_timestamp_ms=0,
+        strategy="AVG",
+        session_timeout_s=MEMBER_EXPIRY_S,
+        group_created_ms=0,
+        subscriptions=(subscription_of(TOPIC, "*", 1),),
+    )
+    heartbeat = HeartbeatData(client_id=_CLIENT_ID, consumers=(data,), producer_groups=(), cause="")
+    raise_for_code(await connection.request(RequestCode.HEART_BEAT, {}, msgpack.packb(heartbeat.to_wire())))
+    body = msgpack.packb([[queue.topic, queue.queue_id] for queue in queues])
+    header = {"group": _GROUP, "client_id": _CLIENT_ID, "cause": ""}
+    answer = raise_for_code(await connection.request(RequestCode.LOCK_BATCH_MQ, header, body))
+    outcome: Any = msgpack.unpackb(answer.body or b"")
+    token_of = {queue_id: token for _, queue_id, token, _ in outcome[0]}
+    return {queue: token_of[queue.queue_id] for queue in queues}
+
+
+def _pulling(connection: Connection, tokens: dict[MessageQueue, int]) -> Work:
+    """A worker that pulls and decodes one queue; each worker of a round takes the next queue."""
+    queues = list(tokens)
+    turn = count()
+
+    async def work(window: Window) -> None:
+        queue = queues[next(turn) % len(queues)]
+        offset = done = 0
+        while window.open:
+            header = {
+                "group": _GROUP,
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+                "offset": offset,
+                "max_n": PULL_BATCH,
+                "suspend_ms": int(PULL_SUSPEND_S * 1000),
+                "client_id": _CLIENT_ID,
+                "token": tokens[queue],
+            }
+            response = raise_for_code(await connection.request(_PULL, header, None, PULL_TIMEOUT_S))
+            messages = decode_messages(queue, response.body or b"")
+            done += len(messages)
+            offset = response.header["next_offset"] % MESSAGES_PER_QUEUE
+        window.done += done
+
+    return work
+
+
+def _consuming(name_server: str, seconds: float, progress: Progress) -> Round:
+    """A round of a push consumer in a group of its own, from the first message on."""
+    rounds = count(1)
+
+    async def run() -> float:
+        progress("consume")
+        seen = 0
+        first_at = last_at = 0.0
+        finished = anyio.Event()
+
+        async def listener(messages: Sequence[MessageExt]) -> None:
+            nonlocal seen, first_at, last_at
+            if not seen:
+                first_at = time.perf_counter()
+            seen += len(messages)
+            if seen == QUEUES * MESSAGES_PER_QUEUE:
+                finished.set()
+
+        async with PushConsumer(
+            name_server, f"consume-{next(rounds)}", consume_from=ConsumeFrom.FIRST_OFFSET
+        ) as consumer:
+            await consumer.subscribe(TOPIC, listener)
+            with anyio.move_on_after(seconds):
+                await finished.wait()
+            last_at = time.perf_counter()
+            counted = seen
+        return counted / (last_at - first_at)
+
+    return run

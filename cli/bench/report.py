@@ -1,0 +1,82 @@
+"""What a benchmark found: the record that `--json` prints, and the rows of the table, with the goals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One figure.
+
+    Attributes:
+        name: what was measured.
+        value: how much.
+        unit: of `value` and `baseline_value`.
+        baseline_value: what the peer did in the same run; None where there is no peer.
+        ratio: value in terms of the baseline.
+    """
+
+    name: str
+    value: float
+    unit: str
+    baseline_value: float | None = None
+    ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be. Shown in the table only: it is about the project and not about the machine.
+
+    Attributes:
+        bound: the limit.
+        of_ratio: whether it is about the ratio.
+        at_least: whether more is better.
+    """
+
+    bound: float
+    of_ratio: bool
+    at_least: bool
+
+    def is_met(self, result: Result) -> bool:
+        """Whether the figure is on the right side."""
+        figure = result.ratio if self.of_ratio else result.value
+        assert figure is not None, f"{result.name} has a goal for a ratio that it does not have"
+        return figure >= self.bound if self.at_least else figure <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.bound:g}{' ×' if self.of_ratio else ''}"
+
+
+GOALS = {
+    "send-64": Goal(0.6, of_ratio=True, at_least=True),
+    "send-1": Goal(0.4, of_ratio=True, at_least=True),
+    "pull-32": Goal(3.0, of_ratio=True, at_least=True),
+    "join-100": Goal(150.0, of_ratio=False, at_least=False),
+    "memory-idle-consumer": Goal(20.0, of_ratio=False, at_least=False),
+}
+
+
+COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">goal", "")
+
+
+def as_rows(results: Sequence[Result]) -> list[tuple[str | None, ...]]:
+    """Rows of a table with these columns."""
+    return [_row(result, GOALS.get(result.name)) for result in results]
+
+
+def _row(result: Result, goal: Goal | None) -> tuple[str | None, ...]:
+    return (
+        result.name,
+        _figure(result.value),
+        result.unit,
+        None if result.baseline_value is None else _figure(result.baseline_value),
+        None if result.ratio is None else f"{result.ratio:.2f}",
+        None if goal is None else str(goal),
+        "" if goal is None else "met" if goal.is_met(result) else "missed",
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
