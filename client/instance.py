@@ -21,7 +21,7 @@ from client.group_views import GroupViews
 from client.name_servers import NameServers
 from client.rebalance import RebalancePass, RebalanceSchedule, Trigger
 from client.route_cache import RouteCache
-from model.errors import IllegalOperation, RlabError
+from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
@@ -31,6 +31,7 @@ from model.names import TRACE_TOPIC, check_id
 from remoting.address import parse_addresses
 from remoting.client import Backoff, RemotingClient
 from remoting.command import Command
+from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
 
@@ -93,6 +94,8 @@ class ClientInstance:
         self._consumers: dict[str, GroupMember] = {}
         self._producer_groups: dict[str, int] = {}
         self._published: dict[str, None] = {}
+        # Broker name -> open connection to its master; emptied whenever a route changes or a connection is lost.
+        self.masters: dict[str, Connection] = {}
         self._absent: dict[str, None] = {}
         self._created_ms: dict[str, int] = {}
         self._schedule = RebalanceSchedule(enabled=config.triggers)
@@ -227,6 +230,7 @@ class ClientInstance:
                 self._absent[topic] = None
                 return
             self._absent.pop(topic, None)
+            self.masters.clear()
             change = self.routes.update(topic, route)
             if change is not None and (change.added or change.removed):
                 changed[topic] = None
@@ -251,6 +255,21 @@ class ClientInstance:
         for group, consumer in self._consumers.items():
             if any(topic in changed for topic in consumer.topics()):
                 self.wake(group, Trigger.ROUTE, cause)
+
+    async def connect_master(self, broker_name: str, timeout_s: float) -> Connection:
+        """The open connection to the master of a broker, made if need be; in `masters` from then on.
+
+        Raises:
+            ConnectFailed: it has no master now, or cannot be reached; nothing was sent.
+
+        Cancellation: harmless.
+        """
+        address = self.routes.address_of(broker_name, master_only=True)
+        if address is None:
+            raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
+        connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
+        self.masters[broker_name] = connection
+        return connection
 
     def _addresses(self) -> list[str]:
         """Every address of every known broker."""
@@ -354,6 +373,7 @@ class ClientInstance:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection_lost(self, address: str) -> None:
+        self.masters.clear()
         if address in self._addresses() and address not in self._reconnecting:
             cause = self.events.emit(EventKind.BROKER_DOWN, client=self.client_id, detail=address)
             self._reconnecting[address] = None

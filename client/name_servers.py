@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from model.errors import ConnectFailed, NetworkError, TopicNotExist
+from model.errors import ConfigError, ConnectFailed, NetworkError, TopicNotExist
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -86,7 +86,12 @@ class NameServers:
 
         Raises:
             ConnectFailed: none can be reached; the text says which were tried.
+            ConfigError: the one that answered is not a name server.
         """
-        await self.request(RequestCode.GET_SERVER_STATE)
-        connection = self._remoting.connected(self._addresses[self._current])
+        state = (await self.request(RequestCode.GET_SERVER_STATE)).header
+        address = self._addresses[self._current]
+        kind = state.get("kind")
+        if kind != "namesrv":
+            raise ConfigError(f"{address} is {kind} {state.get('name')!r}, not a name server: give the address of one")
+        connection = self._remoting.connected(address)
         return connection.local_host if connection is not None else "127.0.0.1"

@@ -7,7 +7,7 @@ that allows it, the same bytes again to another broker, within one timeout for a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -102,6 +102,11 @@ class Producer:
         self._templated: dict[str, _Templated] = {}
         self._instance: ClientInstance | None = None
         self._state = ServiceState.CREATE_JUST
+        # What a send needs, one attribute away; before the start and after the shutdown the first of them refuses.
+        self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
+        self._masters: Mapping[str, Connection] = {}
+        self._time: Callable[[], float] = lambda: 0.0
+        self._clock_ms = self.config.clock_ms
         self._id_prefix = f"{self.config.rng.getrandbits(64):016x}"
         self._sent = 0
 
@@ -130,7 +135,9 @@ class Producer:
             raise IllegalOperation(f"this producer is {self._state}: make a new one to start again")
         self._state = ServiceState.START_FAILED
         self._instance = await acquire_instance(self.config)
-        self._loop = asyncio.get_running_loop()
+        self._time = asyncio.get_running_loop().time
+        self._publish_queues = self._instance.routes.publish_queues
+        self._masters = self._instance.masters
         self._instance.add_producer(self.group)
         self._instance.events.emit(EventKind.CLIENT_START, group=self.group, client=self._instance.client_id)
         self._state = ServiceState.RUNNING
@@ -141,6 +148,7 @@ class Producer:
             return
         instance = self._running()
         self._state = ServiceState.SHUTDOWN_ALREADY
+        self._publish_queues = self._not_running
         instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
         instance.remove_producer(self.group)
         await release_instance(instance)
@@ -165,15 +173,13 @@ class Producer:
         Cancellation: the message may or may not be stored.
         """
         check_message(message)
-        loop_time = self._loop.time
-        instance = self._running()
-        now = loop_time()
-        deadline = now + self._timeout_s
         topic = message.topic
-        queues = instance.routes.publish_queues(topic) or await self._resolve(topic)
+        queues = self._publish_queues(topic) or await self._resolve(topic)
+        now = self._time()
+        deadline = now + self._timeout_s
         self._sent += 1
         message_id = f"{self._id_prefix}{self._sent:08x}"
-        payload = encode_payload(message, int(self.config.clock_ms()), message_id)
+        payload = encode_payload(message, int(self._clock_ms()), message_id)
         header = {"topic": topic, "queue_id": 0, "tag_hash": tag_hash(message.tags) if message.tags else 0}
         avoid: str | None = None
         attempt = 1
@@ -186,12 +192,14 @@ class Producer:
                 chosen = self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
             header["queue_id"] = chosen.queue_id
             try:
-                connection = await self._connection_to(chosen.broker_name, deadline - now)
+                connection = self._masters.get(chosen.broker_name)
+                if connection is None or not connection.ready:
+                    connection = await self._connection_to(chosen.broker_name, deadline - now)
                 response = await connection.request(_SEND, header, payload, deadline - now)
                 if response.code:
                     raise_for_code(response)
             except RlabError as error:
-                now = loop_time()
+                now = self._time()
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
                 if attempt >= self._attempts or now >= deadline or not _may_retry(error):
                     raise
@@ -199,7 +207,7 @@ class Producer:
                 avoid = chosen.broker_name
                 queues = await self._look_again(topic, queues, error)
             else:
-                latency_s = loop_time() - now
+                latency_s = self._time() - now
                 if latency_s >= _SLOW_S:
                     self._picker.record(chosen.broker_name, latency_s, now + latency_s)
                 return SendResult(chosen, response.header["offset"], message_id)
@@ -213,8 +221,8 @@ class Producer:
         Cancellation: the message may or may not be sent.
         """
         check_message(message)
-        queues = self._running().routes.publish_queues(message.topic) or await self._resolve(message.topic)
-        now = self._loop.time()
+        queues = self._publish_queues(message.topic) or await self._resolve(message.topic)
+        now = self._time()
         queue = select_by_key(queues, key) if key is not None else self._picker.pick(message.topic, queues, now=now)
         connection = await self._connection_to(queue.broker_name, self._timeout_s)
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
@@ -237,8 +245,8 @@ class Producer:
                 f"a batch has 1 to {MAX_BATCH_MESSAGES} messages of one topic, got {len(messages)} of {len(topics)}"
             )
         topic = messages[0].topic
-        queues = self._running().routes.publish_queues(topic) or await self._resolve(topic)
-        now = self._loop.time()
+        queues = self._publish_queues(topic) or await self._resolve(topic)
+        now = self._time()
         queue = select_by_key(queues, key) if key is not None else self._picker.pick(topic, queues, now=now)
         encoded = [self._encode(message) for message in messages]
         body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
@@ -256,24 +264,18 @@ class Producer:
         Raises:
             TopicNotExist: nobody serves it, and it may not be created by sending to it.
         """
-        return list(self._running().routes.publish_queues(topic) or await self._resolve(topic))
+        return list(self._publish_queues(topic) or await self._resolve(topic))
 
     # --- details -----------------------------------------------------------------------------------------------------
 
     def _encode(self, message: Message) -> tuple[str, bytes]:
         self._sent += 1
         message_id = f"{self._id_prefix}{self._sent:08x}"
-        return message_id, encode_payload(message, int(self.config.clock_ms()), message_id)
+        return message_id, encode_payload(message, int(self._clock_ms()), message_id)
 
     async def _connection_to(self, broker_name: str, timeout_s: float) -> Connection:
-        instance = self._running()
-        address = instance.routes.address_of(broker_name, master_only=True)
-        if address is None:
-            raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
-        connection = instance.remoting.connected(address)
-        if connection is None:
-            connection = await instance.remoting.connect(address, timeout_s)
-        if connection.write_blocked:
+        connection = await self._running().connect_master(broker_name, timeout_s)
+        if not connection.ready:
             with anyio.move_on_after(timeout_s) as scope:
                 await connection.wait_writable()
             if scope.cancelled_caught:
@@ -290,7 +292,7 @@ class Producer:
         instance = self._running()
         instance.publish(topic)
         templated = self._templated.get(topic)
-        if templated is not None and self._loop.time() < templated.valid_until:
+        if templated is not None and self._time() < templated.valid_until:
             return templated.queues
         await instance.update_routes((topic,))
         queues = instance.routes.publish_queues(topic)
@@ -305,7 +307,7 @@ class Producer:
                 "create it with 'rlab topic create', or start a broker with automatic creation"
             )
         queues = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
-        self._templated[topic] = _Templated(queues, self._loop.time() + _TEMPLATED_S)
+        self._templated[topic] = _Templated(queues, self._time() + _TEMPLATED_S)
         return queues
 
     async def _look_again(
@@ -318,9 +320,11 @@ class Producer:
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues
 
+    def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
+        raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")
+
     def _running(self) -> ClientInstance:
-        if self._instance is None or self._state is not ServiceState.RUNNING:
-            raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")
+        assert self._instance is not None, "a send begins with `_publish_queues`, which refuses before the start"
         return self._instance
 
 

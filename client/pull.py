@@ -13,7 +13,7 @@ from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
 from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
-from model.limits import PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
@@ -102,11 +102,9 @@ class PullLoop:
         hashes = subscription.tag_hashes if subscription is not None else None
         if hashes is not None:
             header["tag_hashes"] = list(hashes)
-        address = instance.routes.address_of(queue.broker_name, master_only=True)
-        if address is None:
-            raise NetworkError(f"broker {queue.broker_name!r} is in no route now")
-        connection = instance.remoting.connected(address) or await instance.remoting.connect(address)
-        if connection.write_blocked:
+        connection = instance.masters.get(queue.broker_name)
+        if connection is None or not connection.ready:
+            connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
             await connection.wait_writable()
         return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
 

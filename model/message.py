@@ -146,15 +146,17 @@ def check_message(message: Message) -> None:
         MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties. The topic's
             name is not checked: whether it exists is asked anyway.
     """
-    body = message.body
+    body, tags = message.body, message.tags
+    if type(body) is bytes and 0 < len(body) <= MAX_BODY_BYTES and not (tags or message.keys or message.properties):
+        return  # the plain message, which is nearly every one; a producer comes here with each
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
     if not 1 <= len(body) <= MAX_BODY_BYTES:
         raise MessageIllegal(
             f"the body has {len(body)} bytes; allowed are 1 to {MAX_BODY_BYTES}: split it, or send a reference"
         )
-    if not isinstance(message.tags, str) or "||" in message.tags:
-        raise MessageIllegal(f"a message has one tag, a string without '||'; got {message.tags!r}")
+    if not isinstance(tags, str) or "||" in tags:
+        raise MessageIllegal(f"a message has one tag, a string without '||'; got {tags!r}")
     if message.keys and not _are_keys(message.keys):
         raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {message.keys!r}")
     if message.properties and not _are_properties(message.properties):

@@ -193,7 +193,7 @@ class RemotingClient:
         Cancellation: the answer is ignored; the request may have been carried out.
         """
         connection = self.connected(address) or await self.connect(address, timeout_s)
-        if connection.write_blocked:
+        if not connection.ready:
             with anyio.move_on_after(timeout_s) as scope:
                 await connection.wait_writable()
             if scope.cancelled_caught:

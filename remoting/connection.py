@@ -36,6 +36,7 @@ class Connection(asyncio.Protocol):
         local_host: our own address on it, as the peer's network sees it.
         number: unlike any other connection's of the same server; given by the server.
         closed: whether the connection is gone or going.
+        ready: whether it is open and the peer reads: a request would leave now.
         unanswered: requests of the peer that were taken and not answered yet (kept by the server).
     """
 
@@ -53,6 +54,7 @@ class Connection(asyncio.Protocol):
         self.local_host = ""
         self.number = 0
         self.closed = False
+        self.ready = False
         self.unanswered = 0
         self._loop = loop
         self._on_request = on_request
@@ -154,11 +156,6 @@ class Connection(asyncio.Protocol):
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
 
-    @property
-    def write_blocked(self) -> bool:
-        """Whether the peer reads too slowly for more requests now."""
-        return self._writable is not None
-
     def _send(self, frame: bytes) -> None:
         out = self._out
         out.append(frame)
@@ -197,6 +194,7 @@ class Connection(asyncio.Protocol):
 
     def _shut(self) -> None:
         self.closed = True
+        self.ready = False
         self._out.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -243,6 +241,7 @@ class Connection(asyncio.Protocol):
         name = transport.get_extra_info("sockname")
         if name:
             self.local_host = str(name[0])
+        self.ready = True
         if self._on_opened is not None:
             self._on_opened(self)
 
@@ -281,6 +280,7 @@ class Connection(asyncio.Protocol):
         """Called by the loop: the peer reads too slowly."""
         if self._writable is None and not self.closed:
             self._writable = self._loop.create_future()
+            self.ready = False
             if self._pause_reads_when_blocked and self._transport is not None:
                 self._transport.pause_reading()
 
@@ -289,6 +289,7 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             self._writable.set_result(None)
             self._writable = None
+            self.ready = not self.closed
             if self._pause_reads_when_blocked and self._transport is not None and not self.closed:
                 self._transport.resume_reading()
 
