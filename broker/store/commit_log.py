@@ -88,9 +88,7 @@ class CommitLog:
             OSError: the file could not be made; the old segment is still active and can be written.
         """
         segment = Segment(base_position=base_position, size=len(head), index=index, last_stored_ms=now_ms)
-        path = self.directory / segment.name
-        self.files.replace(path, head, durable=durable)
-        segment.fd = self.files.open(path)
+        segment.fd = self.files.create(self.directory / segment.name, head, durable=durable)
         segment.synced_size = segment.size if durable else 0
         self.add(segment)
         self._has_new_names = True
@@ -159,7 +157,7 @@ class CommitLog:
         return self.files.pread(fd, length, position)
 
     def row(self, segment: Segment, key: QueueKey) -> IndexRow | None:
-        """Return a queue's row in the index of a segment. A damaged index file is rebuilt from the segment first."""
+        """Return a queue's row in the index of a segment. One in a bad index file is rebuilt from the segment."""
         return self._with_index(segment, lambda index: index.row(key))
 
     def first_offset(self, segment: Segment, key: QueueKey) -> int:
@@ -173,7 +171,7 @@ class CommitLog:
     def _with_index(self, segment: Segment, ask: Callable[[SegmentIndex], _T]) -> _T:
         try:
             return ask(segment.index)
-        except IndexFileCorrupt:
+        except (IndexFileCorrupt, FileNotFoundError):
             self.parts.forget(segment.base_position)
             segment.index = self.scan(segment).index
             self._unfinished[segment] = None
@@ -208,7 +206,8 @@ class CommitLog:
         return header
 
     def use_index_file(self, segment: Segment, header: IndexHeader) -> None:
-        """Read the index of a segment from its file from now on."""
+        """Read the index of a segment from its file from now on, and from nothing that was loaded of an older file."""
+        self._forget(segment, segment.index_name)
         segment.index = FileIndex(
             header, lambda length, position: self._read_index(segment, length, position), self.parts
         )
@@ -238,41 +237,42 @@ class CommitLog:
         Raises:
             OSError: out of file descriptors.
         """
-        work = []
-        for segment in self._unfinished:
-            needs_sync = segment.synced_size < segment.size
-            is_finished = segment is not self.active or (finish_active and segment.record_count > 0)
-            index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
-            if needs_sync or index is not None:
-                fd = self.files.duplicate(segment.fd) if needs_sync and segment.fd is not None else None
-                work.append(
-                    SegmentSync(
-                        segment=segment,
-                        size=segment.size,
-                        fd=fd,
-                        index=index,
-                        index_path=self.directory / segment.index_name,
-                        last_stored_ms=segment.last_stored_ms,
-                    )
-                )
+        work: list[SegmentSync] = []
+        try:
+            for segment in self._unfinished:
+                needs_sync = segment.synced_size < segment.size
+                is_finished = segment is not self.active or (finish_active and segment.record_count > 0)
+                index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
+                if needs_sync or index is not None:
+                    work.append(self._sync_of(segment, index, needs_sync=needs_sync))
+        except OSError:
+            for item in work:
+                item.close(self.files)
+            raise
         directory = self.directory if self._has_new_names else None
         self._has_new_names = False
         return SyncJob(self.files, self.written_position, work, directory)
 
-    def finish_sync(self, job: SyncJob) -> None:
-        """Take note of what a job has done.
+    def _sync_of(self, segment: Segment, index: MemoryIndex | None, *, needs_sync: bool) -> SegmentSync:
+        assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"
+        return SegmentSync(
+            segment=segment,
+            size=segment.size,
+            fd=self.files.duplicate(segment.fd) if needs_sync and segment.fd is not None else None,
+            index=index,
+            index_path=self.directory / segment.index_name,
+            last_stored_ms=segment.last_stored_ms,
+        )
 
-        Raises:
-            OSError: the job could not sync the records.
-        """
-        if job.error is not None:
-            raise job.error
+    def finish_sync(self, job: SyncJob) -> None:
+        """Take note of what a successful job has done."""
         self.synced_position = max(self.synced_position, job.position)
         for done in job.work:
             segment = done.segment
             if segment not in self._unfinished:
                 # Removed while the job was running, which has written an index for nothing.
-                self.files.remove(done.index_path)
+                with contextlib.suppress(OSError):
+                    self.files.remove(done.index_path)
                 continue
             segment.synced_size = max(segment.synced_size, done.size)
             if done.header is not None:
@@ -308,8 +308,11 @@ class CommitLog:
 
     def forget_files(self, segment: Segment) -> None:
         """Close what is open of a segment's files, and drop what was loaded of its index."""
+        self._forget(segment, segment.name, segment.index_name)
+
+    def _forget(self, segment: Segment, *names: str) -> None:
         self.parts.forget(segment.base_position)
-        for name in (segment.name, segment.index_name):
+        for name in names:
             fd = self._open.pop(name, None)
             if fd is not None:
                 self.files.close(fd)

@@ -29,7 +29,7 @@ class Durability:
             ) from self._error
 
     def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
-        """See `MessageStore.begin_sync`; `finish_active`, before closing, has the index of the active segment written."""
+        """See `MessageStore.begin_sync`; `finish_active`, before closing, includes the index of the active segment."""
         self.check_writable()
         self._settle()
         try:
@@ -42,10 +42,9 @@ class Durability:
         """See `MessageStore.finish_sync`."""
         if job is self._job:
             self._job = None
-            try:
+            self._error = job.error
+            if job.error is None:
                 self._log.finish_sync(job)
-            except OSError as error:
-                self._error = error
         if job.error is not None:
             raise StoreSyncFailed(
                 f"sync of {self._log.directory} failed ({job.error.strerror}): what was written after position "

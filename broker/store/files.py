@@ -105,13 +105,16 @@ class Files:
             return False
         return True
 
-    def replace(self, path: Path, data: bytes, *, durable: bool) -> None:
-        """Write a whole file so that, whenever it stops, either the old content or all of the new is there.
+    def create(self, path: Path, data: bytes, *, durable: bool) -> int:
+        """Write a whole file so that, whenever this stops, either the old content or all of the new is there.
 
         Args:
             path: the file.
             data: its content.
             durable: sync the content before it takes the place of the old. The directory is left to the caller.
+
+        Returns:
+            A descriptor, which belongs to the caller. Made before the rename, so that nothing can fail after it.
         """
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         fd = self.open(temporary, create=True)
@@ -120,10 +123,16 @@ class Files:
             self.write_all(fd, data, 0)
             if durable:
                 self.sync(fd)
-        finally:
+            self.rename(temporary, path)
+        except OSError:
             self.close(fd)
-        self.rename(temporary, path)
+            raise
+        return fd
+
+    def replace(self, path: Path, data: bytes, *, durable: bool) -> None:
+        """As `create`, without keeping the file open."""
+        self.close(self.create(path, data, durable=durable))
 
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Files of this suffix are leftovers of a `replace` that was cut short."""
+"""Files of this suffix are leftovers of a `create` that was cut short."""

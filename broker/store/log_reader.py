@@ -65,7 +65,7 @@ class LogReader:
         while offset < end_offset and budget > 0:
             segment, row = self._locate(queue, offset)
             if offset < row.first_offset:
-                # What lies between two segments is lost; recovery or an earlier read has noted where.
+                # What lies between two segments is lost; recovery has noted where.
                 offset = min(row.first_offset, end_offset)
                 continue
             look = min(end_offset - offset, budget)

@@ -37,12 +37,16 @@ from broker.store.queue_state import QueueState
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.store.recovery import Recovery, RecoveryReport
 from broker.store.segment_index import QueueKey
-from broker.store.store_directory import claim_directory
-from broker.store.store_errors import StoreReadFailed, StoreUnusable, StoreWriteFailed
+from broker.store.store_directory import claim_directory, unusable
+from broker.store.store_errors import StoreReadFailed, StoreWriteFailed
 from broker.store.store_options import StoreOptions
 from broker.store.store_writer import StoreWriter
 from broker.store.sync_job import SyncJob
 from broker.store.tail_cache import read_tail
+
+# Bound once: for a read of recent messages, looking these up would cost as much as the read.
+_FOUND = ReadStatus.FOUND
+_new_tuple = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class StoreStatistics:
         synced_position: everything before it is durable.
         tail_bytes: memory of recent records.
         index_cache_bytes: memory of loaded index parts.
+        unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
         damage: offset ranges found missing, by segment.
         unlisted_damage: more ranges than are listed.
     """
@@ -68,6 +73,7 @@ class StoreStatistics:
     synced_position: int
     tail_bytes: int
     index_cache_bytes: int
+    unfinished_segments: int
     damage: tuple[Damage, ...]
     unlisted_damage: int
 
@@ -131,9 +137,7 @@ class MessageStore(StoreWriter):
         try:
             self.recovery = recovery.run(self._clock_ms())
         except OSError as error:
-            raise StoreUnusable(
-                f"cannot recover {self._log.directory}: {error}; check the disk and the owner of the files"
-            ) from error
+            raise unusable(self._log.directory, error) from error
         self._begin(recovery.first_offsets, recovery.end_offsets, recovery.last_stored_ms)
         self.sync()
 
@@ -148,6 +152,7 @@ class MessageStore(StoreWriter):
         if self._is_closed:
             return
         self._is_closed = True
+        self._roll_back()
         try:
             self._durability.close()
         finally:
@@ -193,29 +198,23 @@ class MessageStore(StoreWriter):
         """
         queue = self._queues.get((topic_id, queue_id))
         if queue is None:
-            return ReadResult(ReadStatus.NO_NEW if offset == 0 else ReadStatus.OFFSET_TOO_BIG, b"", 0, 0, 0, 0)
+            return _nothing(offset, 0, 0)
         end_offset = queue.end_offset
         # A consumer that keeps up, without a filter: one slice and one join.
         if tag_hashes is None and queue.tail_base <= offset < end_offset:
             first = offset - queue.tail_base
-            records = queue.tail[first : first + min(max_n, end_offset - offset)]
-            if sum(map(len, records)) <= max_bytes:
-                count = len(records)
-                return ReadResult(
-                    ReadStatus.FOUND, b"".join(records), count, offset + count, queue.min_offset, end_offset
-                )
+            n = min(max_n, end_offset - offset)
+            if n * queue.longest_bytes <= max_bytes:
+                body = b"".join(queue.tail[first : first + n])
+                return _new_tuple(ReadResult, (_FOUND, body, n, offset + n, queue.min_offset, end_offset))
         return self._read_otherwise(queue, offset, max_n, max_bytes, tag_hashes)
 
     def _read_otherwise(
         self, queue: QueueState, offset: int, max_n: int, max_bytes: int, tag_hashes: frozenset[int] | None
     ) -> ReadResult:
         low, high = queue.min_offset, queue.end_offset
-        if offset < low:
-            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, b"", 0, low, low, high)
-        if offset >= high:
-            return ReadResult(
-                ReadStatus.NO_NEW if offset == high else ReadStatus.OFFSET_TOO_BIG, b"", 0, high, low, high
-            )
+        if not low <= offset < high:
+            return _nothing(offset, low, high)
         if offset >= queue.tail_base:
             body, count, next_offset = read_tail(
                 queue,
@@ -284,7 +283,7 @@ class MessageStore(StoreWriter):
         return self._log.synced_position
 
     def begin_sync(self) -> SyncJob:
-        """Begin to make durable what has been flushed. Run the job in a thread, then give it to `finish_sync` on the loop.
+        """Begin to make durable what has been flushed. Run the job in a thread, then pass it to `finish_sync`.
 
         If the caller is cancelled in between, the next `begin_sync` or `close` waits for the job and takes note of it.
 
@@ -318,7 +317,7 @@ class MessageStore(StoreWriter):
     # --- retention ---------------------------------------------------------------------------------------------------
 
     def trim(self, to_position: int) -> int:
-        """Remove the oldest segments that end at or before a position; never the one being written.
+        """Remove the oldest segments that end at or before a position; never the last one that is durable.
 
         Args:
             to_position: log position.
@@ -330,18 +329,23 @@ class MessageStore(StoreWriter):
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
         """
         log = self._log
-        removed = 0
+        before = len(log.segments)
         try:
-            while len(log.segments) > 1 and log.segments[1].base_position <= to_position:
-                log.remove_oldest()
-                removed += 1
-            if removed:
-                self._move_min_offsets()
+            try:
+                while len(log.segments) > 1:
+                    second = log.segments[1]
+                    # Where the queues stand is written at the start of the second one; the disk must not forget both.
+                    if second.base_position > to_position or not second.synced_size:
+                        break
+                    log.remove_oldest()
+            finally:
+                if len(log.segments) < before:
+                    self._move_min_offsets()
         except OSError as error:
             raise StoreWriteFailed(
                 f"cannot remove old segments of {log.directory} ({error}): check the disk"
             ) from error
-        return removed
+        return before - len(log.segments)
 
     def _move_min_offsets(self) -> None:
         oldest = self._log.segments[0]
@@ -360,6 +364,16 @@ class MessageStore(StoreWriter):
             synced_position=self._log.synced_position,
             tail_bytes=self._tail.bytes,
             index_cache_bytes=self._log.parts.bytes,
+            unfinished_segments=self._log.unfinished_count,
             damage=self._damage.report(),
             unlisted_damage=self._damage.unlisted_count,
         )
+
+
+def _nothing(offset: int, low: int, high: int) -> ReadResult:
+    """Answer a read at an offset where a queue that holds [low, high) has nothing."""
+    if offset == high:
+        return ReadResult(ReadStatus.NO_NEW, b"", 0, high, low, high)
+    if offset < low:
+        return ReadResult(ReadStatus.OFFSET_TOO_SMALL, b"", 0, low, low, high)
+    return ReadResult(ReadStatus.OFFSET_TOO_BIG, b"", 0, high, low, high)

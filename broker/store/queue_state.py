@@ -27,11 +27,22 @@ class QueueState:
         next_offset: the offset that the next append gets.
         tail_base: offset of `tail[0]`.
         tail: the newest records, encoded.
+        longest_bytes: no record in `tail` is longer; lets a read skip adding up lengths.
         row: its row in the index of the segment being written.
         last_read_segment: where old records were last found: a reader that catches up asks for the same one again.
     """
 
-    __slots__ = ("end_offset", "key", "last_read_segment", "min_offset", "next_offset", "row", "tail", "tail_base")
+    __slots__ = (
+        "end_offset",
+        "key",
+        "last_read_segment",
+        "longest_bytes",
+        "min_offset",
+        "next_offset",
+        "row",
+        "tail",
+        "tail_base",
+    )
 
     def __init__(self, key: QueueKey, min_offset: int, end_offset: int, row: IndexRow) -> None:
         self.key = key
@@ -40,6 +51,7 @@ class QueueState:
         self.next_offset = end_offset
         self.tail_base = end_offset
         self.tail: list[bytes] = []
+        self.longest_bytes = 0
         self.row = row
         self.last_read_segment: Segment | None = None
 

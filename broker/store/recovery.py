@@ -33,6 +33,7 @@ class RecoveryReport:
         scanned_segments: those without a usable index file.
         scanned_bytes: their size.
         scanned_records: messages found in them.
+        damaged_bytes: bytes in the middle of them that are no records; the damage log has the messages that were there.
         cut_bytes: torn tail that was cut off: the write that a crash interrupted, acknowledged to nobody.
     """
 
@@ -40,6 +41,7 @@ class RecoveryReport:
     scanned_segments: int
     scanned_bytes: int
     scanned_records: int
+    damaged_bytes: int
     cut_bytes: int
 
 
@@ -63,6 +65,7 @@ class Recovery:
         self._scanned_segments = 0
         self._scanned_bytes = 0
         self._scanned_records = 0
+        self._damaged_bytes = 0
         self._cut_bytes = 0
 
     def run(self, now_ms: int) -> RecoveryReport:
@@ -92,6 +95,7 @@ class Recovery:
             scanned_segments=self._scanned_segments,
             scanned_bytes=self._scanned_bytes,
             scanned_records=self._scanned_records,
+            damaged_bytes=self._damaged_bytes,
             cut_bytes=self._cut_bytes,
         )
 
@@ -114,15 +118,12 @@ class Recovery:
         segment.fd = log.files.open(log.directory / segment.name)
         file_size = log.files.size(segment.fd)
         segment.size = file_size if next_base is None else min(file_size, next_base - base_position)
-        had_gap = previous is not None and self._end_position != base_position
+        has_gap = self._end_position != base_position
         if not self._use_index(segment, next_base):
             self._scan(segment, file_size, is_last=next_base is None)
         segment.last_stored_ms = self.last_stored_ms = max(segment.last_stored_ms, self.last_stored_ms)
-        if previous is not None and had_gap:
-            for key, end_offset in log.ends(previous).items():
-                first_offset = log.first_offset(segment, key)
-                if first_offset > end_offset:
-                    self._damage.note(previous.name, key, end_offset, first_offset)
+        if previous is not None and (has_gap or isinstance(previous.index, MemoryIndex)):
+            self._note_lost_end(previous, segment)
 
     def _use_index(self, segment: Segment, next_base: int | None) -> bool:
         """Trust the index file, if it describes at least what the segment has and at most what it had room for."""
@@ -145,19 +146,35 @@ class Recovery:
         self._scanned_bytes += segment.size
         scan = log.scan(segment)
         self._scanned_records += scan.record_count
+        self._damaged_bytes += scan.damaged_bytes
         segment.index = scan.index
-        segment.size = scan.valid_bytes
         segment.first_stored_ms = scan.first_stored_ms
         segment.last_stored_ms = scan.last_stored_ms
         segment.record_count = scan.record_count
         if is_last and file_size > scan.valid_bytes:
             assert segment.fd is not None
             log.files.truncate(segment.fd, scan.valid_bytes)
+            segment.size = scan.valid_bytes
             self._cut_bytes = file_size - scan.valid_bytes
         self._last_is_empty = is_last and scan.record_count == 0
         self._end_position = segment.end_position
         if scan.index.hole_count:
             self._note_lost_records(segment)
+
+    def _note_lost_end(self, previous: Segment, segment: Segment) -> None:
+        """Compare where the queues ended in one segment with where they go on in the next."""
+        log = self._log
+        ends = log.ends(previous)
+        for key in log.ends(segment):
+            end_offset = ends.get(key, 0)
+            first_offset = log.first_offset(segment, key)
+            if first_offset <= end_offset:
+                continue
+            self._damage.note(previous.name, key, end_offset, first_offset)
+            if isinstance(previous.index, MemoryIndex):
+                # Its index file is still to be written: with the holes in it, the loss is known at every later start.
+                row = previous.index.row(key) or previous.index.add_row(key, 0)
+                previous.index.add_holes(row, first_offset - end_offset, previous.last_stored_ms)
 
     def _note_lost_records(self, segment: Segment) -> None:
         log = self._log

@@ -57,7 +57,7 @@ def claim_directory(directory: Path, files: Files) -> DirectoryLock:
             lock.release()
             raise
     except OSError as error:
-        raise _unusable(directory, error) from error
+        raise unusable(directory, error) from error
     return lock
 
 
@@ -92,7 +92,8 @@ def _check_format(directory: Path, files: Files) -> None:
     )
 
 
-def _unusable(directory: Path, error: OSError) -> StoreUnusable:
+def unusable(directory: Path, error: OSError) -> StoreUnusable:
+    """Make the error that tells what to change from the one that the system raised while the store was opened."""
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return StoreNotADirectory(f"{error.filename or directory} is not a directory: name another data directory")
     if error.errno in _NOT_WRITABLE:
@@ -100,4 +101,6 @@ def _unusable(directory: Path, error: OSError) -> StoreUnusable:
             f"cannot write {error.filename or directory} as user {os.geteuid()} ({error.strerror}): change its "
             "owner or its mode, or name another data directory"
         )
-    return StoreUnusable(f"cannot use {directory}: {error.strerror}; check the disk, or name another data directory")
+    return StoreUnusable(
+        f"cannot use {directory} ({error}): free space or check the disk, or name another data directory"
+    )

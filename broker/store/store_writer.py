@@ -27,6 +27,7 @@ from model.record import CONTROL_FLAG, encode_record
 _pack_entry = ENTRY.pack
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNFINISHED_SEGMENTS_MAX = 4
+_MAX_ID = 2**32 - 1
 
 
 class StoreWriter:
@@ -92,8 +93,8 @@ class StoreWriter:
         stored_ms = self._stored_ms
         record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, flags, times_delivered, payload)
         length = len(record)
-        if length > MAX_RECORD_BYTES or flags >= CONTROL_FLAG:
-            raise ValueError(f"a record of {length} bytes with flags {flags:#x} cannot be stored")
+        if length > queue.longest_bytes or flags >= CONTROL_FLAG:
+            self._check(queue, length, flags)
         if offset == queue.end_offset:
             self._batch_queues.append(queue)
         queue.row.entries += _pack_entry(self._next_at, length, tag_hash, stored_ms)
@@ -168,6 +169,8 @@ class StoreWriter:
         for queue in queues:
             queue.end_offset = queue.next_offset
         self._tail.added(queues, len(data), len(buffer))
+        for queue in self._batch_dropped:
+            queue.drop_tail_before(queue.end_offset)
         active = log.active
         active.record_count += len(buffer)
         active.first_stored_ms = active.first_stored_ms or self._stored_ms
@@ -182,6 +185,11 @@ class StoreWriter:
         if is_full:
             self._begin_next_segment()
 
+    def discard(self) -> None:
+        """Take back all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
+        if self._buffer:
+            self._roll_back()
+
     @property
     def _active_index(self) -> MemoryIndex:
         index = self._log.active.index
@@ -192,7 +200,14 @@ class StoreWriter:
         # One clock reading for a batch; it lasts one turn of the loop. Never back: offsets are searched by time.
         self._stored_ms = max(self._stored_ms, self._clock_ms())
 
+    def _check(self, queue: QueueState, length: int, flags: int) -> None:
+        if length > MAX_RECORD_BYTES or flags >= CONTROL_FLAG:
+            raise ValueError(f"a record of {length} bytes with flags {flags:#x} cannot be stored")
+        queue.longest_bytes = length
+
     def _add_queue(self, key: QueueKey) -> QueueState:
+        if not (0 <= key[0] <= _MAX_ID and 0 <= key[1] <= _MAX_ID):
+            raise ValueError(f"topic_id {key[0]} or queue_id {key[1]} does not fit 32 bits")
         queue = self._queues[key] = QueueState(key, 0, 0, self._active_index.add_row(key, 0))
         return queue
 

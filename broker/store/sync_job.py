@@ -42,6 +42,12 @@ class SegmentSync:
     last_stored_ms: int
     header: IndexHeader | None = None
 
+    def close(self, files: Files) -> None:
+        """Close the descriptor."""
+        if self.fd is not None:
+            files.close(self.fd)
+            self.fd = None
+
 
 class SyncJob:
     """One round of syncing. Read the results only after `run` has returned.
@@ -91,8 +97,7 @@ class SyncJob:
             except OSError as error:
                 self.error = error
             finally:
-                self._files.close(item.fd)
-                item.fd = None
+                item.close(self._files)
         try:
             if self.error is None and self._new_names_in is not None:
                 self._files.sync_directory(self._new_names_in)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.store.message_store import MessageStore
+from broker.store.read_result import ReadStatus
+from broker.store.store_errors import StoreInUse, StoreWriteFailed
+from broker.store.store_options import StoreOptions
+from model.record import iter_records
+from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.store_helpers import fill, offsets, open_store
+
+
+def test_a_message_comes_back_with_everything_it_was_stored_with(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, StoreOptions(), lambda: 1234) as store:
+        store.append(1, 0, b"payload", -7, flags=3, times_delivered=2)
+        store.flush()
+        (record,) = iter_records(store.read(1, 0, 0, max_n=32, max_bytes=1000).body, check_crc=True)
+    assert record == (0, 1234, -7, 3, 2, b"payload")
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 10**6])
+def test_the_status_says_where_an_offset_lies(tmp_path: Path, tail_bytes: int) -> None:
+    with open_store(tmp_path, segment_bytes=200, tail_bytes=tail_bytes) as store:
+        fill(store, 20)
+        store.sync()
+        store.trim(store.written_position // 2)
+        low, high = store.min_offset(1, 0), store.max_offset(1, 0)
+        assert 0 < low < high == 20
+
+        def read(offset: int) -> tuple[ReadStatus, int, int, int]:
+            result = store.read(1, 0, offset, max_n=1, max_bytes=1000)
+            return result.status, result.next_offset, result.min_offset, result.max_offset
+
+        assert read(low - 1) == (ReadStatus.OFFSET_TOO_SMALL, low, low, high)
+        assert read(low) == (ReadStatus.FOUND, low + 1, low, high)
+        assert read(high - 1) == (ReadStatus.FOUND, high, low, high)
+        assert read(high) == (ReadStatus.NO_NEW, high, low, high)
+        assert read(high + 1) == (ReadStatus.OFFSET_TOO_BIG, high, low, high)
+
+
+def test_a_queue_that_never_had_a_message_is_empty(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        statuses = [store.read(1, 0, offset, max_n=1, max_bytes=100).status for offset in (-1, 0, 1)]
+        assert statuses == [ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_NEW, ReadStatus.OFFSET_TOO_BIG]
+        assert (store.min_offset(1, 0), store.max_offset(1, 0), store.queues()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 10**6])
+def test_a_body_keeps_to_its_limit_of_bytes_and_of_messages(tmp_path: Path, tail_bytes: int) -> None:
+    with open_store(tmp_path, tail_bytes=tail_bytes) as store:
+        fill(store, 10)  # 47 bytes each
+        sizes = [store.read(1, 0, 0, max_n=4, max_bytes=limit).n for limit in (1, 47, 93, 94, 188, 10_000)]
+        assert sizes == [1, 1, 1, 2, 4, 4]
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 10**6])
+def test_a_filter_skips_and_moves_on(tmp_path: Path, tail_bytes: int) -> None:
+    with open_store(tmp_path, tail_bytes=tail_bytes) as store:
+        fill(store, 10)
+        result = store.read(1, 0, 0, max_n=4, max_bytes=1000, tag_hashes=frozenset({3, 7}))
+        assert [record.tag_hash for record in iter_records(result.body)] == [3, 7]
+        assert (result.status, result.next_offset) == (ReadStatus.FOUND, 10)
+        result = store.read(1, 0, 4, max_n=4, max_bytes=1000, tag_hashes=frozenset({3}))
+        assert (result.status, result.body, result.next_offset) == (ReadStatus.NONE_MATCHED, b"", 10)
+
+
+def test_messages_survive_a_restart_and_offsets_go_on(tmp_path: Path) -> None:
+    for start in (0, 6, 12):
+        with open_store(tmp_path, segment_bytes=200) as store:
+            assert store.max_offset(1, 0) == start
+            fill(store, 6)
+            assert offsets(store) == list(range(start + 6))
+
+
+def test_what_was_not_flushed_is_discarded_by_close(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 1)
+        store.append(1, 0, b"never flushed", 0)
+        store.append(2, 0, b"never flushed", 0)
+    with open_store(tmp_path) as store:
+        assert store.queues() == [(1, 0)]
+        assert offsets(store) == [0]
+
+
+def test_closing_twice_is_harmless_and_frees_the_directory(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with pytest.raises(StoreInUse):
+        open_store(tmp_path)
+    store.close()
+    store.close()
+    open_store(tmp_path).close()
+
+
+def test_trim_removes_whole_segments_and_moves_the_oldest_offsets(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=300) as store:
+        fill(store, 30, queues=2)
+        store.sync()
+        segments = store.statistics().segments
+        assert store.trim(299) == 0
+        assert store.trim(700) == 2
+        statistics = store.statistics()
+        assert (statistics.segments, len(list(tmp_path.glob("*.index")))) == (segments - 2, segments - 3)
+        assert statistics.min_position <= 700
+        for queue_id in (0, 1):
+            assert store.min_offset(1, queue_id) > 0
+            assert offsets(store, 1, queue_id) == list(range(store.min_offset(1, queue_id), 15))
+        low = store.min_offset(1, 0)
+    with open_store(tmp_path) as store:
+        assert store.min_offset(1, 0) == low
+        assert offsets(store) == list(range(low, 15))
+
+
+def test_trim_keeps_the_last_segment_that_is_durable(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=300) as store:
+        fill(store, 6)
+        assert store.statistics().segments == 2
+        assert store.trim(2**62) == 0
+        store.sync()
+        assert store.trim(2**62) == 1
+        assert store.trim(2**62) == 0
+        fill(store, 1)
+        assert offsets(store) == list(range(store.min_offset(1, 0), 7))
+
+
+def test_a_trim_that_fails_half_way_counts_for_what_it_removed(tmp_path: Path) -> None:
+    class OneRemoval(FaultyFiles):
+        def remove(self, path: Path) -> None:
+            super().remove(path)
+            if path.suffix == ".index" and self.calls["duplicate"]:
+                self.failing["remove"] = errno.EIO
+
+    files = OneRemoval()
+    with open_store(tmp_path, files, segment_bytes=300) as store:
+        fill(store, 30)
+        store.sync()
+        with pytest.raises(StoreWriteFailed, match="cannot remove old segments"):
+            store.trim(2**62)
+        low = store.min_offset(1, 0)
+        assert 0 < low < 30
+        assert offsets(store) == list(range(low, 30))
+        files.failing.clear()
+
+
+def test_statistics_are_a_picture_that_does_not_change(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        before = store.statistics()
+        fill(store, 3, queues=2)
+        after = store.statistics()
+        assert (before.queues, after.queues) == (0, 2)
+        assert (after.segments, after.unfinished_segments, after.min_position) == (1, 1, 0)
+        assert after.written_position == before.written_position + 3 * 47
+        assert after.synced_position == before.written_position
+        assert after.tail_bytes > before.tail_bytes == 0
+        assert (after.damage, after.unlisted_damage) == ((), 0)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.store.damage import Damage
+from broker.store.store_errors import StoreNotWritable, StoreUnusable
+from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.store_helpers import fill, offsets, open_store
+
+
+def crashed_copy(source: Path, target: Path) -> Path:
+    """Copy the directory of an open store: what a killed process leaves."""
+    shutil.copytree(source, target)
+    return target
+
+
+def test_after_a_clean_close_nothing_is_scanned(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=300) as store:
+        fill(store, 20, queues=3)
+    with open_store(tmp_path, segment_bytes=300) as store:
+        assert store.recovery.segments > 3
+        assert (store.recovery.scanned_segments, store.recovery.scanned_bytes) == (0, 0)
+        assert offsets(store, 1, 0) == list(range(7))
+
+
+def test_after_a_kill_only_what_was_written_since_the_last_sync_is_scanned(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a", segment_bytes=1_000)
+    fill(store, 100)
+    store.sync()
+    segments = store.statistics().segments
+    fill(store, 30)
+    new_segments = store.statistics().segments - segments
+    directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    with open_store(directory) as store:
+        assert store.recovery.segments == segments + new_segments
+        assert store.recovery.scanned_segments == new_segments + 1
+        assert 30 <= store.recovery.scanned_records < 60
+        assert offsets(store) == list(range(130))
+    with open_store(directory) as store:
+        assert store.recovery.scanned_records == 0
+
+
+def test_what_recovery_found_is_durable_before_the_store_is_used(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    fill(store, 3)
+    directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    with open_store(directory) as store:
+        assert store.synced_position == store.written_position
+        assert len(list(directory.glob("*.index"))) == 1
+
+
+def test_a_torn_write_is_cut_off_and_its_offsets_are_used_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    fill(store, 3)
+    directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    (segment,) = directory.glob("*.log")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:-5])
+    with open_store(directory) as store:
+        assert store.recovery.cut_bytes == 47 - 5
+        assert store.statistics().damage == ()
+        assert store.append(1, 0, b"new", 0) == 2
+        store.flush()
+        assert offsets(store) == [0, 1, 2]
+    with open_store(directory) as store:
+        assert offsets(store) == [0, 1, 2]
+
+
+def test_an_empty_store_can_be_opened_any_number_of_times_without_growing(tmp_path: Path) -> None:
+    for _ in range(3):
+        open_store(tmp_path).close()
+    assert [path.name for path in tmp_path.glob("0*")] == ["00000000000000000000.log"]
+
+
+def test_queues_without_messages_keep_their_place_over_restarts(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=300) as store:
+        fill(store, 20)
+        store.sync()
+        store.trim(store.written_position)
+        assert store.min_offset(1, 0) > 0
+    for _ in range(3):
+        with open_store(tmp_path, segment_bytes=300) as store:
+            store.sync()
+            store.trim(store.written_position)
+            assert store.min_offset(1, 0) == store.max_offset(1, 0) == 20
+            assert store.statistics().segments == 1
+
+
+def test_unfinished_files_and_indexes_without_a_segment_are_removed(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    for name in ("00000000000000000099.index", "00000000000000000099.log.tmp"):
+        (tmp_path / name).write_bytes(b"left over")
+    open_store(tmp_path).close()
+    assert sorted(path.name for path in tmp_path.glob("0*")) == ["00000000000000000000.log"]
+
+
+def test_an_index_that_covers_less_than_the_segment_has_is_not_trusted(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a") as store:
+        fill(store, 2)
+        early = crashed_copy(tmp_path / "a", tmp_path / "b")
+        fill(store, 2)
+    open_store(early).close()
+    (index,) = early.glob("*.index")
+    shutil.copy(index, tmp_path / "a" / index.name)
+    with open_store(tmp_path / "a") as store:
+        assert store.recovery.scanned_records == 4
+        assert offsets(store) == [0, 1, 2, 3]
+
+
+def test_a_damaged_segment_is_reported_by_name_and_offsets_and_the_rest_is_served(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=400) as store:
+        fill(store, 20)
+    second = sorted(tmp_path.glob("*.log"))[1]
+    second.with_suffix(".index").unlink()
+    data = bytearray(second.read_bytes())
+    size = len(data)
+    data[-47 * 3 - 1] ^= 1
+    second.write_bytes(data)
+    with open_store(tmp_path) as store:
+        (damage,) = store.statistics().damage
+        assert damage.segment == second.name
+        assert damage.end_offset == damage.first_offset + 1
+        assert offsets(store) == [offset for offset in range(20) if offset != damage.first_offset]
+        assert (store.recovery.scanned_bytes, store.recovery.damaged_bytes) == (size, 47)
+
+
+def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_reuse_offsets(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 10)
+    (segment,) = tmp_path.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[: -47 * 2 - 1])
+    for _ in range(2):
+        with open_store(tmp_path) as store:
+            expected = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=7, end_offset=10)
+            assert store.statistics().damage == (expected,)
+            assert store.max_offset(1, 0) == 10
+            assert offsets(store) == list(range(7))
+    with open_store(tmp_path) as store:
+        fill(store, 1)
+        assert offsets(store) == [*range(7), 10]
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [*range(7), 10]
+
+
+def test_times_do_not_go_back_over_a_restart(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 5)
+        assert store.offset_at(1, 0, 2**62) == 5
+    with open_store(tmp_path) as store:  # its clock starts anew
+        store.append(1, 0, b"", 0)
+        store.flush()
+        times = [store.offset_at(1, 0, stored_ms) for stored_ms in (0, 2**62)]
+        assert times == [0, 6]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, StoreUnusable), (errno.ENOSPC, StoreUnusable), (errno.EACCES, StoreNotWritable)]
+)
+def test_a_disk_that_fails_during_recovery_is_an_error_and_leaves_the_directory_free(
+    tmp_path: Path, number: int, kind: type[StoreUnusable]
+) -> None:
+    open_store(tmp_path).close()
+    files = FaultyFiles()
+    files.failing["rename"] = number
+    with pytest.raises(kind):
+        open_store(tmp_path, files)
+    open_store(tmp_path).close()
