@@ -1,0 +1,316 @@
+"""A swarm: consumers of one group that come and go, and producers at a steady rate, against any cluster.
+
+Only shipped clients, and only the running loop: the same swarm runs on sockets and in the simulation. What happens goes
+to a sink at once, so that one swarm may be watched where it runs, or be one part of many in other processes.
+
+    async with run_swarm(options, sink) as swarm:      # its consumers have joined
+        swarm.start_producing()
+        ...
+        await swarm.stop_producing()                   # what was under way is acknowledged or given up
+                                                       # its consumers have left
+
+Each message begins with (run, producer, number), see `simulation/delivery_check.py`: messages of other runs that lie in
+the topic are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from client.config import wall_clock_ms
+from client.producer import Producer
+from client.push_consumer import PushConsumer
+from model.errors import ConfigError, IllegalOperation, RlabError
+from model.events import Event
+from model.limits import MAX_BODY_BYTES
+from model.message import Message, MessageExt
+from remoting.tasks import background_tasks
+
+logger = logging.getLogger(__name__)
+
+_HEAD = struct.Struct(">QIQ")
+MAX_IN_FLIGHT = 256
+"""Unanswered sends of one producer; when so many wait, the next one waits as well."""
+MAX_LATE_S = 1.0
+"""How far sends may fall behind their rate and catch up; after a longer outage there is no burst."""
+
+
+class SwarmSink(Protocol):
+    """What a swarm tells; called at once, must not block."""
+
+    def acknowledged(self, producer: int, number: int) -> object:
+        """A broker has the message."""
+
+    def failed(self, producer: int, number: int) -> object:
+        """A send was given up."""
+
+    def received(self, producer: int, number: int) -> object:
+        """A consumer got the message."""
+
+    def event(self, event: Event) -> object:
+        """A client emitted an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwarmOptions:
+    """Options of a swarm, or of one part of it.
+
+    Attributes:
+        name_servers: addresses, separated by commas.
+        topic: the topic; it has to exist.
+        group: the group, which should have no other members.
+        run: tells this run's messages from those of others in the topic; all parts of a swarm have the same.
+        prefix: names of the consumers are this and a number from 1; unlike that of any other part.
+        consumers: how many join at first.
+        producers: how many there are.
+        first_producer: number of the first one; parts of a swarm count theirs apart.
+        rate: messages per second of all producers together.
+        body_bytes: size of each message's body.
+        churn_s: seconds between two consumers joining or leaving by chance; 0 for never.
+        seed: decides what is left to chance.
+        consumer_options: further options of each `PushConsumer`.
+        client_options: further options of every client (`ClientConfig`).
+        clock_ms: wall clock in milliseconds.
+
+    Raises:
+        ConfigError: a number is out of its range.
+    """
+
+    name_servers: str
+    topic: str
+    group: str
+    run: int
+    prefix: str
+    consumers: int = 0
+    producers: int = 0
+    first_producer: int = 0
+    rate: float = 100.0
+    body_bytes: int = 256
+    churn_s: float = 0.0
+    seed: int = 0
+    consumer_options: Mapping[str, Any] = field(default_factory=dict)
+    client_options: Mapping[str, Any] = field(default_factory=dict)
+    clock_ms: Callable[[], float] = wall_clock_ms
+
+    def __post_init__(self) -> None:
+        if not _HEAD.size <= self.body_bytes <= MAX_BODY_BYTES:
+            raise ConfigError(f"body_bytes must be {_HEAD.size} to {MAX_BODY_BYTES}, got {self.body_bytes}")
+        if self.producers and self.rate <= 0:
+            raise ConfigError(f"rate must be above 0, got {self.rate}; for no messages choose no producers")
+
+
+class Pace:
+    """When the next of many things is due, at a steady rate. Pure.
+
+    Args:
+        rate: per second.
+        now: seconds; the first is due now.
+    """
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._interval_s = 1 / rate
+        self._next = now
+
+    def take(self, now: float) -> float:
+        """The time of the next one, which may be past: what is late is caught up with, up to `MAX_LATE_S`."""
+        due = max(self._next, now - MAX_LATE_S)
+        self._next = due + self._interval_s
+        return due
+
+
+class Swarm:
+    """A running swarm; made by `run_swarm`. It may also be steered by hand, with `join` and `leave`.
+
+    Attributes:
+        consumers: name -> consumer, for those that are members now.
+        tasks: where producers run, and whatever else belongs to the swarm.
+    """
+
+    tasks: TaskGroup
+
+    def __init__(self, options: SwarmOptions, sink: SwarmSink) -> None:
+        self.consumers: dict[str, PushConsumer] = {}
+        self._options = options
+        self._sink = sink
+        self._names = (f"{options.prefix}{n}" for n in count(1))
+        self._random = Random(f"{options.seed} {options.prefix}")
+        self._pacing: list[anyio.CancelScope] = []
+        self._producers_running = 0
+        self._producers_done = anyio.Event()
+
+    # --- consumers ---------------------------------------------------------------------------------------------------
+
+    async def join(self, name: str | None = None) -> str:
+        """Start a consumer and subscribe it.
+
+        Args:
+            name: of its client instance; by default the next number behind the prefix.
+
+        Returns:
+            The name.
+
+        Raises:
+            ConnectFailed: no name server answers.
+
+        Cancellation: it has not joined.
+        """
+        options = self._options
+        name = name or next(self._names)
+        consumer = PushConsumer(
+            options.name_servers,
+            options.group,
+            **{
+                "instance_name": name,
+                "consume_batch": 32,
+                "event_sink": self._sink.event,
+                "clock_ms": options.clock_ms,
+                "rng": Random(f"{options.seed} {name}"),
+                **options.client_options,
+                **options.consumer_options,
+            },
+        )
+        await consumer.start()
+        try:
+            await consumer.subscribe(options.topic, self._on_message)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await consumer.shutdown()
+            raise
+        self.consumers[name] = consumer
+        return name
+
+    async def leave(self, name: str) -> None:
+        """Shut a consumer down: it finishes what it has, commits, and unregisters.
+
+        Raises:
+            IllegalOperation: there is none of that name.
+
+        Cancellation: it leaves all the same; its brokers may see it only by the closed connection.
+        """
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            raise IllegalOperation(f"no consumer {name!r}; there are {', '.join(self.consumers) or 'none'}")
+        await consumer.shutdown()
+
+    async def leave_all(self) -> None:
+        """Shut all consumers down at once. Cancellation: see `leave`."""
+        async with anyio.create_task_group() as leaving:
+            for name in list(self.consumers):
+                leaving.start_soon(self.leave, name)
+
+    async def _on_message(self, messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            if len(message.body) >= _HEAD.size:
+                run, producer, number = _HEAD.unpack_from(message.body)
+                if run == self._options.run:
+                    self._sink.received(producer, number)
+
+    async def join_and_leave(self) -> None:
+        """Let a consumer join or leave by chance, again and again. Cancellation: harmless."""
+        base = self._options.consumers
+        fewest, most = max(1, base // 2), base + max(1, base // 2)
+        while True:
+            await anyio.sleep(self._options.churn_s)
+            n = len(self.consumers)
+            try:
+                if n <= fewest or (n < most and self._random.random() < 0.5):
+                    await self.join()
+                else:
+                    await self.leave(self._random.choice(list(self.consumers)))
+            except RlabError as error:
+                logger.warning("churn: %s", error)
+
+    # --- producers ---------------------------------------------------------------------------------------------------
+
+    def start_producing(self) -> None:
+        """Let the producers begin. Once."""
+        options = self._options
+        for index in range(options.first_producer, options.first_producer + options.producers):
+            self._pacing.append(anyio.CancelScope())
+            self._producers_running += 1
+            self.tasks.start_soon(self._produce, index, self._pacing[-1])
+
+    async def stop_producing(self) -> None:
+        """Stop sending and wait until every message under way is acknowledged or given up.
+
+        Cancellation: the producers stop all the same.
+        """
+        for scope in self._pacing:
+            scope.cancel()
+        while self._producers_running:
+            await self._producers_done.wait()
+
+    async def _produce(self, index: int, pacing: anyio.CancelScope) -> None:
+        options = self._options
+        in_flight = anyio.Semaphore(MAX_IN_FLIGHT)
+        producer = Producer(
+            options.name_servers,
+            **{
+                "instance_name": f"{options.prefix}producer{index}",
+                "event_sink": self._sink.event,
+                "clock_ms": options.clock_ms,
+                "rng": Random(f"{options.seed} producer {index}"),
+                **options.client_options,
+            },
+        )
+        try:
+            async with producer, anyio.create_task_group() as sends:
+                with pacing:
+                    pace = Pace(options.rate / options.producers, anyio.current_time())
+                    for number in count():
+                        await anyio.sleep_until(pace.take(anyio.current_time()))
+                        await in_flight.acquire()
+                        sends.start_soon(self._send, producer, index, number, in_flight)
+        finally:
+            self._producers_running -= 1
+            if not self._producers_running:
+                self._producers_done.set()
+
+    async def _send(self, producer: Producer, index: int, number: int, in_flight: anyio.Semaphore) -> None:
+        options = self._options
+        body = _HEAD.pack(options.run, index, number).ljust(options.body_bytes, b".")
+        try:
+            await producer.send(Message(options.topic, body))
+        except RlabError as error:
+            self._sink.failed(index, number)
+            logger.warning("send: %s", error)
+        else:
+            self._sink.acknowledged(index, number)
+        finally:
+            in_flight.release()
+
+
+@asynccontextmanager
+async def run_swarm(options: SwarmOptions, sink: SwarmSink) -> AsyncIterator[Swarm]:
+    """Run a swarm while the block runs.
+
+    Yields:
+        The swarm; its first consumers have joined, and no message was sent yet.
+
+    Raises:
+        ConnectFailed: no name server answers.
+
+    Cancellation: sends under way are given up, and the consumers leave properly.
+    """
+    swarm = Swarm(options, sink)
+    try:
+        async with background_tasks() as swarm.tasks:
+            for _ in range(options.consumers):
+                await swarm.join()
+            if options.churn_s > 0:
+                swarm.tasks.start_soon(swarm.join_and_leave)
+            yield swarm
+    finally:
+        # After the tasks have ended, because a consumer may have been about to join.
+        with anyio.CancelScope(shield=True):
+            await swarm.leave_all()

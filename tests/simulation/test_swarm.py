@@ -1,0 +1,99 @@
+"""The swarm on a simulated cluster: the shipped clients, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from client.allocate import AllocateMessageQueueAveragely
+from model.events import EventKind
+from model.heartbeat import ConsumeFrom
+from model.message_queue import MessageQueue
+from simulation.cluster import SimulatedCluster
+from simulation.swarm import SwarmOptions, run_swarm
+from simulation.swarm_observer import SwarmObserver, SwarmSummary
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+
+QUEUES = [MessageQueue("t", broker, n) for broker in ("broker-a", "broker-b") for n in range(4)]
+
+
+async def watch(observer: SwarmObserver, cluster: SimulatedCluster, seconds: float, **options: Any) -> SwarmSummary:
+    """Run a swarm for so many virtual seconds, and a second more without producing."""
+    simulation = cluster.simulation
+    await cluster.create_topic("t", queues=4)
+    observer.set_queues(QUEUES, simulation.clock_ms())
+    swarm_options = SwarmOptions(
+        name_servers=",".join(cluster.addresses),
+        topic="t",
+        group="g",
+        prefix="s",
+        clock_ms=simulation.clock_ms,
+        **{"run": 1, **options},
+    )
+    with simulation.on_host("swarm"):
+        async with run_swarm(swarm_options, observer) as swarm:
+            swarm.start_producing()
+            await anyio.sleep(seconds)
+            await swarm.stop_producing()
+            await anyio.sleep(1.0)
+            summary = observer.summary()
+    assert swarm.consumers == {}
+    return summary
+
+
+def new_observer() -> SwarmObserver:
+    return SwarmObserver("g", "t", AllocateMessageQueueAveragely())
+
+
+def test_a_swarm_sends_at_its_rate_and_receives_every_message_once(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> SwarmSummary:
+        return await watch(new_observer(), cluster, 10.0, consumers=3, producers=2, rate=100.0)
+
+    summary = simulate(scenario)
+    assert summary.ok
+    assert 995 <= summary.sent <= 1_005
+    assert (summary.received_unique, summary.lost, summary.duplicates) == (summary.sent, 0, 0)
+    assert (summary.consumers, summary.queues) == (3, 8)
+    assert summary.double_owner_ms == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_under_churn_the_group_finds_its_balance_each_time_and_nothing_is_lost_or_doubled(
+    simulate: Simulate, seed: int
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> SwarmSummary:
+        observer = new_observer()
+        return await watch(observer, cluster, 30.0, consumers=4, producers=1, rate=20.0, churn_s=1.0, seed=seed)
+
+    summary = simulate(scenario, seed=seed)
+    assert summary.ok
+    assert summary.rebalances >= 25
+    assert summary.queues_moved > 50
+    assert (summary.lost, summary.duplicates, summary.double_owner_ms) == (0, 0, 0)
+    assert summary.converged_ms_p95 is not None
+    assert summary.converged_ms_p95 < 250
+
+
+def test_messages_of_another_run_in_the_same_topic_are_left_out(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> tuple[SwarmSummary, SwarmSummary, int]:
+        first = await watch(new_observer(), cluster, 2.0, run=1, producers=1, rate=50.0)
+        before = len(cluster.events)
+        first_offset = {"consume_from": ConsumeFrom.FIRST_OFFSET, "event_sink": cluster.events.append}
+        second = await watch(new_observer(), cluster, 2.0, run=2, consumers=1, consumer_options=first_offset)
+        return first, second, len(cluster.events_of(EventKind.FIRST_MESSAGE, before, topic="t"))
+
+    first, second, queues_with_messages = simulate(scenario)
+    assert first.sent == first.lost == 100
+    assert queues_with_messages == 8
+    assert (second.received_unique, second.duplicates) == (0, 0)
+
+
+def test_equal_seeds_give_equal_swarms(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> SwarmSummary:
+        return await watch(new_observer(), cluster, 8.0, consumers=3, producers=1, churn_s=0.5, seed=5)
+
+    assert simulate(scenario, seed=5) == simulate(scenario, seed=5)

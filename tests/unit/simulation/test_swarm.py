@@ -1,0 +1,45 @@
+"""The parts of a swarm that decide; whole swarms run in tests/simulation/test_swarm.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from model.errors import ConfigError
+from simulation.swarm import MAX_LATE_S, Pace, SwarmOptions
+
+
+def test_a_pace_gives_evenly_spaced_times() -> None:
+    pace = Pace(rate=4, now=10.0)
+    assert [pace.take(10.0) for _ in range(4)] == [10.0, 10.25, 10.5, 10.75]
+
+
+def test_what_is_late_is_caught_up_with() -> None:
+    pace = Pace(rate=10, now=0.0)
+    assert [pace.take(0.5) for _ in range(7)] == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+
+
+def test_after_a_long_outage_only_the_last_second_is_caught_up_with() -> None:
+    pace = Pace(rate=10, now=0.0)
+    pace.take(0.0)
+    assert pace.take(100.0) == 100.0 - MAX_LATE_S
+    assert pace.take(100.0) == pytest.approx(100.0 - MAX_LATE_S + 0.1)
+
+
+def options(**changes: Any) -> SwarmOptions:
+    return SwarmOptions(
+        **{"name_servers": "127.0.0.1:9876", "topic": "t", "group": "g", "run": 1, "prefix": "s", **changes}
+    )
+
+
+def test_a_body_has_room_for_the_number_of_its_message() -> None:
+    assert options(body_bytes=20).body_bytes == 20
+    with pytest.raises(ConfigError, match="body_bytes must be 20 to"):
+        options(body_bytes=19)
+
+
+def test_producers_need_a_rate() -> None:
+    assert options(rate=0).producers == 0
+    with pytest.raises(ConfigError, match="rate must be above 0, got 0"):
+        options(producers=1, rate=0)
