@@ -16,6 +16,10 @@ MAX_HEADER_FIELDS = 64
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024
+COMMANDS_PER_TURN = 16
+"""Commands of one connection handled per turn of the loop; see `remoting/connection.py`."""
+MAX_INBOX_COMMANDS = 4_096
+"""Commands read and not handled yet, above which a connection is not read."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 """A peer that does not read is cut off here: pushes and held answers may add up although we stopped reading from it."""
 MAX_IN_FLIGHT_REQUESTS = 65_536

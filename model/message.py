@@ -147,7 +147,12 @@ def check_message(message: Message) -> None:
             name is not checked: whether it exists is asked anyway.
     """
     body, tags = message.body, message.tags
-    if type(body) is bytes and 0 < len(body) <= MAX_BODY_BYTES and not (tags or message.keys or message.properties):
+    if (
+        type(body) is bytes
+        and 0 < len(body) <= MAX_BODY_BYTES
+        and tags == ""
+        and not (message.keys or message.properties)
+    ):
         return  # the plain message, which is nearly every one; a producer comes here with each
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
@@ -158,10 +163,10 @@ def check_message(message: Message) -> None:
     if not isinstance(tags, str) or "||" in tags:
         raise MessageIllegal(f"a message has one tag, a string without '||'; got {tags!r}")
     if message.keys and not _are_keys(message.keys):
-        raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {message.keys!r}")
+        raise MessageIllegal(f"keys must be a list of at most {MAX_KEYS} strings; got {repr(message.keys)[:200]}")
     if message.properties and not _are_properties(message.properties):
         raise MessageIllegal(
-            f"properties must map at most {MAX_PROPERTIES} strings to strings; got {message.properties!r}"
+            f"properties must map at most {MAX_PROPERTIES} strings to strings; got {repr(message.properties)[:200]}"
         )
 
 

@@ -6,17 +6,29 @@ about four times as many pipelined requests as StreamReader and StreamWriter do.
 Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
 also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. What is
 already owed (held pulls, notifications) still goes out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
+
+What arrives together is handled a few commands per turn of the loop. Two processes that each handle everything before
+they write would take turns: one waits while the other works. With slices the answers to the first commands leave while
+the next ones are handled; measured with 64 sends in flight, that is nearly twice the rate on two cores.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
-from model.limits import MAX_UNSENT_BYTES, REQUEST_TIMEOUT_S, WRITE_HIGH_WATER_BYTES, WRITE_LOW_WATER_BYTES
+from model.limits import (
+    COMMANDS_PER_TURN,
+    MAX_INBOX_COMMANDS,
+    MAX_UNSENT_BYTES,
+    REQUEST_TIMEOUT_S,
+    WRITE_HIGH_WATER_BYTES,
+    WRITE_LOW_WATER_BYTES,
+)
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
@@ -66,6 +78,8 @@ class Connection(asyncio.Protocol):
         self._session: RequestSession[asyncio.Future[Command]] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._inbox: deque[Command] = deque()
+        self._reading_paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._writable: asyncio.Future[None] | None = None
@@ -247,20 +261,46 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        decoder = self._decoder
-        for command in decoder.feed(data):
-            if command.flags == RESPONSE:
-                future = self._session.finish(command.opaque)
-                if future is not None:
-                    if not future.done():
-                        future.set_result(command)
-                elif command.opaque == 0 and command.code:
-                    # About the connection and not about a request: the peer says why it is going to close it.
-                    self._parting_words = f"; it said: {str(command.header.get('remark'))[:_MAX_REMARK_CHARS]}"
-            elif not self.closed:
-                self._on_request(self, command)
-        if decoder.error is not None and not self.closed:
-            self._refuse(decoder.error)
+        commands = self._decoder.feed(data)
+        if self._inbox:
+            self._inbox.extend(commands)
+            self._update_reading()
+            return
+        if len(commands) > COMMANDS_PER_TURN:
+            self._inbox.extend(commands)
+            self._take_turn()
+            return
+        for command in commands:
+            self._handle(command)
+        self._check_stream()
+
+    def _take_turn(self) -> None:
+        """Handle some of what has come, and leave the rest for the next turn of the loop."""
+        inbox = self._inbox
+        for _ in range(min(COMMANDS_PER_TURN, len(inbox))):
+            self._handle(inbox.popleft())
+        self._update_reading()
+        if inbox:
+            self._loop.call_soon(self._take_turn)
+        else:
+            self._check_stream()
+
+    def _handle(self, command: Command) -> None:
+        if command.flags == RESPONSE:
+            future = self._session.finish(command.opaque)
+            if future is not None:
+                if not future.done():
+                    future.set_result(command)
+            elif command.opaque == 0 and command.code:
+                # About the connection and not about a request: the peer says why it is going to close it.
+                self._parting_words = f"; it said: {str(command.header.get('remark'))[:_MAX_REMARK_CHARS]}"
+        elif not self.closed:
+            self._on_request(self, command)
+
+    def _check_stream(self) -> None:
+        error = self._decoder.error
+        if error is not None and not self.closed:
+            self._refuse(error)
 
     def eof_received(self) -> bool:
         """Called by the loop: the peer sends no more, so there is nobody to answer."""
@@ -270,6 +310,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
+        while self._inbox:  # an answer that did arrive must not be reported as lost
+            self._handle(self._inbox.popleft())
         self._shut()
         if not self._closed_future.done():
             self._closed_future.set_result(None)
@@ -281,8 +323,7 @@ class Connection(asyncio.Protocol):
         if self._writable is None and not self.closed:
             self._writable = self._loop.create_future()
             self.ready = False
-            if self._pause_reads_when_blocked and self._transport is not None:
-                self._transport.pause_reading()
+            self._update_reading()
 
     def resume_writing(self) -> None:
         """Called by the loop."""
@@ -290,7 +331,17 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
             self._writable = None
             self.ready = not self.closed
-            if self._pause_reads_when_blocked and self._transport is not None and not self.closed:
+            self._update_reading()
+
+    def _update_reading(self) -> None:
+        """Read from the peer as long as it reads from us (if we are its server) and we keep up with it."""
+        blocked = self._writable is not None and self._pause_reads_when_blocked
+        pause = blocked or len(self._inbox) > MAX_INBOX_COMMANDS
+        if pause is not self._reading_paused and self._transport is not None and not self.closed:
+            self._reading_paused = pause
+            if pause:
+                self._transport.pause_reading()
+            else:
                 self._transport.resume_reading()
 
     def _refuse(self, error: ProtocolError) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import InvalidParameter, MessageIllegal
+from model.errors import MessageIllegal
 from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PROPERTIES
 from model.message import Message, MessageExt, SendResult, check_message, encode_payload, tag_hash
 from model.message_queue import MessageQueue
@@ -90,13 +90,8 @@ def test_keys_are_a_list_up_to_the_limit() -> None:
 
 def test_properties_are_allowed_up_to_the_limit() -> None:
     check_message(Message("t", b"x", properties={str(number): "" for number in range(MAX_PROPERTIES)}))
-    with pytest.raises(MessageIllegal, match=f"{MAX_PROPERTIES + 1} properties"):
+    with pytest.raises(MessageIllegal, match=f"at most {MAX_PROPERTIES}"):
         check_message(Message("t", b"x", properties={str(number): "" for number in range(MAX_PROPERTIES + 1)}))
-
-
-def test_an_illegal_topic_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="topic name"):
-        check_message(Message("a b", b"x"))
 
 
 @pytest.mark.parametrize(
