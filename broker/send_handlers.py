@@ -15,7 +15,7 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
-_MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
+MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 
 
@@ -35,18 +35,18 @@ class SendHandlers:
         """Store one message. The hot path of a broker: a few dictionary look-ups, then the store."""
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
-        entry = self._writable(topic, queue_id)
         payload = request.body
-        if payload is None or len(payload) > _MAX_PAYLOAD_BYTES:
+        if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
+        entry = self._writable(topic, queue_id)
         offset = self._append(entry.topic_id, queue_id, payload, header["tag_hash"])
         self._answer_send(connection, request, topic, queue_id, offset)
 
     def send_batch(self, connection: Connection, request: Command) -> None:
         """Store several messages of one queue, all or none."""
         topic, queue_id = request.header["topic"], request.header["queue_id"]
-        entry = self._writable(topic, queue_id)
         batch = _decode_batch(request.body)
+        entry = self._writable(topic, queue_id)
         offset = self._broker.store.append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
 
@@ -54,7 +54,8 @@ class SendHandlers:
         entry, is_new = self._broker.topics.entry_for_send(topic)
         if is_new:
             self._broker.topic_changed(entry)
-        check_writable(entry.config, queue_id)
+        if queue_id >= entry.accepts_below:
+            check_writable(entry.config, queue_id)
         return entry
 
 
@@ -62,7 +63,7 @@ def _illegal_size(payload: bytes | None) -> RlabError:
     if payload is None:
         return InvalidParameter("SEND_MESSAGE: the body must be the message's payload, got nothing")
     return MessageIllegal(
-        f"the message has {len(payload)} bytes, more than {_MAX_PAYLOAD_BYTES}: split it, or send a reference"
+        f"the message has {len(payload)} bytes, more than {MAX_PAYLOAD_BYTES}: split it, or send a reference"
     )
 
 
@@ -77,6 +78,6 @@ def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
     for payload, tag_hash in pairs:
         if type(payload) is not bytes or type(tag_hash) is not int or not -(2**31) <= tag_hash < 2**31:
             raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
-        if len(payload) > _MAX_PAYLOAD_BYTES:
+        if len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
     return pairs

@@ -6,7 +6,7 @@ topic that are still in the log can never be read as the new one's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
@@ -20,11 +20,23 @@ class TopicEntry:
 
     Attributes:
         topic_id: the number in its stored records.
-        config: queue counts and permissions; replaced as a whole.
+        config: queue counts and permissions; replaced as a whole, with `configure`.
+        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Kept because every
+            send asks, and a bit test of an enum costs more than all the rest of that question.
     """
 
     topic_id: int
     config: TopicConfig
+    accepts_below: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive what depends on the config."""
+        self.configure(self.config)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Replace the config."""
+        self.config = config
+        self.accepts_below = queue_count(config) if config.perm & Perm.WRITE else 0
 
 
 class TopicTable:
@@ -47,11 +59,6 @@ class TopicTable:
     def restore_last_topic_id(self, topic_id: int) -> None:
         """Never give an id up to this one again: an earlier run gave it to a topic that is deleted now."""
         self._last_topic_id = max(self._last_topic_id, topic_id)
-
-    @property
-    def last_topic_id(self) -> int:
-        """The highest id given so far."""
-        return self._last_topic_id
 
     def add_system_topics(self) -> list[TopicEntry]:
         """Make the topics that every broker has, where they are missing; returns the new ones."""
@@ -125,13 +132,16 @@ class TopicTable:
             The entry, and whether anything is different from before.
 
         Raises:
+            IllegalOperation: it is a system topic.
             SystemBusy: too many topics.
         """
+        if is_system_topic(config.topic):
+            raise IllegalOperation(f"{config.topic} is a system topic; it cannot be changed")
         entry = self._topics.get(config.topic)
         if entry is None:
             return self._put(config), True
         changed = entry.config != config
-        entry.config = config
+        entry.configure(config)
         return entry, changed
 
     def delete(self, topic: str) -> TopicEntry:
@@ -156,6 +166,21 @@ class TopicTable:
         return entry
 
 
+def queue_count(config: TopicConfig) -> int:
+    """How many queues a topic has on this broker: those that can be read, or written, or both."""
+    return max(config.read_queue_nums, config.write_queue_nums)
+
+
+def check_exists(config: TopicConfig, queue_id: int) -> None:
+    """Check that the topic has this queue.
+
+    Raises:
+        InvalidParameter: it does not.
+    """
+    if queue_id >= queue_count(config):
+        raise InvalidParameter(f"topic {config.topic!r} has no queue {queue_id} on this broker: refresh the route")
+
+
 def check_writable(config: TopicConfig, queue_id: int) -> None:
     """Check that a queue of the topic takes messages.
 
@@ -168,8 +193,12 @@ def check_writable(config: TopicConfig, queue_id: int) -> None:
     """
     if not config.perm & Perm.WRITE:
         raise NoPermission(f"topic {config.topic!r} is not writable on this broker")
-    if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
-        raise InvalidParameter(f"topic {config.topic!r} has no queue {queue_id} on this broker: refresh the route")
+    check_exists(config, queue_id)
+
+
+def is_readable(config: TopicConfig, queue_id: int) -> bool:
+    """Whether a queue of the topic can be read."""
+    return bool(config.perm & Perm.READ) and queue_id < config.read_queue_nums
 
 
 def check_readable(config: TopicConfig, queue_id: int) -> None:

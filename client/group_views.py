@@ -70,8 +70,12 @@ class GroupViews:
         return None
 
     def _coordinators(self, topics: Iterable[str]) -> list[str]:
-        # Retry topics do not count: a broker may have one although it serves no topic of the group.
-        names = {name for topic in topics if not is_retry_topic(topic) for name in self._routes.brokers_of(topic)}
+        # Retry topics do not count, because a broker may have one although it serves no topic of the group; but a
+        # member that gave up its last topic has nothing else, and must still hear that it should own nothing.
+        serving = {topic: self._routes.brokers_of(topic) for topic in topics}
+        names = {name for topic, brokers in serving.items() if not is_retry_topic(topic) for name in brokers}
+        if not names and all(is_retry_topic(topic) for topic in serving):
+            names = {name for brokers in serving.values() for name in brokers}
         addresses = [self._routes.address_of(name) for name in sorted(names)]
         return [address for address in addresses if address is not None]
 

@@ -162,7 +162,7 @@ class ClientInstance:
     # --- consumers and producers -------------------------------------------------------------------------------------
 
     def register(self, consumer: GroupMember) -> None:
-        """Add a consumer.
+        """Add a consumer: heartbeats and route polls include it, and passes are run once it is `introduced`.
 
         Raises:
             IllegalOperation: this instance has a consumer of that group already.
@@ -173,8 +173,16 @@ class ClientInstance:
                 "instance_name (or none)"
             )
         self._consumers[consumer.group] = consumer
-        self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
-        self._driver.wake_by(self._now() + consumer.rebalance_interval_s)
+
+    def introduced(self, consumer: GroupMember, cause: str) -> None:
+        """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.
+
+        The notification of its own joining comes while other brokers have not heard of it yet, and would set off a pass
+        that they refuse.
+        """
+        if consumer.group not in self._schedule:
+            self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
+        self.wake(consumer.group, Trigger.START, cause)
 
     def unregister(self, consumer: GroupMember) -> None:
         """Remove a consumer: no more passes and heartbeats for its group."""
@@ -211,19 +219,29 @@ class ClientInstance:
             topics[TRACE_TOPIC] = None
         await self.update_routes(tuple(topics))
 
-    async def update_routes(self, topics: tuple[str, ...]) -> None:
+    async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
         """Ask for the routes of some topics, all at once.
 
         A change first introduces us to brokers that are new in it, and only then wakes the groups: they ask those
         brokers for members, and would not find themselves.
 
+        Args:
+            topics: which.
+            cause: id of what made somebody ask; a poll has none, and its first change is a root of its own.
+
         Raises:
             ConnectFailed: no name server answers.
         """
         changed: dict[str, None] = {}
+        failures: list[RlabError] = []
 
         async def update(topic: str) -> None:
-            route = await self.name_servers.route(topic)
+            try:
+                route = await self.name_servers.route(topic)
+            except RlabError as error:
+                # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
+                failures.append(error)
+                return
             if route is None and self.routes.route_of(topic) is not None and topic not in self._absent:
                 # A name server that has just started knows no topic until the brokers have found it: a topic that was
                 # there is believed to be gone when it is still gone at the next poll.
@@ -237,13 +255,19 @@ class ClientInstance:
 
         known = set(self._addresses())
         if topics:
-            await update(topics[0])  # the first one alone, so that one failure is one error and not a group of them
+            await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
+        if not failures:
             async with anyio.create_task_group() as tasks:
                 for topic in topics[1:]:
                     tasks.start_soon(update, topic)
+        await self._routes_changed(changed, known, cause)
+        if failures:
+            raise failures[0]
+
+    async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
+        """Introduce us to brokers that are not `known` yet, then wake the groups whose topics changed."""
         if not changed:
             return
-        cause = ""
         for topic in changed:
             queues = self.routes.subscribe_queues(topic)
             cause = self.events.emit(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from model.errors import ConfigError, ConnectFailed, NetworkError, TopicNotExist
+from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, ServiceNotAvailable, TopicNotExist
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -43,13 +43,22 @@ class NameServers:
         Cancellation: harmless.
         """
         failures = []
-        for _ in self._addresses:
-            address = self._addresses[self._current]
+        # Requests run at the same time: where each of them began is its own, or two that fail together would step over
+        # a name server that is up.
+        first = self._current
+        for step in range(len(self._addresses)):
+            index = (first + step) % len(self._addresses)
+            address = self._addresses[index]
             try:
-                return await self._remoting.request(address, code, header, body, self._timeout_s)
-            except NetworkError as error:
+                answer = await self._remoting.request(address, code, header, body, self._timeout_s)
+            except (NetworkError, ServiceNotAvailable) as error:
                 failures.append(f"{address}: {error}")
-                self._current = (self._current + 1) % len(self._addresses)
+            except RlabError:
+                self._current = index
+                raise
+            else:
+                self._current = index
+                return answer
         raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
 
     async def every(self, code: RequestCode, header: Mapping[str, Any]) -> None:

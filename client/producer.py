@@ -53,6 +53,8 @@ _ELSEWHERE = frozenset(
 )
 
 
+_new_tuple = tuple.__new__
+"""The constructor of a named tuple is Python code; this makes the same in a third of the time."""
 _TEMPLATED_S = 0.1
 """How long queues made up from the template are used before the name server is asked again for the real ones."""
 
@@ -210,7 +212,7 @@ class Producer:
                 latency_s = self._time() - now
                 if latency_s >= _SLOW_S:
                     self._picker.record(chosen.broker_name, latency_s, now + latency_s)
-                return SendResult(chosen, response.header["offset"], message_id)
+                return _new_tuple(SendResult, (chosen, response.header["offset"], message_id))
 
     async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
         """Send a message without waiting for an answer: it may be lost, and nobody says so.

@@ -106,6 +106,10 @@ class PullLoop:
         if connection is None or not connection.ready:
             connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
             await connection.wait_writable()
+        if not owned.first_pull_seen:
+            # When it is sent, not when it is answered: on a quiet queue that is only after the long poll.
+            owned.first_pull_seen = True
+            self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
         return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
 
     async def _take(self, response: Command) -> bool:
@@ -113,9 +117,6 @@ class PullLoop:
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
-        if not owned.first_pull_seen:
-            owned.first_pull_seen = True
-            self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
         if code == _FOUND:
             self._put(response)
         elif code in (_NOT_FOUND, _RETRY):

@@ -21,7 +21,7 @@ from client.instance import ClientInstance
 from client.instance_registry import acquire_instance, release_instance
 from client.owned_queue import OwnedQueue
 from client.queue_share import QueueShare
-from client.rebalance import RebalancePass, Trigger
+from client.rebalance import RebalancePass
 from client.service_state import ServiceState
 from client.worker_pool import WorkerPool
 from model.errors import IllegalOperation
@@ -29,7 +29,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.names import check_group, check_topic, is_retry_topic, retry_topic
+from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.subscription import SubscriptionData, subscription_of
 
 logger = logging.getLogger(__name__)
@@ -205,12 +205,15 @@ class PushConsumer:
         """
         instance, _ = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        await instance.update_routes(self.topics())
-        for topic in self.topics():
-            if not instance.routes.subscribe_queues(topic) and not is_retry_topic(topic):
-                logger.warning("topic %r does not exist yet; %s waits for it", topic, instance.client_id)
+        await instance.update_routes(self.topics(), cause)
+        missing = [t for t in self.topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)]
+        if missing:
+            logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
+            # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
+            # to know the group before the first message comes, or «last» would begin behind that message.
+            await instance.update_routes((TRACE_TOPIC,), cause)
         await instance.heartbeat(cause)
-        instance.wake(self.group, Trigger.START, cause)
+        instance.introduced(self, cause)
 
     @property
     def client_id(self) -> str:

@@ -216,6 +216,9 @@ class RebalanceSchedule:
         self._groups[group] = state
         self._start_timer(state, state.interval_s, now)
 
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
     def remove(self, group: str) -> None:
         """Forget a group. A pass of it that runs now may still report `finished`, before the group is added again."""
         self._groups.pop(group, None)

@@ -18,6 +18,9 @@ from model.limits import MAX_TRACE_BUFFER
 
 EventSink = Callable[[Event], None]
 
+MAX_TEXT_CHARS = 500
+"""Of a cause or a detail, which peers choose: however long theirs are, a thousand events fit a frame."""
+
 
 class EventLog:
     """Events of one node.
@@ -48,20 +51,23 @@ class EventLog:
         self._buffer: deque[Event] = deque(maxlen=MAX_TRACE_BUFFER)
         self._seq = 0
 
-    def emit(self, kind: EventKind, *, cause: str = "", **fields: Any) -> str:
+    def emit(self, kind: EventKind, *, cause: str = "", detail: str = "", **fields: Any) -> str:
         """Note an event.
 
         Args:
             kind: what happened.
             cause: id of its root; empty makes this event a root, whose cause is its own id.
+            detail: a reason; cut at `MAX_TEXT_CHARS`, as the cause is.
             **fields: the other columns of `Event`.
 
         Returns:
             The cause to hand on to whatever this sets off.
         """
         self._seq += 1
-        cause = cause or f"{self.node}/{self._seq}"
-        event = Event(self._clock_ms(), self.node, self._seq, kind.value, cause, **fields)
+        cause = cause[:MAX_TEXT_CHARS] or f"{self.node}/{self._seq}"
+        event = Event(
+            self._clock_ms(), self.node, self._seq, kind.value, cause, detail=detail[:MAX_TEXT_CHARS], **fields
+        )
         if self._buffered:
             self.dropped += len(self._buffer) == self._buffer.maxlen
             self._buffer.append(event)
@@ -72,6 +78,10 @@ class EventLog:
     def next_id(self) -> str:
         """The id that the next event will have: a cause to send ahead of the event itself."""
         return f"{self.node}/{self._seq + 1}"
+
+    def cause_of(self, named: str | None) -> str:
+        """The cause that a peer named, cut as `emit` does; the id that the next event will have if it named none."""
+        return (named or "")[:MAX_TEXT_CHARS] or self.next_id()
 
     def take(self) -> list[Event]:
         """Take everything that waits, oldest first."""

@@ -13,6 +13,9 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 """Longest message body (RocketMQ: maxMessageSize)."""
 MAX_HEADER_FIELDS = 64
 """A header is a handful of named fields; more is a broken or hostile peer."""
+MAX_HEADER_ITEMS = 16_384
+"""Elements of one list or map inside a header. What can be longer belongs in the body; and an array of which only the
+length was sent must not make us allocate room for it."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024

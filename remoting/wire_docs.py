@@ -16,9 +16,9 @@ from typing import Any
 import msgpack
 
 from model.errors import ERROR_BY_CODE, RlabError
-from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS
+from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
 from model.response_code import ResponseCode
-from remoting.codec import CODEC, LENGTH_BYTES, MAX_ITEMS, VERSION
+from remoting.codec import CODEC, LENGTH_BYTES, VERSION
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
 from remoting.schema import SCHEMA, Field, RequestSchema
@@ -46,7 +46,7 @@ big-endian length and one [msgpack](https://msgpack.org) array:
 | body | bin or nil | bytes; what they are stands with each request |
 
 - A frame has at most {MAX_FRAME_BYTES} bytes after its length, which is checked before any of them is kept. A list or
-  map inside the header has at most {MAX_ITEMS} elements.
+  map inside the header has at most {MAX_HEADER_ITEMS} elements.
 - Responses come in any order: a request that is held does not hold up those behind it.
 - What is no frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR and a
   `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from model.errors import ProtocolError
-from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS
-from remoting.codec import CODEC, MAX_ITEMS, MsgpackDecoder, decode_frame
+from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
+from remoting.codec import CODEC, MsgpackDecoder, decode_frame
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 
 HEART_BEAT = bytes.fromhex("0000000e 96 01 00 22 07 81 a5 6361757365 a0 c0")
@@ -131,9 +131,9 @@ def test_a_header_has_as_many_fields_as_the_limit_and_not_one_more() -> None:
 
 @pytest.mark.parametrize("make", [lambda n: list(range(n)), lambda n: {str(i): i for i in range(n)}])
 def test_a_value_of_a_header_has_as_many_items_as_the_limit_and_not_one_more(make: Any) -> None:
-    assert len(decode_frame(frame_of(1, 0, 1, 1, {"v": make(MAX_ITEMS)}, None)).header["v"]) == MAX_ITEMS
+    assert len(decode_frame(frame_of(1, 0, 1, 1, {"v": make(MAX_HEADER_ITEMS)}, None)).header["v"]) == MAX_HEADER_ITEMS
     with pytest.raises(ProtocolError, match=NO_FRAME):
-        decode_frame(frame_of(1, 0, 1, 1, {"v": make(MAX_ITEMS + 1)}, None))
+        decode_frame(frame_of(1, 0, 1, 1, {"v": make(MAX_HEADER_ITEMS + 1)}, None))
 
 
 def test_a_frame_over_the_limit_cannot_be_encoded_and_the_encoder_works_on() -> None:
