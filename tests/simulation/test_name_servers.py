@@ -1,0 +1,139 @@
+"""Name servers come and go, one by one or all: clients keep what they know, and ask whoever answers."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from model.events import EventKind
+from model.limits import ROUTE_POLL_INTERVAL_S
+from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
+from simulation.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+
+
+@pytest.mark.parametrize("how", ["stop", "crash", "hang"])
+@pytest.mark.parametrize("seed", range(3))
+def test_clients_start_and_go_on_while_one_of_two_name_servers_is_down(simulate: Simulate, how: str, seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        before = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        down = cluster.name_servers["namesrv-1"]
+        if how == "hang":
+            cluster.simulation.network.stall(down.name)
+        else:
+            await (down.stop() if how == "stop" else down.crash())
+        for _ in range(3):  # whichever of the two each of them asks first
+            await cluster.start_consumer("g", "t")
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 8)
+        await cluster.wait_converged(7)
+        assert cluster.simulation.loop.time() < 3 * 4 + 7
+        await cluster.create_topic("t", queues=6) if how != "hang" else None
+        await cluster.wait_converged(ROUTE_POLL_INTERVAL_S + 7)
+        assert before.queues
+
+    simulate(scenario, seed=seed, name_servers=2)
+
+
+def test_a_name_server_that_restarts_makes_nobody_give_up_a_queue(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        for _ in range(3):
+            await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(5, retry_topics=True)
+        at = len(cluster.events)
+        for _ in range(10):
+            await cluster.name_servers["namesrv-1"].crash()
+            await anyio.sleep(cluster.simulation.random.random() * 5)
+            await cluster.name_servers["namesrv-1"].start()
+            await anyio.sleep(cluster.simulation.random.random() * 40)
+        assert cluster.events_of(EventKind.QUEUE_DROPPED, at) == []
+        assert cluster.differences() == []
+
+    simulate(scenario)
+
+
+def test_a_route_poll_that_finds_the_name_server_empty_believes_it_only_the_second_time(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        await anyio.sleep(5)
+        # Brokers cannot reach the name server that has just started: it knows no topic.
+        hosts = ["broker-a", "broker-b"]
+        await cluster.name_servers["namesrv-1"].crash()
+        with cluster.simulation.network.partition("namesrv-1", hosts):
+            await cluster.name_servers["namesrv-1"].start()
+            await anyio.sleep(ROUTE_POLL_INTERVAL_S)
+            assert cluster.events_of(EventKind.QUEUE_DROPPED) == []
+            await anyio.sleep(ROUTE_POLL_INTERVAL_S)
+            assert len(cluster.events_of(EventKind.QUEUE_DROPPED, topic="t")) == 8
+        await cluster.wait_converged(ROUTE_POLL_INTERVAL_S + 10)
+
+    simulate(scenario)
+
+
+def test_clients_outlive_a_name_server_that_goes_in_the_middle_of_a_poll(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster, delay_s: float) -> None:
+        await cluster.create_topic("t", queues=1)
+        await cluster.start_consumer("g", "t", route_poll_interval_s=1.0, instance_name="1")
+        await cluster.wait_converged(1)
+        started_s = cluster.simulation.loop.time()
+        await anyio.sleep(1 - started_s % 1 + delay_s)
+        await cluster.name_servers["namesrv-1"].crash()
+        await cluster.name_servers["namesrv-1"].start()
+        await anyio.sleep(10)
+        await cluster.create_topic("t", queues=2)
+        await cluster.wait_converged(5)
+
+    for step in range(40):
+        simulate(lambda cluster, s=step: scenario(cluster, s * 0.00025))  # type: ignore[misc]
+
+
+def test_two_name_servers_know_nothing_of_each_other(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with RemotingClient(rng=cluster.simulation.random) as remoting:
+            await remoting.request(
+                cluster.addresses[0], RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"broker_name": "broker-a"}
+            )
+        first, second = (server.running.table.route("t") for server in cluster.name_servers.values())
+        assert {queue.broker_name for queue in first.publish_queues()} == {"broker-b"}
+        assert {queue.broker_name for queue in second.publish_queues()} == {"broker-a", "broker-b"}
+
+    simulate(scenario, name_servers=2)
+
+
+def test_a_broker_finds_every_name_server_again_on_its_own(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        for server in cluster.name_servers.values():
+            await server.crash()
+            await server.start()
+        await anyio.sleep(6)
+        for server in cluster.name_servers.values():
+            assert len(server.running.table.route("t").queues) == 2
+
+    simulate(scenario, name_servers=2)
+
+
+def test_a_topic_whose_only_broker_is_gone_is_given_up_and_found_again(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", brokers=["broker-b"])
+        await cluster.create_topic("u", brokers=["broker-a"])
+        consumer = await cluster.start_consumer("g", "t")
+        await consumer.subscribe("u")
+        await cluster.wait_converged(1)
+        await cluster.brokers["broker-b"].stop()
+        await cluster.wait_converged(2 * ROUTE_POLL_INTERVAL_S + 1)
+        assert {queue.topic for queue in consumer.queues} == {"u"}
+        await anyio.sleep(300)
+        await cluster.brokers["broker-b"].start()
+        await cluster.wait_converged(ROUTE_POLL_INTERVAL_S + 10)
+
+    simulate(scenario)

@@ -1,0 +1,60 @@
+"""A tap on the wire: every request that anybody sends, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+
+
+class Sent(NamedTuple):
+    """One request: when, from which host, to which host, and what."""
+
+    time_s: float
+    source: str
+    target: str
+    code: RequestCode
+    header: dict[str, Any]
+
+
+class WireTap:
+    """Requests that were sent since the tap was opened; one-way ones too."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+
+    def note(self, connection: Connection, code: int, header: Mapping[str, Any]) -> None:
+        host = connection.peer.rpartition(":")[0]
+        # Fields are copied: a sender may use its header again.
+        self.sent.append(Sent(connection._loop.time(), connection.local_host, host, RequestCode(code), dict(header)))
+
+    def codes(self, source: str, target: str | None = None, *, since_s: float = 0.0) -> list[str]:
+        """Names of the requests of a host."""
+        return [
+            sent.code.name
+            for sent in self.sent
+            if sent.source == source and target in (None, sent.target) and sent.time_s >= since_s
+        ]
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> WireTap:
+    """A tap on all connections of the test."""
+    tap = WireTap()
+    request, notify = Connection.request, Connection.notify
+
+    def tapped_request(self: Connection, code: int, header: Any = None, *rest: Any, **named: Any) -> Any:
+        tap.note(self, code, header or {})
+        return request(self, code, header or {}, *rest, **named)
+
+    def tapped_notify(self: Connection, code: int, header: Any = None, *rest: Any, **named: Any) -> Any:
+        tap.note(self, code, header or {})
+        return notify(self, code, header or {}, *rest, **named)
+
+    monkeypatch.setattr(Connection, "request", tapped_request)
+    monkeypatch.setattr(Connection, "notify", tapped_notify)
+    return tap
