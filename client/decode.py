@@ -1,17 +1,23 @@
-"""Stored records to messages: the only place that decodes a payload, and the hot path of every consumer."""
+"""Stored records to messages: the only place that decodes a payload, and the hot path of every consumer.
+
+One msgpack unpacker walks over the whole body: it hands out each record's binary header as bytes and decodes the
+payload behind it in place. Slicing every payload out and decoding it by itself takes half as long again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+import struct
+from typing import Any
 
 import msgpack
 
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.record import iter_records
+from model.record import CONSUMED, HEADER_BYTES, RecordCorrupt
 
-_unpack = msgpack.unpackb
+_unpack_header = CONSUMED.unpack
+_new_tuple = tuple.__new__
+_PAYLOAD_FIELDS = 7
 
 
 def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
@@ -25,15 +31,22 @@ def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
         The messages, in offset order.
 
     Raises:
-        RecordCorrupt: the body is damaged.
+        RecordCorrupt: the body is not whole records with whole payloads.
     """
     messages: list[MessageExt] = []
-    add = messages.append
-    for offset, stored_ms, _, _, times_delivered, payload in iter_records(body):
-        topic, content, tags, keys, properties, born_ms, message_id = cast("Iterable[Any]", _unpack(payload))
-        add(
-            MessageExt(
-                queue, offset, stored_ms, times_delivered, topic, content, tags, keys, properties, born_ms, message_id
-            )
-        )
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)), read_size=1, use_list=False)
+    unpacker.feed(body)
+    read_bytes, unpack, tell, add = unpacker.read_bytes, unpacker.unpack, unpacker.tell, messages.append
+    position, end = 0, len(body)
+    try:
+        while position < end:
+            length, offset, stored_ms, _, _, times_delivered = _unpack_header(read_bytes(HEADER_BYTES))
+            payload: Any = unpack()
+            position += length
+            if tell() != position or len(payload) != _PAYLOAD_FIELDS:
+                raise RecordCorrupt(f"record {offset} of {queue}: its payload does not fill its {length} bytes")
+            # The constructor of a named tuple is Python code and costs as much as decoding the payload.
+            add(_new_tuple(MessageExt, (queue, offset, stored_ms, times_delivered, *payload)))
+    except (ValueError, TypeError, struct.error, msgpack.UnpackException) as error:
+        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
     return messages

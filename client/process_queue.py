@@ -220,7 +220,7 @@ class ProcessQueue:
         for message in messages:
             offset = message.offset
             if offset in self._taken and offset not in self._retry_at:
-                message.times_delivered += 1
+                self._taken[offset] = message._replace(times_delivered=message.times_delivered + 1)
                 self._retry_at[offset] = not_before
                 heapq.heappush(self._retries, (not_before, offset))
 

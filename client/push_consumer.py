@@ -134,10 +134,19 @@ class PushConsumer:
         """Leave: stop the intake, finish what listeners have, commit, unlock, unregister, close. Idempotent.
 
         What listeners have may take `shutdown_grace_s`; what they finish later is delivered again to another member.
+
+        Raises:
+            IllegalOperation: called by a listener of this consumer.
+
         Cancellation: the rest is cut short; the broker sees the connection close.
         """
         if self._state is not ServiceState.RUNNING:
             return
+        if self._pool is not None and self._pool.runs_current_task():
+            raise IllegalOperation(
+                "a listener cannot shut its own consumer down, because the shutdown waits for the listener: "
+                "set an event there, and shut down where the consumer was started"
+            )
         self._state = ServiceState.SHUTDOWN_ALREADY
         instance, share = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)

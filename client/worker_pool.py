@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from client.background import Background
 from client.owned_queue import OwnedQueue
@@ -36,6 +37,7 @@ class WorkerPool:
         self._ready: deque[OwnedQueue] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = 0
+        self._tasks: dict[asyncio.Task[Any] | None, None] = {}
         # Queues with messages that failed and wait to be handed out again.
         self._retrying: dict[OwnedQueue, None] = {}
         self._driver = DeadlineDriver(self._next_retry, self._retry)
@@ -79,7 +81,12 @@ class WorkerPool:
             self._workers += 1
             self._background.start_soon(self._work)
 
+    def runs_current_task(self) -> bool:
+        """Whether the caller is a listener of this pool: it must not wait until the pool has ended."""
+        return asyncio.current_task() in self._tasks
+
     async def _work(self) -> None:
+        self._tasks[asyncio.current_task()] = None
         while True:
             batch = self._next_batch()
             if batch is not None:

@@ -42,14 +42,14 @@ MAX_TIMES_DELIVERED = 0xFFFF
 
 _PREFIX = struct.Struct(">II")
 _AFTER_CRC = struct.Struct(">IIQQiHH")
-# What a consumer needs: it asked for the topic and the queue, so it knows them.
-_CONSUMED = struct.Struct(">I12xQQiHH")
+CONSUMED = struct.Struct(">I12xQQiHH")
+"""The six fields that a consumer needs: it asked for the topic and the queue, so it knows them."""
 
 _pack_prefix = _PREFIX.pack
 _pack_after_crc = _AFTER_CRC.pack
 _unpack_prefix = _PREFIX.unpack_from
 _unpack_header = HEADER.unpack_from
-_unpack_consumed = _CONSUMED.unpack_from
+_unpack_consumed = CONSUMED.unpack_from
 _new_tuple = tuple.__new__
 
 

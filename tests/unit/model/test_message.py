@@ -119,7 +119,7 @@ def test_the_hash_of_a_tag_equals_its_definition(tag: str) -> None:
 def test_a_consumed_message_has_every_field_and_prints_short() -> None:
     queue = MessageQueue("%RETRY%g", "b", 1)
     message = MessageExt(queue, 7, 1000, 2, "orders", b"body", "new", ["42"], {"a": "b"}, 900, "id-1")
-    assert {name: getattr(message, name) for name in MessageExt.__slots__} == {
+    assert message._asdict() == {
         "queue": queue,
         "offset": 7,
         "stored_ms": 1000,

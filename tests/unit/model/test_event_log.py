@@ -1,0 +1,150 @@
+"""Events of one node: numbered without gaps, joined by their cause, bounded, and read back as they were."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.event_log import MAX_TEXT_CHARS, EventLog, decode_events, encode_events
+from model.events import Event, EventKind
+from model.limits import MAX_TRACE_BUFFER
+
+
+def log_of(n: int = 0) -> EventLog:
+    """A log with n events."""
+    log = EventLog("node", lambda: 1.5)
+    for _ in range(n):
+        log.emit(EventKind.MEMBER_JOIN)
+    return log
+
+
+def seqs(events: list[Event]) -> list[int]:
+    return [event.seq for event in events]
+
+
+def test_events_are_stamped_and_numbered_from_1() -> None:
+    log = log_of()
+    log.emit(EventKind.MEMBER_JOIN, group="g", client="c", n=3, detail="t=*")
+    log.emit(EventKind.NOTIFY_SENT)
+    first, second = log.take()
+    assert first == Event(1.5, "node", 1, "MEMBER_JOIN", "node/1", group="g", client="c", n=3, detail="t=*")
+    assert (second.seq, second.id) == (2, "node/2")
+
+
+def test_an_event_without_a_cause_is_its_own_and_hands_it_on() -> None:
+    log = log_of()
+    cause = log.emit(EventKind.MEMBER_JOIN)
+    assert cause == "node/1"
+    assert log.emit(EventKind.NOTIFY_SENT, cause=cause) == cause
+    assert [event.cause for event in log.take()] == [cause, cause]
+
+
+def test_a_cause_can_be_known_ahead_of_its_event() -> None:
+    log = log_of(1)
+    cause = log.next_id()
+    log.emit(EventKind.MEMBER_LEAVE)
+    assert log.take()[-1].id == cause
+
+
+@pytest.mark.parametrize(
+    ("named", "cause"), [("a/1", "a/1"), ("", "node/2"), (None, "node/2"), ("x" * 9_999, "x" * MAX_TEXT_CHARS)]
+)
+def test_the_cause_of_a_request_is_what_it_names_or_the_next_event(named: str | None, cause: str) -> None:
+    assert log_of(1).cause_of(named) == cause
+
+
+def test_texts_that_peers_choose_are_cut() -> None:
+    log = log_of()
+    assert log.emit(EventKind.MEMBER_JOIN, cause="c" * 9_999, detail="d" * 9_999) == "c" * MAX_TEXT_CHARS
+    [event] = log.take()
+    assert (event.cause, event.detail) == ("c" * MAX_TEXT_CHARS, "d" * MAX_TEXT_CHARS)
+
+
+def test_what_was_taken_does_not_come_again() -> None:
+    log = log_of(3)
+    assert seqs(log.take()) == [1, 2, 3]
+    assert log.take() == []
+
+
+def test_the_sink_gets_every_event_at_once_whether_they_are_kept_or_not() -> None:
+    for buffered in (True, False):
+        seen: list[Event] = []
+        log = EventLog("node", lambda: 0.0, sink=seen.append, buffered=buffered)
+        log.emit(EventKind.BROKER_UP)
+        assert seqs(seen) == [1]
+        assert (log.take() == seen) is buffered
+
+
+def test_a_log_that_nobody_takes_from_keeps_the_newest_and_counts_the_others() -> None:
+    log = log_of(MAX_TRACE_BUFFER)
+    assert log.dropped == 0
+    log.emit(EventKind.BROKER_DOWN)
+    assert log.dropped == 1
+    events = log.take()
+    assert (len(events), events[0].seq, events[-1].seq) == (MAX_TRACE_BUFFER, 2, MAX_TRACE_BUFFER + 1)
+
+
+def test_events_that_could_not_be_sent_come_first_again() -> None:
+    log = log_of(3)
+    taken = log.take()
+    log.emit(EventKind.BROKER_DOWN)
+    log.put_back(taken)
+    assert seqs(log.take()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("newer", "kept"), [(0, 3), (MAX_TRACE_BUFFER - 2, 2), (MAX_TRACE_BUFFER, 0)])
+def test_of_events_that_come_back_the_oldest_fall_out_when_there_is_no_room(newer: int, kept: int) -> None:
+    log = log_of(3)
+    taken = log.take()
+    for _ in range(newer):
+        log.emit(EventKind.BROKER_DOWN)
+    log.put_back(taken)
+    assert log.dropped == 3 - kept
+    assert seqs(log.take()) == list(range(4 - kept, 4 + newer))
+
+
+# --- JSON Lines ------------------------------------------------------------------------------------------------------
+texts = st.text(max_size=20)
+numbers = st.integers(-1, 2**53)
+events = st.builds(
+    Event,
+    t_ms=st.floats(0, 1e13),
+    node=texts,
+    seq=numbers,
+    kind=st.sampled_from([kind.value for kind in EventKind]),
+    cause=texts,
+    group=texts,
+    topic=texts,
+    broker=texts,
+    queue_id=numbers,
+    client=texts,
+    version=numbers,
+    offset=numbers,
+    n=numbers,
+    detail=texts,
+)
+
+
+@given(st.lists(events, max_size=5))
+def test_events_are_read_back_as_they_were_written(written: list[Event]) -> None:
+    encoded = encode_events(written)
+    assert encoded.count(b"\n") == len(written)
+    assert decode_events(encoded) == written
+
+
+def test_each_line_has_every_column() -> None:
+    [line] = encode_events([Event(1.5, "node", 1, "BROKER_UP")]).splitlines()
+    assert tuple(json.loads(line)) == Event._fields
+
+
+def test_empty_lines_are_nothing() -> None:
+    assert decode_events(b"\n \n" + encode_events(log_of(1).take()) + b"\n") == log_of(1).take()
+
+
+@pytest.mark.parametrize("line", [b"{", b"5", b"[]", b"{}", b'{"t_ms": 1, "unknown": 2}', b"\xff"])
+def test_a_line_that_is_no_event_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode_events(line)
