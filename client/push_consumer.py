@@ -64,6 +64,7 @@ class PushConsumer:
         self.group = check_group(group)
         self.config, self.options = split_options(name_servers, options)
         self.rebalance_interval_s = self.options.rebalance_interval_s
+        self.session_timeout_s = self.options.session_timeout_s
         self.late_results = 0
         """Results of listeners that came after their queue was another member's; they were ignored."""
         self._strategy = strategy or AllocateMessageQueueAveragely()

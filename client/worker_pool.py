@@ -60,8 +60,10 @@ class WorkerPool:
         self._driver.wake_by(deadline)
 
     def _next_retry(self) -> float | None:
-        deadlines = [owned.process_queue.next_retry_deadline() for owned in self._retrying]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        # A queue that stands in line already waits for a worker and not for the clock: its deadline, long over, would
+        # make the driver spin until one is free.
+        waiting = [owned.process_queue.next_retry_deadline() for owned in self._retrying if not owned.offered]
+        return min((deadline for deadline in waiting if deadline is not None), default=None)
 
     def _retry(self, now: float) -> None:
         for owned in list(self._retrying):
@@ -102,6 +104,8 @@ class WorkerPool:
         while self._ready:
             owned = self._ready.popleft()
             owned.offered = False
+            if owned in self._retrying:
+                self._driver.wake_by(self._loop.time())
             messages = owned.process_queue.next_batch(self._batch_size, self._loop.time())
             if messages:
                 self.offer_again(owned)
