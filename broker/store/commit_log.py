@@ -172,7 +172,6 @@ class CommitLog:
         try:
             return ask(segment.index)
         except (IndexFileCorrupt, FileNotFoundError):
-            self.parts.forget(segment.base_position)
             segment.index = self.scan(segment).index
             self._unfinished[segment] = None
             return ask(segment.index)

@@ -66,7 +66,7 @@ class LogReader:
             segment, row = self._locate(queue, offset)
             if offset < row.first_offset:
                 # What lies between two segments is lost; recovery has noted where.
-                offset = min(row.first_offset, end_offset)
+                offset = row.first_offset
                 continue
             look = min(end_offset - offset, budget)
             if tag_hashes is None:

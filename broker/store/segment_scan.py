@@ -16,7 +16,7 @@ from zlib import crc32
 
 from broker.store.control_record import QUEUE_TABLE, TOPIC_DROPPED, decode_queue_table
 from broker.store.index_file import Read
-from broker.store.segment_index import ENTRY, MemoryIndex, QueueKey
+from broker.store.segment_index import ENTRY, ENTRY_BYTES, MemoryIndex, QueueKey
 from model.record import CONTROL_FLAG, CRC_FROM, HEADER, HEADER_BYTES
 
 BLOCK_BYTES = 1024 * 1024
@@ -27,6 +27,9 @@ MAX_RECORD_BYTES = 2**24 - 1
 # which a file has after a loss of power, do not match, so they are passed over at the speed of the expression.
 _HEADER_SHAPE = re.compile(rb"\x00(?!\x00\x00\x00).{15}\x00\x00.{6}\x00\x00", re.DOTALL)
 _SHAPE_BYTES = 26
+
+_unpack_header = HEADER.unpack_from
+_pack_entry = ENTRY.pack
 
 _Found = tuple[int, int, int, int, int, int, int, int, bytes]
 """position, length, topic_id, queue_id, queue_offset, stored_ms, tag_hash, flags, payload (of control records only)."""
@@ -87,17 +90,18 @@ def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None)
         row = rows.get(key)
         if row is None:
             row = scan.index.add_row(key, 0 if queues_known else offset)
-        missing = offset - row.end_offset
+        missing = offset - row.first_offset - len(row.entries) // ENTRY_BYTES
         if missing < 0:
             # A whole record whose place is taken: the first one stands, as for every reader so far.
             scan.damaged_bytes += length
             continue
         if missing:
             scan.index.add_holes(row, missing, scan.last_stored_ms or stored_ms)
-        row.entries += ENTRY.pack(position, length, tag_hash, stored_ms)
+        row.entries += _pack_entry(position, length, tag_hash, stored_ms)
         scan.record_count += 1
-        scan.first_stored_ms = scan.first_stored_ms or stored_ms
-        scan.last_stored_ms = max(scan.last_stored_ms, stored_ms)
+        if stored_ms > scan.last_stored_ms:
+            scan.last_stored_ms = stored_ms
+            scan.first_stored_ms = scan.first_stored_ms or stored_ms
     return scan
 
 
@@ -110,12 +114,13 @@ def _walk(read: Read, size: int) -> Iterator[_Found]:
         at = position - base
         needed = HEADER_BYTES
         if at + needed <= len(block):
-            length, crc, *fields, _ = HEADER.unpack_from(block, at)
-            if HEADER_BYTES <= length <= min(MAX_RECORD_BYTES, size - position):
+            length, crc, topic_id, queue_id, offset, stored_ms, tag_hash, flags, _ = _unpack_header(block, at)
+            if HEADER_BYTES <= length <= MAX_RECORD_BYTES and length <= size - position:
                 needed = length
-                if at + length <= len(block) and crc32(view[at + CRC_FROM : at + length]) == crc:
-                    payload = block[at + HEADER_BYTES : at + length] if fields[-1] & CONTROL_FLAG else b""
-                    yield (position, length, *fields, payload)
+                stop = at + length
+                if stop <= len(block) and crc32(view[at + CRC_FROM : stop]) == crc:
+                    payload = block[at + HEADER_BYTES : stop] if flags & CONTROL_FLAG else b""
+                    yield position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload
                     position += length
                     continue
         if at + needed > len(block):

@@ -1,3 +1,5 @@
+"""The message store against the obvious: lists in memory."""
+
 from __future__ import annotations
 
 import shutil
@@ -6,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -14,8 +16,9 @@ from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
 from broker.store.store_errors import StoreFull
 from broker.store.store_options import StoreOptions
-from model.record import CONTROL_FLAG, HEADER, StoredRecord, iter_records
+from model.record import StoredRecord, iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.store_helpers import read_all
 
 Key = tuple[int, int]
 NO_LIMIT = 2**40
@@ -28,24 +31,6 @@ class ModelQueue:
     min_offset: int = 0
     records: list[StoredRecord] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-
-
-def read_all(store: MessageStore, key: Key, step: int) -> dict[int, StoredRecord]:
-    """Read a queue from end to end, as a consumer does."""
-    found = {}
-    offset = store.min_offset(*key)
-    while offset < store.max_offset(*key):
-        result = store.read(*key, offset, max_n=step, max_bytes=NO_LIMIT)
-        records = list(iter_records(result.body, check_crc=True))
-        assert len(records) == result.n
-        assert (result.status is ReadStatus.FOUND) == bool(records)
-        assert result.next_offset > offset
-        for record in records:
-            assert offset <= record.queue_offset < result.next_offset
-            offset = record.queue_offset + 1
-            found[record.queue_offset] = record
-        offset = result.next_offset
-    return found
 
 
 class StoreAgainstLists(RuleBasedStateMachine):
@@ -306,128 +291,5 @@ class StoreAgainstLists(RuleBasedStateMachine):
 
 TestStoreAgainstLists = StoreAgainstLists.TestCase
 TestStoreAgainstLists.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
-
-
-# --- damage
-
-SMALL = StoreOptions(segment_bytes=700, tail_bytes=0)
-QUEUES: list[Key] = [(1, 0), (1, 1), (2, 0)]
-
-
-def build_store(directory: Path) -> dict[Key, dict[int, StoredRecord]]:
-    """Make a store of several segments, and return what is in it."""
-    stored: dict[Key, dict[int, StoredRecord]] = {key: {} for key in QUEUES}
-    now_ms = 1_700_000_000_000
-    with MessageStore.open(directory, SMALL, lambda: now_ms) as store:
-        for number in range(40):
-            now_ms += 1
-            key = QUEUES[number % 7 % 3]
-            payload = bytes([number]) * (number % 23)
-            offset = store.append(*key, payload, number)
-            store.flush()
-            stored[key][offset] = StoredRecord(offset, now_ms, number, 0, 0, payload)
-    return stored
-
-
-@pytest.fixture(scope="module")
-def intact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, dict[int, StoredRecord]]]:
-    directory = tmp_path_factory.mktemp("intact") / "store"
-    return directory, build_store(directory)
-
-
-def open_and_read(directory: Path, stored: dict[Key, dict[int, StoredRecord]]) -> set[tuple[Key, int]]:
-    """Open a damaged store and read all of it: what is served is right, what is not is reported. Return what is not."""
-    lost = set()
-    with MessageStore.open(directory, SMALL, lambda: 1_800_000_000_000) as store:
-        for key, expected in stored.items():
-            found = read_all(store, key, 3)
-            assert found.items() <= expected.items()
-            lost |= {(key, offset) for offset in expected.keys() - found.keys()}
-        reported = {
-            ((damage.topic_id, damage.queue_id), offset)
-            for damage in store.statistics().damage
-            for offset in range(damage.first_offset, damage.end_offset)
-        }
-        cut_off = {(key, offset) for key, offset in lost if offset >= store.max_offset(*key)}
-        assert lost == reported | cut_off
-        assert not cut_off or store.recovery.cut_bytes
-    return lost
-
-
-def record_at(segment: Path, byte: int) -> tuple[Key, int] | None:
-    """Return the message whose record has a byte of a segment file; None for the store's own records."""
-    data = segment.read_bytes()
-    start = 0
-    while True:
-        length, _, topic_id, queue_id, queue_offset, _, _, flags, _ = HEADER.unpack_from(data, start)
-        if byte < start + length:
-            return None if flags & CONTROL_FLAG else ((topic_id, queue_id), queue_offset)
-        start += length
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), indexes=st.sampled_from(["all", "not the last", "none"]))
-def test_any_flipped_bit_costs_one_message_and_is_reported(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, indexes: str
-) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
-        keep = sorted(directory.glob("*.index"))
-        for path in {"all": [], "not the last": keep[-1:], "none": keep}[indexes]:
-            path.unlink()
-        segment = data.draw(st.sampled_from(sorted(directory.glob("*.log"))))
-        content = bytearray(segment.read_bytes())
-        bit = data.draw(st.integers(0, len(content) * 8 - 1))
-        hit = record_at(segment, bit // 8)
-        content[bit // 8] ^= 1 << bit % 8
-        segment.write_bytes(content)
-        assert open_and_read(directory, stored) == ({hit} if hit else set())
-        # The first opening wrote indexes of what it found; the second one trusts them.
-        assert open_and_read(directory, stored) == ({hit} if hit else set())
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_any_flipped_bit_in_an_index_file_costs_nothing(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject
-) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
-        index = data.draw(st.sampled_from(sorted(directory.glob("*.index"))))
-        content = bytearray(index.read_bytes())
-        bit = data.draw(st.integers(0, len(content) * 8 - 1))
-        content[bit // 8] ^= 1 << bit % 8
-        index.write_bytes(content)
-        assert open_and_read(directory, stored) == set()
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), has_index=st.booleans(), remove=st.booleans())
-def test_a_segment_that_is_cut_short_or_gone_costs_what_was_in_it(
-    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, has_index: bool, remove: bool
-) -> None:
-    source, stored = intact
-    with tempfile.TemporaryDirectory() as root:
-        directory = Path(root) / "store"
-        shutil.copytree(source, directory)
-        segments = sorted(directory.glob("*.log"))
-        # Without the last segment, the store ends earlier and cannot know it; without the first, it begins later.
-        segment = data.draw(st.sampled_from(segments[1:-1]))
-        size = segment.stat().st_size
-        cut = 0 if remove else data.draw(st.integers(0, size))
-        lost = {hit for byte in range(cut, size) if (hit := record_at(segment, byte))}
-        if not has_index:
-            segment.with_suffix(".index").unlink()
-        if remove:
-            segment.unlink()
-        else:
-            with segment.open("r+b") as file:
-                file.truncate(cut)
-        assert open_and_read(directory, stored) == lost
-        assert open_and_read(directory, stored) == lost

@@ -10,7 +10,7 @@ from broker.store.files import Files
 
 
 class FaultyFiles(Files):
-    """The real file system, until told otherwise.
+    """The real file system, until told otherwise; but syncs are only counted, as no test outlives a loss of power.
 
     Attributes:
         failing: operation name -> errno it raises.
@@ -58,11 +58,9 @@ class FaultyFiles(Files):
 
     def sync(self, fd: int) -> None:
         self._enter("sync")
-        super().sync(fd)
 
     def sync_directory(self, path: Path) -> None:
         self._enter("sync_directory")
-        super().sync_directory(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._enter("rename")

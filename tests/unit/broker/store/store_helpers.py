@@ -8,8 +8,9 @@ from pathlib import Path
 
 from broker.store.files import Files
 from broker.store.message_store import MessageStore
+from broker.store.read_result import ReadStatus
 from broker.store.store_options import StoreOptions
-from model.record import iter_records
+from model.record import StoredRecord, iter_records
 
 NOW_MS = 1_700_000_000_000
 
@@ -57,5 +58,23 @@ def offsets(store: MessageStore, topic_id: int = 1, queue_id: int = 0, start: in
     while offset < store.max_offset(topic_id, queue_id):
         result = store.read(topic_id, queue_id, offset, max_n=5, max_bytes=2**20)
         found += [record.queue_offset for record in iter_records(result.body, check_crc=True)]
+        offset = result.next_offset
+    return found
+
+
+def read_all(store: MessageStore, key: tuple[int, int], step: int) -> dict[int, StoredRecord]:
+    """Read a queue from end to end, as a consumer does."""
+    found = {}
+    offset = store.min_offset(*key)
+    while offset < store.max_offset(*key):
+        result = store.read(*key, offset, max_n=step, max_bytes=2**40)
+        records = list(iter_records(result.body, check_crc=True))
+        assert len(records) == result.n
+        assert (result.status is ReadStatus.FOUND) == bool(records)
+        assert result.next_offset > offset
+        for record in records:
+            assert offset <= record.queue_offset < result.next_offset
+            offset = record.queue_offset + 1
+            found[record.queue_offset] = record
         offset = result.next_offset
     return found

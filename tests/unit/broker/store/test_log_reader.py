@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,43 @@ def test_a_record_longer_than_the_limit_is_returned_alone(tmp_path: Path) -> Non
         assert store.read(1, 0, 0, max_n=9, max_bytes=100).n == 1
         assert store.read(1, 0, 0, max_n=9, max_bytes=1080).n == 2
         assert store.read(1, 0, 0, max_n=9, max_bytes=1079).n == 1
+
+
+def test_a_whole_record_in_the_place_of_another_is_not_served(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=500) as store:
+        fill(store, 20)
+    first, second, *_ = sorted(tmp_path.glob("*.log"))
+    shutil.copy(second, first)
+    with open_store(tmp_path) as store:
+        assert store.statistics().damage == ()
+        found = offsets(store)
+        assert found == list(range(found[0], 20))
+        assert store.statistics().damage[0].segment == first.name
+        assert store.statistics().damage[0].end_offset == found[0]
+
+
+def test_damage_that_is_found_while_an_index_is_rebuilt_is_reported(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=500) as store:
+        fill(store, 20)
+    with open_store(tmp_path) as store:
+        second = sorted(tmp_path.glob("*.log"))[1]
+        second.with_suffix(".index").unlink()
+        data = bytearray(second.read_bytes())
+        data[-47 * 3 - 1] ^= 1
+        second.write_bytes(data)
+        found = offsets(store)
+        (damage,) = store.statistics().damage
+        assert damage.segment == second.name
+        assert found == [offset for offset in range(20) if offset != damage.first_offset]
+
+
+def test_reading_goes_on_after_the_segment_that_was_read_last_is_trimmed(tmp_path: Path) -> None:
+    with open_store(tmp_path, tail_bytes=0, segment_bytes=500) as store:
+        fill(store, 50)
+        store.sync()
+        assert store.read(1, 0, 0, max_n=1, max_bytes=1000).n == 1
+        store.trim(store.written_position // 2)
+        assert offsets(store) == list(range(store.min_offset(1, 0), 50))
 
 
 def test_an_error_of_the_disk_is_raised_and_not_taken_for_damage(tmp_path: Path) -> None:

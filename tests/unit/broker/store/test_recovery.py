@@ -8,6 +8,7 @@ import pytest
 
 from broker.store.damage import Damage
 from broker.store.store_errors import StoreNotWritable, StoreUnusable
+from model.record import iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
@@ -65,6 +66,7 @@ def test_a_torn_write_is_cut_off_and_its_offsets_are_used_again(tmp_path: Path) 
     segment.write_bytes(data[:-5])
     with open_store(directory) as store:
         assert store.recovery.cut_bytes == 47 - 5
+        assert segment.stat().st_size == len(data) - 47
         assert store.statistics().damage == ()
         assert store.append(1, 0, b"new", 0) == 2
         store.flush()
@@ -95,7 +97,7 @@ def test_queues_without_messages_keep_their_place_over_restarts(tmp_path: Path) 
 
 def test_unfinished_files_and_indexes_without_a_segment_are_removed(tmp_path: Path) -> None:
     open_store(tmp_path).close()
-    for name in ("00000000000000000099.index", "00000000000000000099.log.tmp"):
+    for name in ("00000000000000000000.index", "00000000000000000099.index", "00000000000000000099.log.tmp"):
         (tmp_path / name).write_bytes(b"left over")
     open_store(tmp_path).close()
     assert sorted(path.name for path in tmp_path.glob("0*")) == ["00000000000000000000.log"]
@@ -129,6 +131,9 @@ def test_a_damaged_segment_is_reported_by_name_and_offsets_and_the_rest_is_serve
         assert damage.end_offset == damage.first_offset + 1
         assert offsets(store) == [offset for offset in range(20) if offset != damage.first_offset]
         assert (store.recovery.scanned_bytes, store.recovery.damaged_bytes) == (size, 47)
+    with open_store(tmp_path) as store:
+        assert store.recovery.scanned_records == 0
+        assert store.statistics().damage == (damage,)
 
 
 def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_reuse_offsets(tmp_path: Path) -> None:
@@ -152,12 +157,13 @@ def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_r
 def test_times_do_not_go_back_over_a_restart(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fill(store, 5)
-        assert store.offset_at(1, 0, 2**62) == 5
+        (last,) = iter_records(store.read(1, 0, 4, max_n=1, max_bytes=1000).body)
     with open_store(tmp_path) as store:  # its clock starts anew
-        store.append(1, 0, b"", 0)
-        store.flush()
-        times = [store.offset_at(1, 0, stored_ms) for stored_ms in (0, 2**62)]
-        assert times == [0, 6]
+        assert store.offset_at(1, 0, last.stored_ms) == 4
+        assert store.offset_at(1, 0, last.stored_ms + 1) == 5
+        fill(store, 1)
+        (new,) = iter_records(store.read(1, 0, 5, max_n=1, max_bytes=1000).body)
+        assert new.stored_ms == last.stored_ms
 
 
 @pytest.mark.parametrize(
