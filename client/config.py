@@ -33,7 +33,8 @@ class ClientConfig:
         instance_name: clients of one process with the same name share one instance (connections, heartbeats, loops).
             None makes an instance of its own.
         client_ip: first part of the client id; by default the address that the name server sees.
-        heartbeat_interval_s: how often every broker hears of us.
+        heartbeat_interval_s: how often every broker hears of us, at least; a third of the shortest session of a
+            consumer if that is less.
         route_poll_interval_s: how often the name server is asked.
         offset_persist_interval_s: how often offsets are committed.
         request_timeout_s: for requests that are not held.

@@ -13,18 +13,18 @@ import os
 from typing import Protocol
 
 import anyio
-import msgpack
 
 from client.background import Background
 from client.config import ClientConfig
+from client.group_member import GroupMember
 from client.group_views import GroupViews
+from client.heartbeats import Heartbeats
 from client.name_servers import NameServers
 from client.rebalance import RebalancePass, RebalanceSchedule, Trigger
 from client.route_cache import RouteCache
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.heartbeat import ConsumerData, HeartbeatData
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.names import TRACE_TOPIC, check_id
@@ -41,29 +41,6 @@ FIRST_ROUTE_POLL_S = 1.0
 """The retry topic of a new group is made by the first heartbeat, so the first poll comes early."""
 
 
-class GroupMember(Protocol):
-    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner."""
-
-    group: str
-    rebalance_interval_s: float
-
-    def topics(self) -> tuple[str, ...]:
-        """Topics whose routes it needs, sorted."""
-        ...
-
-    def consumer_data(self) -> ConsumerData | None:
-        """Its part of a heartbeat; None while it has no subscription."""
-        ...
-
-    async def rebalance(self, due: RebalancePass) -> bool:
-        """Run one pass; returns whether it is balanced."""
-        ...
-
-    async def persist_offsets(self) -> None:
-        """Commit what is not committed yet."""
-        ...
-
-
 class ClientInstance:
     """One running client; made by `client/instance_registry.py`.
 
@@ -73,6 +50,10 @@ class ClientInstance:
         remoting: the connections.
         name_servers: the name servers.
         events: what happened here.
+        views: who is in which group.
+        heartbeats: what brokers know of us.
+        masters: broker name -> open connection to its master, for those who send a lot; emptied whenever a route
+            changes or a connection is lost.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -92,12 +73,16 @@ class ClientInstance:
         self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s)
         self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self._consumers: dict[str, GroupMember] = {}
-        self._producer_groups: dict[str, int] = {}
+        self.heartbeats = Heartbeats(
+            self.remoting,
+            self._addresses,
+            self._consumers,
+            timeout_s=config.request_timeout_s,
+            interval_s=config.heartbeat_interval_s,
+        )
         self._published: dict[str, None] = {}
-        # Broker name -> open connection to its master; emptied whenever a route changes or a connection is lost.
         self.masters: dict[str, Connection] = {}
         self._absent: dict[str, None] = {}
-        self._created_ms: dict[str, int] = {}
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
         self._background = Background("client instance")
@@ -118,7 +103,8 @@ class ClientInstance:
         try:
             host = self.config.client_ip or await self.name_servers.local_host()
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
-            self.client_id = self.events.node = check_id("client id", f"{host}@{name}")
+            self.client_id = check_id("client id", f"{host}@{name}")
+            self.events.node = self.heartbeats.client_id = self.client_id
             await self._background.start()
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -132,7 +118,7 @@ class ClientInstance:
             self.poll_routes,
             min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s),
         )
-        self._background.start_soon(self._every, config.heartbeat_interval_s, self.heartbeat)
+        self._background.start_soon(self.heartbeats.keep_alive)
         self._background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
         if config.trace:
             self._background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
@@ -173,6 +159,7 @@ class ClientInstance:
                 "instance_name (or none)"
             )
         self._consumers[consumer.group] = consumer
+        self.heartbeats.sessions_changed()
 
     def introduced(self, consumer: GroupMember, cause: str) -> None:
         """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.
@@ -193,13 +180,15 @@ class ClientInstance:
 
     def add_producer(self, group: str) -> None:
         """Count a producer of a group, for heartbeats."""
-        self._producer_groups[group] = self._producer_groups.get(group, 0) + 1
+        groups = self.heartbeats.producer_groups
+        groups[group] = groups.get(group, 0) + 1
 
     def remove_producer(self, group: str) -> None:
         """Undo `add_producer`."""
-        self._producer_groups[group] -= 1
-        if not self._producer_groups[group]:
-            del self._producer_groups[group]
+        groups = self.heartbeats.producer_groups
+        groups[group] -= 1
+        if not groups[group]:
+            del groups[group]
 
     def publish(self, topic: str) -> None:
         """Keep the route of a topic that is sent to fresh."""
@@ -275,7 +264,7 @@ class ClientInstance:
             )
         new = [address for address in self._addresses() if address not in known]
         if new:
-            await self._heartbeat_to(new, cause)
+            await self.heartbeats.send(cause, new)
         for group, consumer in self._consumers.items():
             if any(topic in changed for topic in consumer.topics()):
                 self.wake(group, Trigger.ROUTE, cause)
@@ -298,59 +287,6 @@ class ClientInstance:
     def _addresses(self) -> list[str]:
         """Every address of every known broker."""
         return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
-
-    # --- heartbeat ---------------------------------------------------------------------------------------------------
-
-    async def heartbeat(self, cause: str = "") -> None:
-        """Tell every broker who is here; returns when each has answered or failed."""
-        await self._heartbeat_to(self._addresses(), cause)
-
-    async def _heartbeat_to(self, addresses: list[str], cause: str) -> None:
-        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
-        heartbeat = HeartbeatData(
-            client_id=self.client_id,
-            consumers=tuple(data for data in consumers if data is not None),
-            producer_groups=tuple(self._producer_groups),
-            cause=cause,
-        )
-        if not heartbeat.consumers and not heartbeat.producer_groups:
-            return
-        body = msgpack.packb(heartbeat.to_wire())
-        async with anyio.create_task_group() as tasks:
-            for address in addresses:
-                tasks.start_soon(self._heartbeat_one, address, body)
-
-    async def _heartbeat_one(self, address: str, body: bytes) -> None:
-        try:
-            answer = await self.remoting.request(
-                address, RequestCode.HEART_BEAT, {}, body, self.config.request_timeout_s
-            )
-        except RlabError as error:
-            logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
-            return
-        for group, (_, created_ms) in answer.header["groups"].items():
-            self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
-
-    async def leave_group(self, group: str, cause: str) -> None:
-        """Tell every broker that we leave a group. Whoever cannot be told sees the connection close, or us expire.
-
-        Cancellation: some may not have been told.
-        """
-        header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
-        async with anyio.create_task_group() as tasks:
-            for address in self._addresses():
-                if self.remoting.connected(address) is not None:
-                    tasks.start_soon(self._leave_one, address, header)
-
-    async def _leave_one(self, address: str, header: dict[str, object]) -> None:
-        try:
-            await self.remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, 1.0)
-        except RlabError as error:
-            logger.warning("%s: could not unregister from %s: %s", self.client_id, address, error)
-
-    def group_created_ms(self, group: str) -> int:
-        """When the group first came to life as far as any broker told us; 0 when none did."""
-        return self._created_ms.get(group, 0)
 
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
@@ -415,7 +351,7 @@ class ClientInstance:
                 except RlabError:
                     continue
                 self.events.emit(EventKind.BROKER_UP, cause=cause, client=self.client_id, detail=address)
-                await self._heartbeat_to([address], cause)
+                await self.heartbeats.send(cause, [address])
                 for group in self._consumers:
                     self.wake(group, Trigger.RECONNECT, cause)
                 return

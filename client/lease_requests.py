@@ -82,7 +82,7 @@ class LeaseRequests:
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
             except GroupNotExist:
                 # This broker does not know us: it is new, or took us for dead. Introduce ourselves, then ask again.
-                await self._instance.heartbeat(cause)
+                await self._instance.heartbeats.send(cause)
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
         except RlabError as error:
             outcome.failed.update({queue: error for queue in queues})

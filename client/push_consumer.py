@@ -154,7 +154,7 @@ class PushConsumer:
         try:
             await share.close(cause)
             if self._subscriptions:
-                await instance.leave_group(self.group, cause)
+                await instance.heartbeats.leave(self.group, cause)
         finally:
             instance.unregister(self)
             with anyio.CancelScope(shield=True):
@@ -222,7 +222,7 @@ class PushConsumer:
             # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
             # to know the group before the first message comes, or «last» would begin behind that message.
             await instance.update_routes((TRACE_TOPIC,), cause)
-        await instance.heartbeat(cause)
+        await instance.heartbeats.send(cause)
         instance.introduced(self, cause)
 
     @property
@@ -254,7 +254,7 @@ class PushConsumer:
             consume_timestamp_ms=self.options.consume_timestamp_ms,
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
-            group_created_ms=instance.group_created_ms(self.group),
+            group_created_ms=instance.heartbeats.group_created_ms(self.group),
             subscriptions=tuple(self._subscriptions[topic] for topic in self.topics()),
         )
 

@@ -122,7 +122,7 @@ class QueueShare:
         fetched = await views.fetch(self._group, topics)
         if fetched is not None and client_id not in fetched[1].members:
             # The broker is new, or took us for dead. An allocation without us would give up everything we have.
-            await self._instance.heartbeat(cause)
+            await self._instance.heartbeats.send(cause)
             fetched = await views.fetch(self._group, topics)
         if fetched is None or client_id not in fetched[1].members:
             return None

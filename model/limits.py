@@ -58,7 +58,6 @@ OFFSET_PERSIST_INTERVAL_S = 5.0
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
 """Wait before the next pass of a group that is not balanced."""
-LEASE_RENEW_INTERVAL_S = 20.0
 SHUTDOWN_GRACE_S = 10.0
 """How long a shutdown, or a revoked queue, may take to finish the messages in flight (RocketMQ's default is 0)."""
 
@@ -68,7 +67,6 @@ MAX_PULL_BATCH = 1_024
 MAX_PULL_BYTES = 256 * 1024
 PULL_SUSPEND_S = 15.0
 PULL_TIMEOUT_S = 30.0
-PULL_RETRY_FLOW_CONTROL_S = 0.05
 PULL_RETRY_ERROR_S = 1.0
 MAX_PROCESS_QUEUE_COUNT = 1_000
 MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
@@ -105,4 +103,3 @@ assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its 
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client gives up"
-assert LEASE_RENEW_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost renewals must not end a lease"

@@ -1,0 +1,122 @@
+"""Heartbeats of a client instance: all its groups in one message, to every broker. RocketMQ: MQClientInstance."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+import anyio
+import msgpack
+
+from client.group_member import GroupMember
+from model.errors import RlabError
+from model.heartbeat import HeartbeatData
+from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_LEAVE_TIMEOUT_S = 1.0
+"""Leaving is a courtesy: a broker that does not answer sees the connection close."""
+
+
+class Heartbeats:
+    """Sends heartbeats and keeps what brokers answer.
+
+    Args:
+        remoting: the connections.
+        addresses: gives every address of every known broker.
+        consumers: group -> consumer, as it is now.
+        timeout_s: per broker.
+        interval_s: how often every broker hears of us at least.
+
+    Attributes:
+        client_id: set before the first heartbeat.
+        producer_groups: producer group -> number of its producers here.
+    """
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        addresses: Callable[[], list[str]],
+        consumers: Mapping[str, GroupMember],
+        *,
+        timeout_s: float,
+        interval_s: float,
+    ) -> None:
+        self.client_id = ""
+        self.producer_groups: dict[str, int] = {}
+        self._remoting = remoting
+        self._addresses = addresses
+        self._consumers = consumers
+        self._timeout_s = timeout_s
+        self._interval_s = interval_s
+        self._created_ms: dict[str, int] = {}
+        self._sessions_changed = anyio.Event()
+
+    async def keep_alive(self) -> None:
+        """Send heartbeats until cancelled: at the interval, and three in the shortest session of a consumer."""
+        while True:
+            self._sessions_changed = anyio.Event()
+            sessions = [consumer.session_timeout_s / 3 for consumer in self._consumers.values()]
+            with anyio.move_on_after(min([self._interval_s, *sessions])):
+                await self._sessions_changed.wait()
+                continue
+            await self.send()
+
+    def sessions_changed(self) -> None:
+        """Say that a consumer was added, whose session may be shorter than those so far."""
+        self._sessions_changed.set()
+
+    async def send(self, cause: str = "", addresses: list[str] | None = None) -> None:
+        """Tell brokers who is here; returns when each has answered or failed.
+
+        Args:
+            cause: id of the root trigger of whatever this sets off.
+            addresses: only these; by default every known broker.
+
+        Cancellation: some may not have been told.
+        """
+        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
+        heartbeat = HeartbeatData(
+            client_id=self.client_id,
+            consumers=tuple(data for data in consumers if data is not None),
+            producer_groups=tuple(self.producer_groups),
+            cause=cause,
+        )
+        if not heartbeat.consumers and not heartbeat.producer_groups:
+            return
+        body = msgpack.packb(heartbeat.to_wire())
+        async with anyio.create_task_group() as tasks:
+            for address in self._addresses() if addresses is None else addresses:
+                tasks.start_soon(self._send_to, address, body)
+
+    async def _send_to(self, address: str, body: bytes) -> None:
+        try:
+            answer = await self._remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
+        except RlabError as error:
+            logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
+            return
+        for group, (_, created_ms) in answer.header["groups"].items():
+            self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
+
+    def group_created_ms(self, group: str) -> int:
+        """When the group first came to life as far as any broker told us; 0 when none did."""
+        return self._created_ms.get(group, 0)
+
+    async def leave(self, group: str, cause: str) -> None:
+        """Tell every broker that we leave a group. Whoever cannot be told sees the connection close, or us expire.
+
+        Cancellation: some may not have been told.
+        """
+        header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
+        async with anyio.create_task_group() as tasks:
+            for address in self._addresses():
+                if self._remoting.connected(address) is not None:
+                    tasks.start_soon(self._leave_one, address, header)
+
+    async def _leave_one(self, address: str, header: dict[str, object]) -> None:
+        try:
+            await self._remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
+        except RlabError as error:
+            logger.warning("%s: could not unregister from %s: %s", self.client_id, address, error)
