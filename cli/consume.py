@@ -1,0 +1,222 @@
+"""`rlab consume`: be a member of a group and print what it is handed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
+from cli.runtime import run, silence_stdout
+from model.errors import ConfigError, QueryNotFound
+from model.heartbeat import ConsumeFrom
+from model.message import MessageExt
+from model.subscription import ALL
+
+_BATCH = 32
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("consume")(consume)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What to consume; see `rlab consume --help`."""
+
+    topic: str
+    group: str
+    namesrv: str
+    start: tuple[ConsumeFrom, int]
+    count: int | None
+    timeout_s: float | None
+    tags: str
+    strategy: str
+    wait: bool
+    as_json: bool
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.")],
+    group: Annotated[str, typer.Option(show_default=False, help="Consumer group; its members share the queues.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            envvar="RLAB_CONSUME_FROM",
+            metavar="earliest|latest|TIME",
+            help="Where a group begins that has never consumed; TIME is ISO 8601 or milliseconds since 1970.",
+        ),
+    ] = "latest",
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after so many messages.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            show_default=False,
+            help="End after so long; failed if --count was not reached.",
+        ),
+    ] = None,
+    tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
+    strategy: Annotated[str, typer.Option(help="How members share the queues; must be the same for all.")] = "AVG",
+    wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+) -> None:
+    """Print messages of a topic, a line each.
+
+    It consumes as a member of a group until it is stopped, and leaves the group in good order.
+
+    With --json a line is an object with body (or body_base64), topic, broker, queue_id, offset, keys, tags, properties,
+    born_ms, stored_ms and message_id.
+
+    Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
+    """
+    options = ConsumeOptions(
+        topic=topic,
+        group=group,
+        namesrv=namesrv,
+        start=start_of(start),
+        count=count,
+        timeout_s=timeout,
+        tags=tags,
+        strategy=strategy,
+        wait=wait,
+        as_json=json,
+    )
+    run(Consuming(options).run, endless=True, verbose=verbose)
+
+
+def start_of(text: str) -> tuple[ConsumeFrom, int]:
+    """Read --from: the policy, and for a time its milliseconds since 1970.
+
+    Raises:
+        typer.BadParameter: it is neither a policy nor a time.
+    """
+    named = {"earliest": ConsumeFrom.FIRST_OFFSET, "latest": ConsumeFrom.LAST_OFFSET}
+    if text in named:
+        return named[text], 0
+    try:
+        ms = int(text) if text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"--from {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
+        ) from error
+    return ConsumeFrom.TIMESTAMP, max(1, ms)
+
+
+class Consuming:
+    """One run of the command."""
+
+    def __init__(self, options: ConsumeOptions) -> None:
+        self._options = options
+        self._received = 0
+        self._write_error: OSError | None = None
+
+    async def run(self) -> None:
+        """Consume until the count, the time or a signal.
+
+        Raises:
+            RlabError: the topic does not exist, nobody can be reached, or --count was not reached in time.
+            OSError: the output cannot be written.
+        """
+        from client import PushConsumer
+        from client.group_target import BUILT_IN_STRATEGIES
+
+        options = self._options
+        if options.strategy not in BUILT_IN_STRATEGIES:
+            raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(BUILT_IN_STRATEGIES)}")
+        if not options.wait:
+            await self._check_topic()
+        self._done = anyio.Event()
+        async with PushConsumer(
+            options.namesrv,
+            group=options.group,
+            strategy=BUILT_IN_STRATEGIES[options.strategy],
+            consume_from=options.start[0],
+            consume_timestamp_ms=options.start[1],
+            # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
+            max_workers=1,
+            consume_batch=1 if options.count is not None else _BATCH,
+        ) as consumer:
+            await consumer.subscribe(options.topic, self._on_messages, options.tags)
+            with anyio.move_on_after(options.timeout_s):
+                await self._done.wait()
+        if self._write_error is not None:
+            silence_stdout()
+            if not isinstance(self._write_error, BrokenPipeError):
+                raise self._write_error
+            # Else whoever read it has seen enough, as in `rlab consume ... | head`.
+        elif options.count is not None and self._received < options.count:
+            raise QueryNotFound(f"{self._received} of {options.count} messages came in {options.timeout_s:g} s")
+
+    async def _check_topic(self) -> None:
+        """A consumer may wait for its topic, but who types a name usually means one that is there."""
+        from client.admin import Admin
+
+        async with Admin(self._options.namesrv) as admin:
+            await admin.route(self._options.topic)
+
+    async def _on_messages(self, messages: Sequence[MessageExt]) -> Any:
+        from client import ConsumeResult
+
+        if self._done.is_set():
+            # Not ours any more: left uncommitted, for the next member of the group.
+            return ConsumeResult.RECONSUME_LATER
+        lines = [self._line(message) for message in messages]
+        try:
+            # In a thread: whoever reads may be slow, and heartbeats have to go on.
+            await asyncio.get_running_loop().run_in_executor(None, _write, b"".join(lines))
+        except OSError as error:
+            self._write_error = error
+            self._done.set()
+            return ConsumeResult.RECONSUME_LATER
+        self._received += len(messages)
+        if self._received == self._options.count:
+            self._done.set()
+        return ConsumeResult.SUCCESS
+
+    def _line(self, message: MessageExt) -> bytes:
+        if not self._options.as_json:
+            return message.body + b"\n"
+        return jsonlib.dumps(document_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def document_of(message: MessageExt) -> dict[str, object]:
+    """The JSON document of a message."""
+    try:
+        body = {"body": message.body.decode("utf-8")}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(message.body).decode("ascii")}
+    return {
+        **body,
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queue_id": message.queue.queue_id,
+        "offset": message.offset,
+        "keys": list(message.keys),
+        "tags": message.tags,
+        "properties": dict(message.properties),
+        "born_ms": message.born_ms,
+        "stored_ms": message.stored_ms,
+        "message_id": message.message_id,
+    }

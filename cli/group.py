@@ -1,0 +1,160 @@
+"""`rlab group`: list consumer groups, and show one: who owns what, and who should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import document, print_json, print_line, print_table
+from cli.runtime import run
+
+if TYPE_CHECKING:
+    from client.admin_records import GroupInfo, GroupSummary, QueueProgress
+
+app = typer.Typer(help="List and show consumer groups.", no_args_is_help=True)
+
+MAX_MATRIX_MEMBERS = 12
+"""With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app, name="group")
+
+
+@app.command("list")
+def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
+    """List groups that have members or offsets.
+
+    Example: rlab group list
+    """
+    from client.admin import Admin
+
+    async def main() -> tuple[GroupSummary, ...]:
+        async with Admin(namesrv) as admin:
+            return await admin.groups()
+
+    groups = run(main)
+    if json:
+        print_json({"groups": groups})
+        return
+    print_table(
+        ["group", ">members", "brokers"],
+        [(each.group, each.members, ", ".join(each.brokers)) for each in groups],
+        empty="no groups; rlab consume TOPIC --group NAME starts one",
+    )
+
+
+@app.command()
+def show(
+    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show who consumes what, and who should.
+
+    Members, and for each queue its current owner, its target and its lag.
+
+    Example: rlab group show billing
+    """
+    from client.admin import Admin
+
+    async def main() -> GroupInfo:
+        async with Admin(namesrv) as admin:
+            return await admin.group(group)
+
+    info = run(main)
+    if json:
+        print_json(group_document(info))
+    else:
+        print_group(info)
+
+
+def print_group(info: GroupInfo) -> None:
+    """Print the members of a group, its queues, and a verdict."""
+    labels = {member.client_id: f"c{number}" for number, member in enumerate(info.members, 1)}
+    _print_members(info, labels)
+    _print_queues(info, labels)
+    print_line(verdict(info))
+
+
+def group_document(info: GroupInfo) -> dict[str, object]:
+    """The JSON document of a group: its record, and what follows from it."""
+    queues = [{**document(queue), "lag": queue.lag, "settled": queue.settled} for queue in info.queues]
+    summary = {"balanced": info.balanced, "broadcasting": info.broadcasting, "lag": info.lag}
+    return {**document(info), **summary, "queues": queues}
+
+
+def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
+    targets = [client_id for queue in info.queues for client_id in queue.targets]
+    print_table(
+        ["", "client id", "address", "strategy", "subscriptions", ">queues", ">target", ">expires in"],
+        [
+            (
+                labels[member.client_id],
+                member.client_id,
+                member.address or None,
+                member.strategy,
+                ", ".join(
+                    s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
+                ),
+                len(member.queues),
+                None if member.strategy in info.unknown_strategies else targets.count(member.client_id),
+                f"{member.expires_in_s:.0f} s",
+            )
+            for member in info.members
+        ],
+        title=f"group {info.group}",
+        empty=f"group {info.group} has no members",
+    )
+
+
+def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
+    as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
+    who = list(labels.values()) if as_matrix else ["owner", "target"]
+    rows = [
+        (
+            str(queue.queue),
+            *(_marks(queue, labels) if as_matrix else _names(queue, labels)),
+            queue.lag,
+            queue.committed,
+            queue.max_offset,
+        )
+        for queue in info.queues
+    ]
+    print_table(["queue", *who, ">lag", ">committed", ">end"], rows)
+    if as_matrix and labels and rows:
+        print_line("● owns it and should   ○ should own it   ✕ owns it and should not")
+
+
+def _marks(queue: QueueProgress, labels: dict[str, str]) -> list[str]:
+    marks = {(True, True): "●", (False, True): "○", (True, False): "✕", (False, False): ""}
+    return [marks[(queue.owner == client_id, client_id in queue.targets)] for client_id in labels]
+
+
+def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, str | None]:
+    owner = None if queue.owner is None else labels.get(queue.owner, queue.owner)
+    return owner, ", ".join(labels[client_id] for client_id in queue.targets) or None
+
+
+def verdict(info: GroupInfo) -> str:
+    """How a group is doing, in one line."""
+    parts = [f"lag {info.lag}"]
+    if info.broadcasting:
+        parts.append("broadcasting: every member reads every queue")
+    elif info.unknown_strategies:
+        parts.append(f"target unknown: strategy {', '.join(info.unknown_strategies)} is not built in")
+    elif not info.members:
+        parts.append("nobody consumes it")
+    elif info.balanced:
+        parts.append("balanced")
+    else:
+        parts.append(
+            f"not balanced: {sum(not queue.settled for queue in info.queues)} queues are not where they should be"
+        )
+    if info.unreachable:
+        parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its part is missing")
+    return "; ".join(parts)

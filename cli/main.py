@@ -1,0 +1,61 @@
+"""The `rlab` command: every command registers itself here.
+
+Command modules import what they run inside their functions, so that `rlab --help` costs little more than Python itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from cli import cluster, consume, daemons, group, produce, topic
+from cli.bench import command as bench
+from cli.runtime import report_bug
+
+app = typer.Typer(
+    name="rlab",
+    help="A small, real message-queue cluster that reproduces RocketMQ's consumer-group rebalance.\n\n"
+    "Example: rlab cluster --brokers 2, then in other terminals: rlab topic create orders --queues 8, "
+    "rlab consume orders --group g, and rlab produce orders --count 100.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"auto_envvar_prefix": "RLAB", "help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rlab {version('rebalance-lab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.", show_envvar=False),
+    ] = False,
+) -> None:
+    """Options of `rlab` itself."""
+
+
+for module in (daemons, cluster, topic, group, produce, consume, bench):
+    module.register(app)
+
+
+def main() -> None:
+    """Entry point of the `rlab` script."""
+    # The command and not the app is called: an app would put a hook of its own in this place.
+    command = get_command(app)
+    sys.excepthook = report_bug
+    command(prog_name="rlab")
+
+
+if __name__ == "__main__":
+    main()

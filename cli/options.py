@@ -1,0 +1,97 @@
+"""Options that several commands share, and where their values come from.
+
+A flag wins over the environment, the environment over the file of `--config`, the file over the default. Every option
+can be set by `RLAB_<COMMAND>_<OPTION>` (for instance RLAB_BROKER_LISTEN, RLAB_TOPIC_CREATE_QUEUES); `--namesrv` and
+`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command, and what stands above the
+tables is for every command that knows it:
+
+    namesrv = "10.0.0.1:9876,10.0.0.2:9876"
+    [broker]
+    name = "broker-a"
+    data = "/var/lib/rlab/broker-a"
+    [topic.create]
+    queues = 16
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+
+
+def load_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Make the values of a configuration file the defaults of the command that is being parsed.
+
+    Raises:
+        typer.BadParameter: the file cannot be read, is not TOML, or names an option that the command does not have.
+    """
+    if file is None or context.resilient_parsing:
+        return file
+    try:
+        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file} is not valid TOML: {error}") from error
+    # "rlab topic create" is read from the root, [topic] and [topic.create]; only the last has to fit exactly.
+    known = _parameters(context)
+    values = {name: value for name, value in table.items() if name in known}
+    path = context.command_path.split()[1:]
+    for depth, name in enumerate(path, 1):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise typer.BadParameter(f"{file}: [{'.'.join(path[:depth])}] must be a table")
+        values.update(table)
+    unknown = [name for name, value in table.items() if name not in known and not isinstance(value, dict)]
+    if unknown and path:
+        raise typer.BadParameter(
+            f"{file}: [{'.'.join(path)}] has no option {unknown[0]!r}; it has {', '.join(sorted(known))}"
+        )
+    context.default_map = {
+        **(context.default_map or {}),
+        **{known[name]: value for name, value in values.items() if name in known},
+    }
+    return file
+
+
+def _parameters(context: typer.Context) -> dict[str, str]:
+    """What a parameter is called on the command line -> what it is called in the code."""
+    names: dict[str, str] = {}
+    for parameter in context.command.params:
+        longest = max((*parameter.opts, parameter.name or ""), key=lambda opt: (opt.startswith("--"), len(opt)))
+        if parameter.name not in ("config", "help") and parameter.name is not None:
+            names[longest.lstrip("-")] = parameter.name
+    return names
+
+
+NameServers = Annotated[
+    str,
+    typer.Option(
+        "--namesrv", envvar="RLAB_NAMESRV", metavar="HOST:PORT,...", help="The name servers, separated by commas."
+    ),
+]
+
+
+def switch(*names: str, help_text: str) -> Any:
+    """A flag that is off unless it is given."""
+    return typer.Option(*names, help=help_text, show_default=False, show_envvar=False)
+
+
+Json = Annotated[bool, switch("--json", help_text="Print JSON instead of text.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        envvar="RLAB_CONFIG",
+        metavar="FILE.toml",
+        is_eager=True,
+        callback=load_config,
+        help="Read options from this file; flags and the environment win over it.",
+    ),
+]
+Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log what happens.")]

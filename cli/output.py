@@ -1,0 +1,101 @@
+"""What commands print: tables for people and one JSON document for programs on stdout, all the rest on stderr.
+
+rich is imported where a table is made: it takes longer to import than most commands take to run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum, IntFlag
+from typing import Any
+
+import anyio
+
+_UNBOUNDED_WIDTH = 1_000
+"""Columns of a table that goes into a file or a pipe, where a cut-off cell helps nobody."""
+
+_TERMINAL_INTERVAL_S = 0.25
+_LOG_INTERVAL_S = 5.0
+_CLEAR_LINE = "\r\x1b[K"
+
+
+def document(value: Any) -> Any:
+    """Turn a record into what JSON can hold: dataclasses and named tuples become objects, enums their values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: document(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: document(part) for name, part in value._asdict().items()}
+    if isinstance(value, dict):
+        return {str(key): document(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [document(part) for part in value]
+    if isinstance(value, IntFlag):
+        return int(value)
+    return value.value if isinstance(value, Enum) else value
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on one line."""
+    print(json.dumps(document(value), ensure_ascii=False), flush=True)
+
+
+def print_line(text: str) -> None:
+    """Print a line that somebody may be waiting for."""
+    print(text, flush=True)
+
+
+def print_error(text: str) -> None:
+    """Say on stderr what went wrong."""
+    print(f"error: {text}", file=sys.stderr, flush=True)
+
+
+def print_note(text: str) -> None:
+    """Say something on stderr that is not a result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", empty: str = "") -> None:
+    """Print a table.
+
+    Args:
+        columns: headings; one that begins with ">" is of numbers and aligned to the right.
+        rows: cells; None is shown as a dash.
+        title: printed above it.
+        empty: printed instead of a table without rows.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    if not rows:
+        print_line(empty)
+        return
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        # Text, because a topic or client id may look like markup.
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+    Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH).print(table)
+
+
+async def report_progress(text: Callable[[], str]) -> None:
+    """Say on stderr how far something has come, until cancelled: on a terminal in one line, else seldom.
+
+    Cancellation: the line is cleared.
+    """
+    on_terminal = sys.stderr.isatty()
+    try:
+        while True:
+            await anyio.sleep(_TERMINAL_INTERVAL_S if on_terminal else _LOG_INTERVAL_S)
+            sys.stderr.write(f"{_CLEAR_LINE}{text()}" if on_terminal else f"{text()}\n")
+            sys.stderr.flush()
+    finally:
+        if on_terminal:
+            sys.stderr.write(_CLEAR_LINE)
+            sys.stderr.flush()

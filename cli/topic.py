@@ -1,0 +1,243 @@
+"""`rlab topic`: create, list, show, scale and delete topics."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from cli.output import print_json, print_line, print_note, print_table
+from cli.runtime import run
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
+from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from model.topic_route import Perm, TopicConfig, TopicRoute
+
+app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
+
+
+def _count(help_text: str) -> Any:
+    """A number of queues that need not be given."""
+    return typer.Option(metavar="N", min=0, max=MAX_QUEUES_PER_TOPIC, show_default=False, help=help_text)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app, name="topic")
+
+
+@app.command()
+def create(
+    topic: Topic,
+    queues: Annotated[
+        int, typer.Option(metavar="N", min=1, max=MAX_QUEUES_PER_TOPIC, help="Queues on each broker.")
+    ] = DEFAULT_TOPIC_QUEUES,
+    read: Annotated[int | None, _count("Queues that can be read, if not --queues.")] = None,
+    write: Annotated[int | None, _count("Queues that can be written, if not --queues.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be repeated.")] = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Create a topic on every broker.
+
+    It returns when every name server that can be reached shows the topic.
+
+    Example: rlab topic create orders --queues 8
+    """
+    from client.admin import Admin
+
+    async def main() -> TopicRoute:
+        async with Admin(namesrv) as admin:
+            return await admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
+
+    print_route(run(main), as_json=json, done="created")
+
+
+@app.command("list")
+def list_topics(
+    everything: Annotated[bool, switch("--all", help_text="Also topics that the system made for itself.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """List topics with their queues.
+
+    Example: rlab topic list --all
+    """
+    from client.admin import Admin
+
+    async def main() -> list[TopicRoute]:
+        async with Admin(namesrv) as admin:
+            names = [name for name in await admin.topics() if everything or not _is_internal(name)]
+            return await admin.routes(names)
+
+    routes = run(main)
+    if json:
+        print_json({"topics": [route_document(route) for route in routes]})
+        return
+    print_table(
+        ["topic", "brokers", ">read queues", ">write queues"],
+        [
+            (r.topic, ", ".join(q.broker_name for q in r.queues), len(r.subscribe_queues()), len(r.publish_queues()))
+            for r in routes
+        ],
+        empty="no topics; rlab topic create NAME makes one",
+    )
+
+
+@app.command()
+def show(topic: Topic, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
+    """Show the queues of a topic and what they hold.
+
+    Example: rlab topic show orders
+    """
+    from client.admin import Admin
+    from client.admin_records import BrokerInfo
+
+    async def main() -> tuple[TopicRoute, list[BrokerInfo]]:
+        async with Admin(namesrv) as admin:
+            route = await admin.route(topic)
+            return route, [await admin.broker_info(data.broker_name) for data in route.queues]
+
+    route, infos = run(main)
+    rows = []
+    for info in infos:
+        found = info.topic(topic)
+        if found is None:
+            continue
+        for queue_id, held in enumerate(found.ranges):
+            rows.append(
+                (
+                    info.name,
+                    queue_id,
+                    use_of(found.config, queue_id),
+                    held.min_offset,
+                    held.max_offset,
+                    held.max_offset - held.min_offset,
+                )
+            )
+    if json:
+        names = ("broker", "queue_id", "use", "min_offset", "max_offset", "messages")
+        print_json({**route_document(route), "queues": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    print_table(["broker", ">queue", "use", ">min offset", ">max offset", ">messages"], rows, title=f"topic {topic}")
+    print_line(f"{sum(row[5] for row in rows)} messages in {len(rows)} queues")
+
+
+@app.command()
+def scale(
+    topic: Topic,
+    queues: Annotated[int | None, _count("Queues on each broker.")] = None,
+    read: Annotated[int | None, _count("Queues that can be read, on each broker.")] = None,
+    write: Annotated[int | None, _count("Queues that can be written, on each broker.")] = None,
+    force: Annotated[bool, switch("--force", help_text="Shrink although messages were not consumed yet.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Change how many queues a topic has.
+
+    To shrink it without hiding a message: lower --write, wait until the groups have consumed the rest (rlab group
+    show), then lower --read.
+
+    Example: rlab topic scale orders --queues 16
+    """
+    from client.admin import Admin
+
+    if queues is None and read is None and write is None:
+        raise typer.BadParameter("say --queues N, --read N or --write N")
+
+    async def main() -> TopicRoute:
+        async with Admin(namesrv) as admin:
+            return await admin.scale_topic(
+                topic, read=queues if read is None else read, write=queues if write is None else write, force=force
+            )
+
+    print_route(run(main), as_json=json, done="scaled")
+
+
+@app.command()
+def delete(
+    topic: Topic,
+    yes: Annotated[bool, switch("--yes", "-y", help_text="Do not ask.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Delete a topic with its messages.
+
+    Example: rlab topic delete orders --yes
+    """
+    from client.admin import Admin
+
+    if not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter(f"this deletes every message of {topic}: say --yes")
+        typer.confirm(f"Delete topic {topic} with all its messages?", abort=True)
+
+    async def main() -> None:
+        async with Admin(namesrv) as admin:
+            await admin.delete_topic(topic)
+
+    run(main)
+    if json:
+        print_json({"topic": topic, "deleted": True})
+    else:
+        print_line(f"topic {topic} deleted")
+
+
+def _is_internal(topic: str) -> bool:
+    return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def use_of(config: TopicConfig, queue_id: int) -> str:
+    """What a queue of a topic can be used for, as `rw`, `r-`, `-w` or `--`."""
+    return ("r" if queue_id < config.read_queue_nums else "-") + ("w" if queue_id < config.write_queue_nums else "-")
+
+
+def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
+    """Print what became of a topic.
+
+    Args:
+        route: where it lives now.
+        as_json: print its document instead.
+        done: what was done to it.
+    """
+    if as_json:
+        print_json(route_document(route))
+    else:
+        counts = ", ".join(
+            f"{q.broker_name} {q.read_queue_nums}"
+            if q.read_queue_nums == q.write_queue_nums
+            else f"{q.broker_name} {q.read_queue_nums} read {q.write_queue_nums} write"
+            for q in route.queues
+        )
+        print_line(f"topic {route.topic} {done}: queues on {counts}")
+    for data in route.queues:
+        if data.write_queue_nums > data.read_queue_nums:
+            print_note(
+                f"note: nobody can read queues {data.read_queue_nums} to {data.write_queue_nums - 1} "
+                f"of {data.broker_name}, but messages are sent to them"
+            )
+
+
+def route_document(route: TopicRoute) -> dict[str, object]:
+    """The JSON document of a topic."""
+    return {
+        "topic": route.topic,
+        "read_queues": len(route.subscribe_queues()),
+        "write_queues": len(route.publish_queues()),
+        "brokers": [
+            {
+                "broker": data.broker_name,
+                "read_queue_nums": data.read_queue_nums,
+                "write_queue_nums": data.write_queue_nums,
+                "perm": ("r" if data.perm & Perm.READ else "-") + ("w" if data.perm & Perm.WRITE else "-"),
+            }
+            for data in route.queues
+        ],
+    }

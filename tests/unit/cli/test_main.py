@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from cli.main import app
+
+
+def commands() -> list[list[str]]:
+    def walk(command: object, path: list[str]) -> Iterator[list[str]]:
+        children = getattr(command, "commands", None)
+        if not children:
+            yield path
+        for name, child in (children or {}).items():
+            yield from walk(child, [*path, name])
+
+    return list(walk(get_command(app), []))
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_explains_itself_with_an_example(command: list[str]) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: {'seq 1000 | ' if command == ['produce'] else ''}rlab {' '.join(command)}" in " ".join(
+        result.stdout.split()
+    )
+
+
+def test_the_commands_of_the_issue_are_all_there() -> None:
+    assert {" ".join(command) for command in commands()} >= {
+        "namesrv",
+        "broker",
+        "cluster",
+        "topic create",
+        "topic list",
+        "topic show",
+        "topic scale",
+        "topic delete",
+        "group list",
+        "group show",
+        "produce",
+        "consume",
+    }
+
+
+def test_the_first_line_of_each_help_fits_the_list_of_commands() -> None:
+    for arguments in ([], ["topic"], ["group"]):
+        listed = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "100"}).stdout
+        assert "..." not in listed.partition("Commands")[2]
+
+
+@pytest.mark.parametrize("arguments", [["frobnicate"], ["topic"], ["topic", "frobnicate"], ["--frobnicate"]])
+def test_what_is_not_a_command_is_a_usage_error(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_it_tells_its_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).stdout.startswith("rlab ")
+
+
+def test_the_command_line_is_there_at_once_because_what_it_runs_is_imported_late() -> None:
+    heavy = ["rich", "client", "broker", "namesrv", "simulation", "sqlite3"]
+    code = f"import sys, cli.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_options_of_all_commands_can_come_from_a_file() -> None:
+    without = [
+        " ".join(command)
+        for command in commands()
+        if command != ["bench"] and "--config" not in CliRunner().invoke(app, [*command, "--help"]).stdout
+    ]
+    assert without == []
+
+
+def test_the_app_is_a_typer_app_that_others_can_extend() -> None:
+    assert isinstance(app, typer.Typer)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+import typer
+
+from cli.runtime import report_bug, run, wait_for_eof
+from model.errors import TopicNotExist
+
+
+def raising(error: BaseException) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def main() -> None:
+        raise error
+
+    return main
+
+
+async def stopped_by(number: int, cleaned_up: list[str]) -> None:
+    try:
+        os.kill(os.getpid(), number)
+        await anyio.sleep_forever()
+    finally:
+        await anyio.lowlevel.checkpoint()  # clean-up may wait: it is cancelled once, and not again and again
+        cleaned_up.append("done")
+
+
+def test_what_the_command_returns_comes_back() -> None:
+    async def main() -> int:
+        return 7
+
+    assert run(main) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TopicNotExist("topic 't' does not exist"), "error: topic 't' does not exist\n"),
+        (ExceptionGroup("", [ExceptionGroup("", [TopicNotExist("inner")])]), "error: inner\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), "error: No space left on device\n"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "x.txt"), "error: x.txt: No such file\n"),
+        (
+            ExceptionGroup("", [KeyError("k")]),
+            "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows where it comes from\n",
+        ),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(
+    error: BaseException, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as exit_:
+        run(raising(error))
+    assert exit_.value.exit_code == 1
+    assert capsys.readouterr() == ("", text)
+
+
+def test_whoever_repairs_the_program_gets_the_error_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLAB_DEBUG", "1")
+    with pytest.raises(TopicNotExist):
+        run(raising(TopicNotExist("t")))
+
+
+def test_a_bug_is_one_line_too_unless_somebody_wants_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyError) as caught:
+        run(raising(KeyError("k")))
+    report_bug(KeyError, caught.value, caught.tb)
+    assert capsys.readouterr().err == "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows where it comes from\n"
+    monkeypatch.setenv("RLAB_DEBUG", "1")
+    report_bug(KeyError, caught.value, caught.tb)
+    assert capsys.readouterr().err.startswith("Traceback")
+
+
+def test_a_command_may_say_its_own_exit_code_and_usage_error() -> None:
+    with pytest.raises(typer.BadParameter):
+        run(raising(typer.BadParameter("no")))
+    with pytest.raises(typer.Exit) as exit_:
+        run(raising(typer.Exit(3)))
+    assert exit_.value.exit_code == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("endless", "code"), [(True, 0), (False, 1)])
+def test_a_signal_lets_the_command_clean_up(
+    number: int, endless: bool, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cleaned_up: list[str] = []
+    with pytest.raises(typer.Exit) as exit_:
+        run(lambda: stopped_by(number, cleaned_up), endless=endless)
+    assert exit_.value.exit_code == code
+    assert cleaned_up == ["done"]
+    assert capsys.readouterr().err == ("" if endless else "error: stopped before it was done\n")
+
+
+def test_signals_mean_what_they_meant_before_when_the_command_is_over() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(typer.Exit):
+        run(lambda: stopped_by(signal.SIGTERM, []), endless=True)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_the_end_of_a_pipe_is_noticed_and_what_came_before_is_not_it() -> None:
+    reading, writing = os.pipe()
+
+    async def main() -> str:
+        os.write(writing, b"still here")
+        with anyio.move_on_after(0.01):
+            await wait_for_eof(reading)
+            return "too early"
+        os.close(writing)
+        await wait_for_eof(reading)
+        return "closed"
+
+    assert run(main) == "closed"
+    os.close(reading)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.topic import print_route, route_document, use_of
+from model.topic_route import READ_WRITE, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
+
+
+def route(*queues: tuple[str, int, int], perm: Perm = READ_WRITE) -> TopicRoute:
+    return TopicRoute(
+        topic="t",
+        queues=tuple(
+            QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
+            for name, read, write in queues
+        ),
+        brokers=tuple(BrokerData(cluster="c", broker_name=name, addresses={0: f"{name}:1"}) for name, *_ in queues),
+    )
+
+
+def test_a_route_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    print_route(route(("a", 4, 4), ("b", 4, 2)), as_json=False, done="scaled")
+    assert capsys.readouterr() == ("topic t scaled: queues on a 4, b 4 read 2 write\n", "")
+
+
+def test_queues_that_are_written_and_never_read_are_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_route(route(("a", 4, 6)), as_json=True, done="created")
+    out, err = capsys.readouterr()
+    assert json.loads(out)["brokers"][0]["write_queue_nums"] == 6
+    assert err == "note: nobody can read queues 4 to 5 of a, but messages are sent to them\n"
+
+
+def test_the_document_of_a_route_counts_what_can_be_used() -> None:
+    assert route_document(route(("a", 4, 2), ("b", 1, 1), perm=Perm.READ)) == {
+        "topic": "t",
+        "read_queues": 5,
+        "write_queues": 0,
+        "brokers": [
+            {"broker": "a", "read_queue_nums": 4, "write_queue_nums": 2, "perm": "r-"},
+            {"broker": "b", "read_queue_nums": 1, "write_queue_nums": 1, "perm": "r-"},
+        ],
+    }
+
+
+def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
+    config = TopicConfig(topic="t", read_queue_nums=2, write_queue_nums=1)
+    assert [use_of(config, queue_id) for queue_id in range(3)] == ["rw", "r-", "--"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["create"], "Missing argument"),
+        (["create", "t", "--queues", "0"], "greater than or equal to 1"),
+        (["scale", "t"], "say --queues N, --read N or --write N"),
+        (["delete", "t"], "say --yes"),
+        (["show"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(app, ["topic", *arguments])
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.split())
