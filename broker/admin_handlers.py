@@ -8,6 +8,7 @@ import msgpack
 
 from broker.broker import Broker
 from broker.queue_locks import QueueKey
+from broker.topic_table import queue_count
 from model.errors import GroupNotExist
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command, Reply
@@ -43,7 +44,7 @@ class AdminHandlers:
         entry, changed = self._broker.topics.put(config)
         if changed:
             self._broker.topic_changed(entry, header.get("cause") or "")
-        self._answer_after_write(connection, request)
+        self._answer_after_commit(connection, request)
 
     def delete_topic(self, connection: Connection, request: Command) -> None:
         """Delete a topic with its messages, offsets and leases."""
@@ -51,13 +52,12 @@ class AdminHandlers:
         entry = broker.topics.delete(topic)
         broker.metadata.delete_topic(topic)
         broker.offsets.delete_topic(topic)
-        queues = max(entry.config.read_queue_nums, entry.config.write_queue_nums)
-        broker.locks.forget_queues(QueueKey(topic, queue_id) for queue_id in range(queues))
+        broker.locks.forget_topic(topic)
         broker.store.drop_topic(entry.topic_id)
-        for queue_id in range(queues):
-            broker.rerun_held(topic, queue_id)
-        broker.topics_changed(request.header.get("cause") or broker.events.next_id())
-        self._answer_after_write(connection, request)
+        broker.route_changed(topic, 0, "deleted", request.header.get("cause") or "")
+        for queue_id in range(queue_count(entry.config)):
+            broker.pulls.rerun(topic, queue_id)
+        self._answer_after_commit(connection, request)
 
     def runtime_info(self, connection: Connection, request: Command) -> Reply:
         """Counters of this broker."""
@@ -69,8 +69,8 @@ class AdminHandlers:
             "uptime_s": broker.uptime_s,
             "topics": topics,
             "groups": len(broker.groups.groups()),
-            "held_pulls": len(broker.held),
-            "producers": sum(len(groups) for groups in broker.producers.values()),
+            "held_pulls": broker.pulls.held_count,
+            "producers": sum(len(client.producer_groups) for client in broker.clients.values()),
             "events_dropped": broker.events.dropped,
             "quirks": sorted(quirk.value for quirk in broker.config.quirks),
         }
@@ -79,7 +79,7 @@ class AdminHandlers:
     def _ranges(self, config: TopicConfig) -> list[list[int]]:
         """[min offset, max offset] of every queue of a topic."""
         store, topic_id = self._broker.store, self._broker.topics.existing(config.topic).topic_id
-        queues = range(max(config.read_queue_nums, config.write_queue_nums))
+        queues = range(queue_count(config))
         return [[store.min_offset(topic_id, queue_id), store.max_offset(topic_id, queue_id)] for queue_id in queues]
 
     def group_list(self, connection: Connection, request: Command) -> Reply:
@@ -102,11 +102,11 @@ class AdminHandlers:
         members = []
         for client_id in sorted(info.members):
             member = info.members[client_id]
-            at = broker.find_connection(member.connection)
+            client = broker.clients.get(member.connection)
             members.append(
                 {
                     "client_id": client_id,
-                    "address": None if at is None else at.peer,
+                    "address": None if client is None else client.connection.peer,
                     "expires_in_s": member.expires_at - now,
                     "consumer": member.data.to_wire(),
                     "queues": [list(queue) for queue in broker.locks.held_by(group, client_id)],
@@ -130,7 +130,7 @@ class AdminHandlers:
             entry = broker.topics.get(topic)
             if entry is None:
                 continue
-            for queue_id in range(max(entry.config.read_queue_nums, entry.config.write_queue_nums)):
+            for queue_id in range(queue_count(entry.config)):
                 lease = broker.locks.owner_of(group, QueueKey(topic, queue_id))
                 rows.append(
                     [
@@ -149,8 +149,8 @@ class AdminHandlers:
         """Health: who this is and since when."""
         return Reply({"kind": "broker", "name": self._broker.config.name, "uptime_s": self._broker.uptime_s})
 
-    def _answer_after_write(self, connection: Connection, request: Command) -> None:
-        self._broker.barrier.after_write(
+    def _answer_after_commit(self, connection: Connection, request: Command) -> None:
+        self._broker.barrier.after_commit(
             lambda failure: (
                 connection.respond(request) if failure is None else connection.respond_error(request, failure)
             )

@@ -6,29 +6,39 @@ Everything here runs on one event loop and never awaits, so every handler sees t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import NamedTuple
 
 from broker.config import BrokerConfig
 from broker.group_table import GroupTable, Leave
-from broker.long_poll_table import LongPollTable
 from broker.metadata_store import MetadataStore
 from broker.offset_table import OffsetTable
+from broker.pull_service import PullService
 from broker.queue_locks import Freed, QueueLocks
+from broker.registration import Registration
 from broker.store.message_store import MessageStore
 from broker.topic_table import TopicEntry, TopicTable
 from broker.write_barrier import WriteBarrier
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.message import Message, encode_payload
+from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
 from model.quirks import Quirk
-from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
 
 LOCK_MAX_LIVE_S = 60.0
 """How long a dead member's leases live on under `Quirk.LOCKS_SURVIVE_CLOSE`. RocketMQ: lockMaxLiveTime."""
+
+_TRACE_EVENTS_PER_MESSAGE = 1_000
+"""A message of the trace has to fit a record and a frame, however long the names in it are."""
+
+
+class Client(NamedTuple):
+    """Whoever sent a heartbeat over an open connection."""
+
+    connection: Connection
+    producer_groups: tuple[str, ...]
 
 
 class Broker:
@@ -41,15 +51,13 @@ class Broker:
         loop: the running loop.
 
     Attributes:
-        topics, groups, locks, offsets, held: the pure tables.
+        topics, groups, locks, offsets: the pure tables.
+        pulls: runs pulls, and holds those that find nothing.
         barrier: writes at the end of each loop turn.
         driver: acts on the deadlines of the tables.
+        registration: keeps the name servers up to date.
         events: what happened here.
-        producers: connection number -> producer groups that it announced.
-        find_connection: connection number -> open connection; set by the server.
-        rerun_held: runs the held pulls of a queue again; set by the pull handlers.
-        expire_held: answers a held pull whose time is over; set by the pull handlers.
-        topics_changed: called when the name servers have to be told; set by the registration.
+        clients: connection number -> client, of those that have sent a heartbeat.
     """
 
     def __init__(
@@ -65,25 +73,34 @@ class Broker:
         # a thousand grants a millisecond.
         self.locks = QueueLocks(first_token=int(config.clock_ms()) * 1000)
         self.offsets = OffsetTable(quirks=config.quirks)
-        self.held = LongPollTable()
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace)
-        self.producers: dict[int, tuple[str, ...]] = {}
-        self.find_connection: Callable[[int], Connection | None] = lambda number: None
-        self.rerun_held: Callable[[str, int], None] = lambda topic, queue_id: None
-        self.expire_held: Callable[[int, Command], None] = lambda number, request: None
-        self.topics_changed: Callable[[str], None] = lambda cause: None
-        self.barrier = WriteBarrier(loop, store, metadata, self._new_messages)
+        self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
+        self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.driver.wake_by)
+        self.barrier = WriteBarrier(loop, store, metadata, self.pulls.rerun)
+        self.registration = Registration(config, self.topics)
+        self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
         self._load()
 
     def _load(self) -> None:
-        expires_at = self.loop.time() + self.config.restore_grace_s
-        self.metadata.load(self.topics, self.groups, self.locks, self.offsets, expires_at=expires_at)
+        """Take over what earlier runs stored."""
+        now = self.loop.time()
+        self.metadata.load(
+            self.topics,
+            self.groups,
+            self.locks,
+            self.offsets,
+            now_ms=int(self.config.clock_ms()),
+            expires_at=now + self.config.restore_grace_s,
+        )
+        for group, client_id in self.locks.owners():
+            info = self.groups.get(group)
+            if info is None or client_id not in info.members:
+                # It left before the restart, and its leases were to live on for a grace: nothing else would free them.
+                self._orphan(group, client_id, self.events.next_id(), "restart")
         for entry in self.topics.add_system_topics():
             self.metadata.save_topic(entry)
-        for info in self.groups.groups():
-            self.metadata.save_group(info.group, info.version, info.created_ms)
         self.metadata.commit()
 
     @property
@@ -93,21 +110,29 @@ class Broker:
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
-    def topic_changed(self, entry: TopicEntry, cause: str = "") -> str:
-        """Store a new or changed topic and tell the name servers; returns the cause to hand on."""
+    def topic_changed(self, entry: TopicEntry, cause: str = "") -> None:
+        """Store a new or changed topic and tell the name servers."""
         config = entry.config
         self.metadata.save_topic(entry)
+        self.route_changed(
+            config.topic,
+            config.read_queue_nums,
+            f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}",
+            cause,
+        )
+
+    def route_changed(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
+        """Write what changed about a topic, and tell the name servers."""
         self.barrier.metadata_changed()
         cause = self.events.emit(
             EventKind.ROUTE_CHANGED,
             cause=cause,
-            topic=config.topic,
+            topic=topic,
             broker=self.config.name,
-            n=config.read_queue_nums,
-            detail=f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}",
+            n=read_queue_nums,
+            detail=detail,
         )
-        self.topics_changed(cause)
-        return cause
+        self.registration.changed(cause)
 
     # --- members -----------------------------------------------------------------------------------------------------
 
@@ -127,18 +152,21 @@ class Broker:
         self.metadata.delete_member(group, client_id)
         self.metadata.save_group(group, leave.group.version, leave.group.created_ms)
         self.barrier.metadata_changed()
+        self._orphan(group, client_id, cause, leave.reason.value)
+
+    def _orphan(self, group: str, client_id: str, cause: str, detail: str) -> None:
         now = self.loop.time()
-        grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in self.config.quirks else 0.0
-        self.queues_freed(self.locks.orphan(group, client_id, now=now, grace_s=grace_s), cause, leave.reason.value)
-        self.driver.wake_by(now + grace_s)
+        freed = self.locks.orphan(group, client_id, now=now, grace_s=self._lock_grace_s)
+        self.queues_freed(freed, cause, detail)
+        self.driver.wake_by(now + self._lock_grace_s)
 
     def connection_closed(self, connection: Connection) -> None:
         """Note that a connection is gone, however it went."""
-        self.producers.pop(connection.number, None)
-        self.held.take_connection(connection.number)
+        self.clients.pop(connection.number, None)
+        self.pulls.connection_closed(connection)
         now = self.loop.time()
         cause = self.events.next_id()
-        for leave in self.groups.connection_closed(connection.number, cause_of=cause, now=now):
+        for leave in self.groups.connection_closed(connection.number, cause=cause, now=now):
             self.member_left(leave, cause)
         self.notify_members(now)
 
@@ -149,9 +177,9 @@ class Broker:
             header = {"group": info.group, "version": -1 if without_version else info.version, "cause": info.cause}
             sent = 0
             for member in info.members.values():
-                connection = self.find_connection(member.connection)
-                if connection is not None:
-                    sent += connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+                client = self.clients.get(member.connection)
+                if client is not None:
+                    sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
             self.events.emit(
                 EventKind.NOTIFY_SENT,
                 cause=info.cause,
@@ -160,13 +188,16 @@ class Broker:
                 version=info.version,
                 n=sent,
             )
-        self._wake(self.groups.next_deadline())
+        deadline = self.groups.next_deadline()
+        if deadline is not None:
+            self.driver.wake_by(deadline)
 
     def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
-        """Announce queues that became free to whoever was refused, and answer pulls held under the old lease."""
+        """Announce queues that became free to whoever was refused."""
         waiting: dict[tuple[str, str], int] = {}
         for group, queue, owner, token, waiters in freed:
             self.metadata.delete_lease(group, queue)
+            self.barrier.metadata_changed()
             kind = EventKind.QUEUE_RELEASED if detail == "unlock" else EventKind.LOCK_EXPIRED
             self.events.emit(
                 kind,
@@ -181,52 +212,40 @@ class Broker:
             )
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
-            self.rerun_held(queue.topic, queue.queue_id)
         for (group, client_id), n in waiting.items():
             info = self.groups.get(group)
             member = info.members.get(client_id) if info is not None else None
-            connection = self.find_connection(member.connection) if member is not None else None
-            if connection is not None:
-                connection.notify(RequestCode.NOTIFY_QUEUES_RELEASED, {"group": group, "n": n, "cause": cause})
-        if freed:
-            self.barrier.metadata_changed()
+            client = self.clients.get(member.connection) if member is not None else None
+            if client is not None:
+                header = {"group": group, "n": n, "cause": cause}
+                client.connection.notify(RequestCode.NOTIFY_QUEUES_RELEASED, header)
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def _next_deadline(self) -> float | None:
-        deadlines = (self.groups.next_deadline(), self.locks.next_deadline(), self.held.next_deadline())
+        deadlines = (self.groups.next_deadline(), self.locks.next_deadline(), self.pulls.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def _wake(self, deadline: float | None) -> None:
-        if deadline is not None:
-            self.driver.wake_by(deadline)
-
     def _act(self, now: float) -> None:
-        # A timer may fire a clock resolution early.
-        now += 1e-6
         cause = self.events.next_id()
-        for leave in self.groups.expire(now, cause_of=cause):
+        for leave in self.groups.expire(now, cause=cause):
             self.member_left(leave, cause)
         self.queues_freed(self.locks.expire(now), cause, "expiry")
         self.notify_members(now)
-        for pull in self.held.expire(now):
-            self.expire_held(pull.connection, pull.request)
-
-    def _new_messages(self, topic: str, queue_id: int) -> None:
-        self.rerun_held(topic, queue_id)
+        self.pulls.expire(now)
 
     # --- trace -------------------------------------------------------------------------------------------------------
 
     def store_trace(self) -> None:
-        """Append the events since the last call to the topic SYS_TRACE of this broker, as one message."""
+        """Append the events since the last call to the topic SYS_TRACE of this broker."""
         events = self.events.take()
         if not events:
             return
-        entry = self.topics.existing(TRACE_TOPIC)
-        now_ms = int(self.config.clock_ms())
-        message = Message(TRACE_TOPIC, encode_events(events), tags="broker")
-        payload = encode_payload(message, now_ms, events[0].id)
-        self.store.append(entry.topic_id, 0, payload, 0)
-        self.barrier.after_write(
-            lambda failure: self.events.put_back(events) if failure is not None else None, (TRACE_TOPIC, 0)
+        topic_id, now_ms = self.topics.existing(TRACE_TOPIC).topic_id, int(self.config.clock_ms())
+        for start in range(0, len(events), _TRACE_EVENTS_PER_MESSAGE):
+            part = events[start : start + _TRACE_EVENTS_PER_MESSAGE]
+            message = Message(TRACE_TOPIC, encode_events(part), tags="broker")
+            self.store.append(topic_id, 0, encode_payload(message, now_ms, part[0].id), tag_hash(message.tags))
+        self.barrier.after_append(
+            lambda failure: self.events.put_back(events) if failure is not None else None, TRACE_TOPIC, 0
         )

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.store.files import Files
 from broker.store.store_options import StoreOptions
+from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
 from model.names import check_id
 from model.quirks import Quirk
 from model.topic_route import MASTER_ID
+from remoting.address import parse_address
 
 RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 """How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
@@ -43,7 +46,12 @@ class BrokerConfig:
         event_sink: called with every event as well.
         quirks: defects of the reference to reproduce.
         store: options of the message store.
+        files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
+
+    Raises:
+        InvalidParameter: an illegal broker or cluster name.
+        ConfigError: an address that is none, or an interval that cannot be.
     """
 
     name: str
@@ -61,13 +69,20 @@ class BrokerConfig:
     event_sink: EventSink | None = None
     quirks: frozenset[Quirk] = frozenset()
     store: StoreOptions = field(default_factory=StoreOptions)
+    files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
 
     def __post_init__(self) -> None:
-        """Refuse names that could not be sorted or sent.
-
-        Raises:
-            InvalidParameter: an illegal broker or cluster name.
-        """
         check_id("broker name", self.name)
         check_id("cluster name", self.cluster)
+        for address in (self.listen, *self.name_servers, *filter(None, (self.advertise,))):
+            parse_address(address)
+        if not 0 < self.register_interval_s < self.expiry_s:
+            raise ConfigError(
+                f"a broker that registers every {self.register_interval_s} s and expires after {self.expiry_s} s would "
+                "come and go: register_interval_s must be positive and less than expiry_s"
+            )
+        if self.broker_id < MASTER_ID or self.restore_grace_s < 0:
+            raise ConfigError(
+                f"broker_id={self.broker_id} and restore_grace_s={self.restore_grace_s} must not be negative"
+            )

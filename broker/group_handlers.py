@@ -6,8 +6,8 @@ from typing import Any
 
 import msgpack
 
-from broker.broker import Broker
-from broker.group_table import HeartbeatOutcome
+from broker.broker import Broker, Client
+from broker.group_table import ConsumerGroupInfo
 from model.errors import InvalidParameter
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
@@ -38,51 +38,63 @@ class GroupHandlers:
         """Join, stay in or change groups."""
         heartbeat = HeartbeatData.from_wire(_unpack(request.body))
         broker = self._broker
-        broker.producers[connection.number] = heartbeat.producer_groups
-        now, now_ms = broker.loop.time(), int(broker.config.clock_ms())
+        broker.clients[connection.number] = Client(connection, heartbeat.producer_groups)
+        now = broker.loop.time()
         groups: dict[str, list[int]] = {}
-        for data in heartbeat.consumers:
-            outcome = broker.groups.heartbeat(
-                heartbeat.client_id, data, connection=connection.number, now=now, now_ms=now_ms
-            )
-            self._note(heartbeat, data, outcome, now)
-            groups[data.group] = [outcome.group.version, outcome.group.created_ms]
-            broker.driver.wake_by(now + data.session_timeout_s)
-        broker.notify_members(now)
+        try:
+            for data in heartbeat.consumers:
+                info = self._take(heartbeat, data, connection, now)
+                groups[data.group] = [info.version, info.created_ms]
+        finally:
+            # Also when one of its groups was refused: the members of those before it have to be told.
+            broker.notify_members(now)
         return Reply({"groups": groups})
 
-    def _note(self, heartbeat: HeartbeatData, data: ConsumerData, outcome: HeartbeatOutcome, now: float) -> None:
-        """Make what a heartbeat did visible and durable."""
-        if not (outcome.changed or outcome.expression_changed):
-            return
-        broker, info = self._broker, outcome.group
-        retry_topic = broker.topics.ensure_retry_topic(info.group)
+    def _take(
+        self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
+    ) -> ConsumerGroupInfo:
+        """Take one group of a heartbeat, and make what it did visible and durable."""
+        broker, client_id = self._broker, heartbeat.client_id
+        # First, because it may be refused, and then nobody has joined.
+        retry_topic = broker.topics.ensure_retry_topic(data.group)
         if retry_topic is not None:
             broker.topic_changed(retry_topic, heartbeat.cause)
-        kind = EventKind.MEMBER_JOIN if outcome.joined else EventKind.SUBSCRIPTION_CHANGE
-        cause = heartbeat.cause or broker.events.next_id()
-        if outcome.changed:
-            broker.groups.changed(info, cause, now)
-        broker.events.emit(
-            kind,
+        cause = broker.events.cause_of(heartbeat.cause)
+        outcome = broker.groups.heartbeat(
+            client_id,
+            data,
+            connection=connection.number,
             cause=cause,
-            group=info.group,
-            broker=broker.config.name,
-            client=heartbeat.client_id,
-            version=info.version,
-            n=len(info.members),
-            detail=" ".join(f"{s.topic}={s.expression}" for s in data.subscriptions),
+            now=now,
+            now_ms=int(broker.config.clock_ms()),
         )
-        broker.metadata.save_member(heartbeat.client_id, data)
-        broker.metadata.save_group(info.group, info.version, info.created_ms)
-        broker.barrier.metadata_changed()
+        info = outcome.group
+        broker.driver.wake_by(now + data.session_timeout_s)
+        if outcome.joined or outcome.resubscribed:
+            broker.events.emit(
+                EventKind.MEMBER_JOIN if outcome.joined else EventKind.SUBSCRIPTION_CHANGE,
+                cause=cause,
+                group=info.group,
+                broker=broker.config.name,
+                client=client_id,
+                version=info.version,
+                n=len(info.members),
+                detail=" ".join(f"{s.topic}={s.expression}" for s in data.subscriptions),
+            )
+        if outcome.restated:
+            broker.metadata.save_member(client_id, data)
+            broker.metadata.save_group(info.group, info.version, info.created_ms)
+            broker.barrier.metadata_changed()
+        return info
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
         """Leave groups. RocketMQ also notifies when nothing was removed; here nothing changed and nobody is told."""
         broker, client_id = self._broker, request.header["client_id"]
-        cause = request.header.get("cause") or broker.events.next_id()
+        cause = broker.events.cause_of(request.header.get("cause"))
         now = broker.loop.time()
         for group in request.header["groups"]:
+            if type(group) is not str:
+                raise InvalidParameter("UNREGISTER_CLIENT: field 'groups' must be a list of names")
             leave = broker.groups.unregister(group, client_id, cause=cause, now=now)
             if leave is not None:
                 broker.member_left(leave, cause)

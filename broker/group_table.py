@@ -81,14 +81,11 @@ class ConsumerGroupInfo:
     cause: str = ""
     notify_at: float = NEVER
     quiet_until: float = 0.0
-    _view: GroupView | None = None
 
     def view(self) -> GroupView:
-        """The sorted member list at this version; made once per version."""
-        if self._view is None or self._view.version != self.version:
-            members = {cid: tuple(sorted(self.members[cid].subscriptions)) for cid in sorted(self.members)}
-            self._view = GroupView(group=self.group, version=self.version, members=members)
-        return self._view
+        """The sorted member list at this version."""
+        members = {cid: tuple(sorted(self.members[cid].subscriptions)) for cid in sorted(self.members)}
+        return GroupView(group=self.group, version=self.version, members=members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,21 +94,14 @@ class HeartbeatOutcome:
 
     Attributes:
         joined: the member is new.
-        replaced: key of an older connection of the same client id that this one replaced, or None.
-        topics_changed: its topics are not the ones it had.
-        expression_changed: a topic that it had is wanted with another expression.
+        resubscribed: it is not new, and wants other topics, or a topic with another expression.
+        restated: it said something that it had not said before, which has to outlive a restart of the broker.
     """
 
     group: ConsumerGroupInfo
     joined: bool
-    replaced: int | None
-    topics_changed: bool
-    expression_changed: bool
-
-    @property
-    def changed(self) -> bool:
-        """Whether the group's version has to grow."""
-        return self.joined or self.topics_changed
+    resubscribed: bool
+    restated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +116,8 @@ class Leave:
 class GroupTable:
     """All groups of one broker.
 
-    Use: call a method (after a heartbeat that changed its group, `changed`), emit events for what it returns, then send
-    what `take_notifications(now)` gives; wait for `next_deadline()`, then call `expire(now)` and `take_notifications`.
+    Use: call a method, emit events for what it returns, then send what `take_notifications(now)` gives; wait for
+    `next_deadline()`, then call `expire(now)` and `take_notifications`.
     """
 
     def __init__(self, *, quirks: frozenset[Quirk] = frozenset(), notify_window_s: float = NOTIFY_WINDOW_S) -> None:
@@ -179,63 +169,65 @@ class GroupTable:
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
     def heartbeat(
-        self, client_id: str, data: ConsumerData, *, connection: int, now: float, now_ms: int
+        self, client_id: str, data: ConsumerData, *, connection: int, cause: str, now: float, now_ms: int
     ) -> HeartbeatOutcome:
-        """Take one group of a heartbeat. The caller raises the version with `changed` when the outcome says so.
-
-        RocketMQ: ConsumerManager.registerConsumer.
+        """Take one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
 
         Args:
             client_id: whose heartbeat.
             data: its part in the group.
             connection: key of the connection it came over.
+            cause: id that a change is traced to.
             now: loop time in seconds.
             now_ms: wall clock in milliseconds.
 
         Raises:
-            SystemBusy: too many groups, or too many members in this one.
+            SystemBusy: too many groups, or too many members in this one; nothing has changed.
         """
         info = self._groups.get(data.group)
         if info is None:
             if len(self._groups) >= MAX_GROUPS:
                 raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
-            info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, data.group_created_ms or now_ms)
-        if data.group_created_ms:
-            info.created_ms = min(info.created_ms, data.group_created_ms)
-        joined, replaced = self._update_channel(info, client_id, data, connection, now)
+            info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, now_ms)
+        known = info.members.get(client_id)
+        restated = known is None or known.data != data
+        joined = self._update_channel(info, client_id, data, connection, now)
         topics_changed, expression_changed = _update_subscription(info.members[client_id], data)
+        if data.group_created_ms > 0:
+            info.created_ms = min(info.created_ms, data.group_created_ms)
+        if joined or topics_changed:
+            self._changed(info, cause, now)
         return HeartbeatOutcome(
             group=info,
             joined=joined,
-            replaced=replaced,
-            topics_changed=topics_changed and not joined,
-            expression_changed=expression_changed,
+            resubscribed=not joined and (topics_changed or expression_changed),
+            restated=restated,
         )
 
     def _update_channel(
         self, info: ConsumerGroupInfo, client_id: str, data: ConsumerData, connection: int, now: float
-    ) -> tuple[bool, int | None]:
+    ) -> bool:
+        """Note over which connection a member speaks, and until when it lives; returns whether it is new."""
         expires_at = now + data.session_timeout_s
-        self._earliest_expiry = min(self._earliest_expiry, expires_at)
-        self._by_connection.setdefault(connection, {})[(info.group, client_id)] = None
         member = info.members.get(client_id)
         if member is None:
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
             info.members[client_id] = Member(client_id, connection, data, {}, expires_at)
-            return True, None
-        replaced = None
-        if member.connection != connection:
-            replaced = member.connection
-            self._forget_connection(replaced, info.group, client_id)
-            member.connection = connection
-        member.data = data
-        member.expires_at = expires_at
-        return False, replaced
+        else:
+            if member.connection != connection:
+                self._forget_connection(member.connection, info.group, client_id)
+            member.connection, member.data, member.expires_at = connection, data, expires_at
+        self._by_connection.setdefault(connection, {})[(info.group, client_id)] = None
+        self._earliest_expiry = min(self._earliest_expiry, expires_at)
+        return member is None
 
-    def touch(self, member: Member, now: float) -> None:
-        """Note a sign of life that is not a heartbeat: a pull under a lease."""
-        member.expires_at = now + member.data.session_timeout_s
+    def touch(self, group: str, client_id: str, now: float) -> None:
+        """Note a sign of life that is not a heartbeat: a pull under a lease. It prolongs a membership, never more."""
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is not None:
+            member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
@@ -243,25 +235,19 @@ class GroupTable:
         """Take a member out because it said so; None if it was not there (then nobody is told)."""
         return self._leave(group, client_id, LeaveReason.UNREGISTER, cause, now)
 
-    def connection_closed(self, connection: int, *, cause_of: str, now: float) -> list[Leave]:
-        """Take out every member whose heartbeats came over this connection. RocketMQ: doChannelCloseEvent.
-
-        Args:
-            connection: its key.
-            cause_of: id that the change is traced to.
-            now: loop time in seconds.
-        """
+    def connection_closed(self, connection: int, *, cause: str, now: float) -> list[Leave]:
+        """Take out every member whose last heartbeat came over this connection. RocketMQ: doChannelCloseEvent."""
         pairs = list(self._by_connection.get(connection, ()))
-        leaves = [self._leave(group, cid, LeaveReason.CLOSE, cause_of, now) for group, cid in pairs]
+        leaves = [self._leave(group, cid, LeaveReason.CLOSE, cause, now) for group, cid in pairs]
         return [leave for leave in leaves if leave is not None]
 
-    def expire(self, now: float, *, cause_of: str) -> list[Leave]:
+    def expire(self, now: float, *, cause: str) -> list[Leave]:
         """Take out every member that was silent for its session timeout. RocketMQ: scanNotActiveChannel."""
         if now < self._earliest_expiry:
             return []
         members = [(info.group, m) for info in self._groups.values() for m in info.members.values()]
         due = [(group, member.client_id) for group, member in members if member.expires_at <= now]
-        leaves = [self._leave(group, cid, LeaveReason.EXPIRY, cause_of, now) for group, cid in due]
+        leaves = [self._leave(group, cid, LeaveReason.EXPIRY, cause, now) for group, cid in due]
         self._earliest_expiry = min(
             (member.expires_at for _, member in members if member.expires_at > now), default=NEVER
         )
@@ -274,7 +260,7 @@ class GroupTable:
             return None
         self._forget_connection(member.connection, group, client_id)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
-        self.changed(info, cause, now, notify=not silent)
+        self._changed(info, cause, now, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
 
     def _forget_connection(self, connection: int, group: str, client_id: str) -> None:
@@ -284,24 +270,10 @@ class GroupTable:
             if not pairs:
                 del self._by_connection[connection]
 
-    def delete(self, group: str) -> None:
-        """Forget an empty group."""
-        info = self._groups.get(group)
-        if info is not None and not info.members:
-            del self._groups[group]
-            self._owing.pop(group, None)
-
     # --- telling the members -----------------------------------------------------------------------------------------
 
-    def changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
-        """Raise the version of a group and owe its members a notification.
-
-        Args:
-            info: the group.
-            cause: id of the root trigger.
-            now: loop time in seconds.
-            notify: False for the change that nobody is told of (`Quirk.SILENT_EXPIRY`).
-        """
+    def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
+        """Raise the version of a group and owe its members a notification."""
         info.version += 1
         info.cause = cause
         # Broadcasting members each read every queue: who else is there is none of their business.

@@ -12,16 +12,19 @@ import msgpack
 from broker.broker import Broker
 from broker.group_table import Member
 from broker.queue_locks import Freed, QueueKey
-from broker.topic_table import check_readable
-from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError
+from broker.topic_table import check_exists, is_readable
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
-from model.names import check_group, is_retry_topic
+from model.names import check_group, check_id, is_retry_topic
 from model.quirks import Quirk
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
+
+MAX_ROWS = 16_384
+"""Queues in one request: with the longest names, an answer about each of them still fits a frame."""
 
 
 class LeaseHandlers:
@@ -50,18 +53,27 @@ class LeaseHandlers:
         refused: list[tuple[str, int, str]] = []
         for topic, queue_id in _rows(request.body, (str, int)):
             queue = QueueKey(topic, queue_id)
-            check_readable(broker.topics.existing(topic).config, queue_id)
-            offset = self.start_offset(member, queue)
+            if not self._is_readable(queue):
+                # Its route is older than the topic: one queue that is gone must not cost it the others.
+                refused.append((topic, queue_id, ""))
+                continue
             lease = broker.locks.acquire(group, client_id, queue)
             if lease is None:
-                owner = broker.locks.owner_of(group, queue)
-                refused.append((topic, queue_id, "" if owner is None else owner.owner))
+                held = broker.locks.owner_of(group, queue)
+                refused.append((topic, queue_id, "" if held is None else held.owner))
                 self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail=refused[-1][2])
-            else:
-                broker.metadata.save_lease(group, queue, client_id, lease.token)
-                granted.append((topic, queue_id, lease.token, offset))
-                self._emit(EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset)
-        self._answer_after_write(connection, request, [granted, refused])
+                continue
+            broker.metadata.save_lease(group, queue, client_id, lease.token)
+            # What an earlier owner's pull is still held for is not for it any more.
+            broker.pulls.rerun(topic, queue_id)
+            offset = self.start_offset(member, queue)
+            granted.append((topic, queue_id, lease.token, offset))
+            self._emit(EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset)
+        self._answer_after_commit(connection, request, [granted, refused])
+
+    def _is_readable(self, queue: QueueKey) -> bool:
+        entry = self._broker.topics.get(queue.topic)
+        return entry is not None and is_readable(entry.config, queue.queue_id)
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
         """Where a member starts on a queue: the group's commit, or what the group's policy says.
@@ -86,7 +98,7 @@ class LeaseHandlers:
         """Commit and give back, in one step, so that the next owner starts where this one stopped."""
         broker, header = self._broker, request.header
         group, client_id = header["group"], header["client_id"]
-        cause = header.get("cause") or broker.events.next_id()
+        cause = broker.events.cause_of(header.get("cause"))
         rows = _rows(request.body, (str, int, int, int))
         commits = [row for row in rows if row[2] >= 0]
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
@@ -96,7 +108,7 @@ class LeaseHandlers:
             if one is not None:
                 freed.append(one)
         broker.queues_freed(freed, cause, "unlock")
-        self._answer_after_write(connection, request, failures)
+        self._answer_after_commit(connection, request, failures)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
@@ -114,35 +126,39 @@ class LeaseHandlers:
         """Commit offsets; answered once they are stored."""
         header = request.header
         failures = self._commit(
-            check_group(header["group"]),
+            header["group"],
             header["client_id"],
             _rows(request.body, (str, int, int, int)),
             reset=bool(header.get("reset")),
             cause=header.get("cause") or "",
         )
-        self._answer_after_write(connection, request, failures)
+        self._answer_after_commit(connection, request, failures)
 
     def _commit(
         self, group: str, client_id: str, rows: list[list[Any]], *, reset: bool, cause: str
     ) -> list[tuple[str, int, int, str]]:
         """Take commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
+        check_group(group)
+        check_id("client id", client_id)
         failures: list[tuple[str, int, int, str]] = []
-        for topic, queue_id, offset, token in self._without_strangers(rows):
+        for topic, queue_id, offset, token in rows:
+            if self._broker.topics.get(topic) is None:
+                continue  # a commit for a deleted topic is late, not wrong
             try:
                 self._commit_one(group, client_id, QueueKey(topic, queue_id), offset, token, reset=reset, cause=cause)
-            except (LeaseLost, OffsetRegression, InvalidParameter) as error:
+            except (LeaseLost, OffsetRegression, InvalidParameter, SystemBusy) as error:
                 failures.append((topic, queue_id, int(error.code or 0), str(error)))
         return failures
-
-    def _without_strangers(self, rows: list[list[Any]]) -> list[list[Any]]:
-        """Leave out queues that are gone: a commit for a deleted topic is late, not wrong."""
-        return [row for row in rows if self._broker.topics.get(row[0]) is not None]
 
     def _commit_one(
         self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool, cause: str
     ) -> None:
         broker = self._broker
-        end = broker.store.max_offset(broker.topics.existing(queue.topic).topic_id, queue.queue_id)
+        entry = broker.topics.existing(queue.topic)
+        end = broker.store.max_offset(entry.topic_id, queue.queue_id)
+        if end == 0:
+            # A queue that has messages may be committed although the topic has shrunk; one that never was, may not.
+            check_exists(entry.config, queue.queue_id)
         if not 0 <= offset <= end:
             raise InvalidParameter(
                 f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
@@ -183,14 +199,14 @@ class LeaseHandlers:
             detail=detail,
         )
 
-    def _answer_after_write(self, connection: Connection, request: Command, answer: list[Any]) -> None:
+    def _answer_after_commit(self, connection: Connection, request: Command, answer: list[Any]) -> None:
         def answer_now(failure: RlabError | None) -> None:
             if failure is None:
                 connection.respond(request, {}, msgpack.packb(answer))
             else:
                 connection.respond_error(request, failure)
 
-        self._broker.barrier.after_write(answer_now)
+        self._broker.barrier.after_commit(answer_now)
 
 
 def _rows(body: bytes | None, types: tuple[type, ...]) -> list[list[Any]]:
@@ -199,20 +215,16 @@ def _rows(body: bytes | None, types: tuple[type, ...]) -> list[list[Any]]:
     Raises:
         InvalidParameter: it is not one.
     """
+    wanted = f"the request's body must be an array of [{', '.join(kind.__name__ for kind in types)}]"
     try:
-        rows = msgpack.unpackb(body or b"")
+        rows = msgpack.unpackb(body or b"", max_array_len=MAX_ROWS)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"the request's body is not valid msgpack: {error}") from error
-    wanted = f"an array of [{', '.join(kind.__name__ for kind in types)}]"
+        raise InvalidParameter(f"{wanted}, at most {MAX_ROWS} rows: {error}") from error
     if type(rows) is not list:
-        raise InvalidParameter(f"the request's body must be {wanted}")
+        raise InvalidParameter(wanted)
     for row in rows:
-        if (
-            type(row) is not list
-            or len(row) != len(types)
-            or any(type(v) is not t for v, t in zip(row, types, strict=True))
-        ):
-            raise InvalidParameter(f"the request's body must be {wanted}; one row is {row!r}")
+        if type(row) is not list or [type(value) for value in row] != list(types):
+            raise InvalidParameter(f"{wanted}, and one row is not")
         if row[1] < 0:
-            raise InvalidParameter(f"queue ids are at least 0; one row is {row!r}")
+            raise InvalidParameter(f"{wanted}, and one queue id is {row[1]}")
     return rows

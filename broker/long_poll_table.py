@@ -10,40 +10,41 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from model.errors import SystemBusy
 from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE
 from remoting.command import Command
 
+Conn = TypeVar("Conn")
 Key = TypeVar("Key")
 
 
 @dataclass(slots=True, eq=False)
-class HeldPull:
+class HeldPull(Generic[Conn]):
     """One pull that waits.
 
     Attributes:
-        connection: key of the connection it came over.
+        connection: what it came over; any key will do.
         request: the request, to be run again.
         queue: (topic, queue id).
         deadline: loop time in seconds at which it is answered PULL_NOT_FOUND.
     """
 
-    connection: int
+    connection: Conn
     request: Command
     queue: tuple[str, int]
     deadline: float
 
 
-class LongPollTable:
+class LongPollTable(Generic[Conn]):
     """All held pulls of one broker."""
 
     def __init__(self, max_held: int = MAX_HELD_PULLS, max_per_queue: int = MAX_HELD_PULLS_PER_QUEUE) -> None:
-        self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
-        self._by_connection: dict[int, dict[HeldPull, None]] = {}
+        self._by_queue: dict[tuple[str, int], dict[HeldPull[Conn], None]] = {}
+        self._by_connection: dict[Conn, dict[HeldPull[Conn], None]] = {}
         # Answered pulls stay in the heap until they surface or are half of it: removing one would cost a search.
-        self._deadlines: list[tuple[float, int, HeldPull]] = []
+        self._deadlines: list[tuple[float, int, HeldPull[Conn]]] = []
         self._order = count()
         self._n = 0
         self._max_held = max_held
@@ -52,31 +53,31 @@ class LongPollTable:
     def __len__(self) -> int:
         return self._n
 
-    def hold(self, pull: HeldPull) -> None:
+    def hold(self, pull: HeldPull[Conn]) -> None:
         """Keep a pull.
 
         Raises:
-            SystemBusy: too many are held, here or on this queue; the caller answers at once instead.
+            SystemBusy: too many are held, here or on this queue.
         """
-        waiting = self._by_queue.setdefault(pull.queue, {})
-        if self._n >= self._max_held or len(waiting) >= self._max_per_queue:
-            raise SystemBusy(f"{len(waiting)} pulls are held on this queue and {self._n} on this broker: retry later")
-        waiting[pull] = None
+        on_queue = len(self._by_queue.get(pull.queue, ()))
+        if self._n >= self._max_held or on_queue >= self._max_per_queue:
+            raise SystemBusy(f"{on_queue} pulls are held on this queue and {self._n} on this broker: retry later")
+        self._by_queue.setdefault(pull.queue, {})[pull] = None
         self._by_connection.setdefault(pull.connection, {})[pull] = None
         self._n += 1
         heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
 
-    def take_queue(self, topic: str, queue_id: int) -> list[HeldPull]:
+    def take_queue(self, topic: str, queue_id: int) -> list[HeldPull[Conn]]:
         """Take the pulls of a queue that has something new, oldest first."""
         return self._take(self._by_queue.get((topic, queue_id), ()))
 
-    def take_connection(self, connection: int) -> list[HeldPull]:
+    def take_connection(self, connection: Conn) -> list[HeldPull[Conn]]:
         """Take the pulls of a connection that is gone."""
         return self._take(self._by_connection.get(connection, ()))
 
-    def expire(self, now: float) -> list[HeldPull]:
+    def expire(self, now: float) -> list[HeldPull[Conn]]:
         """Take the pulls whose time is over."""
-        due: list[HeldPull] = []
+        due: list[HeldPull[Conn]] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             pull = heapq.heappop(self._deadlines)[2]
             if self._is_held(pull):
@@ -89,10 +90,10 @@ class LongPollTable:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def _is_held(self, pull: HeldPull) -> bool:
+    def _is_held(self, pull: HeldPull[Conn]) -> bool:
         return pull in self._by_queue.get(pull.queue, ())
 
-    def _take(self, pulls: Iterable[HeldPull]) -> list[HeldPull]:
+    def _take(self, pulls: Iterable[HeldPull[Conn]]) -> list[HeldPull[Conn]]:
         taken = list(pulls)
         for pull in taken:
             _remove(self._by_queue, pull.queue, pull)
@@ -104,7 +105,7 @@ class LongPollTable:
         return taken
 
 
-def _remove(table: dict[Key, dict[HeldPull, None]], key: Key, pull: HeldPull) -> None:
+def _remove(table: dict[Key, dict[HeldPull[Conn], None]], key: Key, pull: HeldPull[Conn]) -> None:
     del table[key][pull]
     if not table[key]:
         del table[key]

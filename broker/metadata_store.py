@@ -7,10 +7,10 @@ commits, as with messages under `flush = "async"`.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgpack
 
@@ -53,15 +53,10 @@ class MetadataStore:
     """
 
     def __init__(self, directory: Path) -> None:
-        path = directory / FILE_NAME
-        try:
-            self._db = sqlite3.connect(path, isolation_level=None)
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = normal")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?") from error
-        self._pending: list[tuple[str, tuple[Any, ...]]] = []
+        self._db = _open(directory / FILE_NAME)
+        # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
+        # that stays full for hours must not make a list of every commit of those hours.
+        self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
 
     def __enter__(self) -> MetadataStore:
         return self
@@ -69,14 +64,19 @@ class MetadataStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pending and kind is None:
-            self.commit()
         self._db.close()
 
     # --- reading, once, at the start ---------------------------------------------------------------------------------
 
     def load(
-        self, topics: TopicTable, groups: GroupTable, locks: QueueLocks, offsets: OffsetTable, *, expires_at: float
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        locks: QueueLocks,
+        offsets: OffsetTable,
+        *,
+        now_ms: int,
+        expires_at: float,
     ) -> None:
         """Fill the tables with what earlier runs stored.
 
@@ -85,14 +85,17 @@ class MetadataStore:
             groups: empty table.
             locks: empty table.
             offsets: empty table.
+            now_ms: wall clock in milliseconds. Group versions go on from here: a power cut may have taken the last ones
+                from the file, and members that have seen those would take new ones with the same numbers for old news.
             expires_at: loop time in seconds until which earlier members stay listed without coming back.
         """
         rows = self._db.execute
         for topic_id, config in rows("select topic_id, config from topics order by topic_id"):
             topics.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
-        topics.restore_last_topic_id(self._number("last_topic_id"))
+        for (topic_id,) in rows("select value from numbers where name = 'last_topic_id'"):
+            topics.restore_last_topic_id(topic_id)
         for name, version, created_ms in rows("select name, version, created_ms from groups order by name"):
-            groups.restore(name, version, created_ms)
+            groups.restore(name, max(version, now_ms), created_ms)
         for client_id, data in rows("select client_id, data from members order by group_name, client_id"):
             groups.restore_member(client_id, ConsumerData.from_wire(msgpack.unpackb(data)), expires_at)
         for group, topic, queue_id, owner, token in rows(
@@ -102,17 +105,14 @@ class MetadataStore:
         for group, topic, queue_id, offset in rows("select group_name, topic, queue_id, queue_offset from offsets"):
             offsets.restore(group, topic, queue_id, offset)
 
-    def _number(self, name: str) -> int:
-        row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
-        return 0 if row is None else int(row[0])
-
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def save_topic(self, entry: TopicEntry) -> None:
         """Store a topic, new or changed."""
-        blob = msgpack.packb(entry.config.to_wire())
-        self._add("insert or replace into topics values (?, ?, ?)", entry.config.topic, entry.topic_id, blob)
-        self._add(
+        topic, blob = entry.config.topic, msgpack.packb(entry.config.to_wire())
+        self._change(("topics", topic), "insert or replace into topics values (?, ?, ?)", topic, entry.topic_id, blob)
+        self._change(
+            ("last_topic_id", entry.topic_id),
             "insert into numbers values ('last_topic_id', ?)"
             " on conflict do update set value = max(value, excluded.value)",
             entry.topic_id,
@@ -121,40 +121,41 @@ class MetadataStore:
     def delete_topic(self, topic: str) -> None:
         """Forget a topic and every group's offsets and leases of it; its number stays used."""
         for table in ("topics", "offsets", "leases"):
-            self._add(f"delete from {table} where topic = ?", topic)
+            self._change((table, topic), f"delete from {table} where topic = ?", topic)
 
     def save_group(self, group: str, version: int, created_ms: int) -> None:
         """Store a group's version and creation time."""
-        self._add("insert or replace into groups values (?, ?, ?)", group, version, created_ms)
+        self._change(("groups", group), "insert or replace into groups values (?, ?, ?)", group, version, created_ms)
 
     def save_member(self, client_id: str, data: ConsumerData) -> None:
         """Store a member of a group, new or changed."""
-        blob = msgpack.packb(data.to_wire())
-        self._add("insert or replace into members values (?, ?, ?)", data.group, client_id, blob)
+        row, blob = (data.group, client_id), msgpack.packb(data.to_wire())
+        self._change(("members", *row), "insert or replace into members values (?, ?, ?)", *row, blob)
 
     def delete_member(self, group: str, client_id: str) -> None:
         """Forget a member that left."""
-        self._add("delete from members where group_name = ? and client_id = ?", group, client_id)
+        row = (group, client_id)
+        self._change(("members", *row), "delete from members where group_name = ? and client_id = ?", *row)
 
     def save_lease(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
         """Store who has a queue."""
-        self._add("insert or replace into leases values (?, ?, ?, ?, ?)", group, *queue, owner, token)
+        row = (group, *queue)
+        self._change(("leases", *row), "insert or replace into leases values (?, ?, ?, ?, ?)", *row, owner, token)
 
     def delete_lease(self, group: str, queue: QueueKey) -> None:
         """Forget a lease that is free."""
-        self._add("delete from leases where group_name = ? and topic = ? and queue_id = ?", group, *queue)
+        row = (group, *queue)
+        self._change(("leases", *row), "delete from leases where group_name = ? and topic = ? and queue_id = ?", *row)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store a committed offset."""
-        self._add("insert or replace into offsets values (?, ?, ?, ?)", group, topic, queue_id, offset)
+        row = (group, topic, queue_id)
+        self._change(("offsets", *row), "insert or replace into offsets values (?, ?, ?, ?)", *row, offset)
 
-    def _add(self, statement: str, *values: Any) -> None:
-        self._pending.append((statement, values))
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there is something to commit."""
-        return bool(self._pending)
+    def _change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
+        # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
+        self._pending.pop(row, None)
+        self._pending[row] = (statement, values)
 
     def commit(self) -> None:
         """Make everything since the last commit durable, in one transaction.
@@ -168,13 +169,27 @@ class MetadataStore:
         execute = self._db.execute
         try:
             execute("begin immediate")
-            for statement, values in self._pending:
+            for statement, values in self._pending.values():
                 execute(statement, values)
             execute("commit")
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 execute("rollback")
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
             raise SystemError_(f"the broker's metadata could not be written: {error}") from error
         self._pending.clear()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        with contextlib.ExitStack() as on_failure:
+            db = sqlite3.connect(path, isolation_level=None)
+            on_failure.callback(db.close)
+            db.execute("pragma journal_mode = wal")
+            db.execute("pragma synchronous = normal")
+            db.executescript(_SCHEMA)
+            on_failure.pop_all()
+    except sqlite3.Error as error:
+        raise ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?") from error
+    return db

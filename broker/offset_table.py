@@ -6,7 +6,8 @@ former owner then makes the new one consume again.
 
 from __future__ import annotations
 
-from model.errors import OffsetRegression
+from model.errors import OffsetRegression, SystemBusy
+from model.limits import MAX_GROUPS
 from model.quirks import Quirk
 
 
@@ -33,8 +34,13 @@ class OffsetTable:
 
         Raises:
             OffsetRegression: it is below the stored one and not flagged as a reset.
+            SystemBusy: too many groups have offsets.
         """
-        offsets = self._offsets.setdefault(group, {})
+        offsets = self._offsets.get(group)
+        if offsets is None:
+            if len(self._offsets) >= MAX_GROUPS:
+                raise SystemBusy(f"this broker keeps offsets of {MAX_GROUPS} groups already")
+            offsets = self._offsets[group] = {}
         stored = offsets.get((topic, queue_id))
         if stored == offset:
             return False

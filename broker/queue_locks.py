@@ -8,17 +8,16 @@ A lease lasts as long as its owner is a member of the group: heartbeats and pull
 membership orphans its leases. An orphaned lease is free at once, or after a grace; until then its owner gets it back by
 asking again. Whoever is refused is remembered, and is told when the queue becomes free.
 
-    acquire(g, A, [q]) -> granted token 1
-    acquire(g, B, [q]) -> refused, owner A; B waits
+    acquire(g, A, q)    -> granted token 1
+    acquire(g, B, q)    -> refused, A has it; B waits
     release(g, A, q, 1) -> tell B
-    check(g, q, A, 1)  -> still true: nobody else has the queue yet, so A's last commit is welcome
-    acquire(g, B, [q]) -> granted token 2
-    check(g, q, A, 1)  -> false from now on
+    check(g, q, A, 1)   -> still true: nobody else has the queue yet, so A's last commit is welcome
+    acquire(g, B, q)    -> granted token 2
+    check(g, q, A, 1)   -> false from now on
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,7 +40,7 @@ class Lease:
         token: fencing token of the newest grant.
         held: whether the owner has it now.
         frees_at: loop time in seconds at which an orphaned lease becomes free; NEVER while its owner is a member.
-        waiters: client ids that were refused since, oldest first.
+        waiters: client ids that were refused while it is held, oldest first.
     """
 
     owner: str
@@ -97,13 +96,12 @@ class QueueLocks:
             lease.frees_at = NEVER
             return lease
         self._token += 1
-        waiters = {} if lease is None else {waiter: None for waiter in lease.waiters if waiter != client_id}
-        lease = leases[queue] = Lease(client_id, self._token, waiters=waiters)
+        lease = leases[queue] = Lease(client_id, self._token)
         self._held.setdefault((group, client_id), {})[queue] = None
         return lease
 
     def owner_of(self, group: str, queue: QueueKey) -> Lease | None:
-        """The held lease of a queue, or None."""
+        """The lease of a queue while somebody has it, or None."""
         lease = self._leases.get(group, {}).get(queue)
         return lease if lease is not None and lease.held else None
 
@@ -115,6 +113,10 @@ class QueueLocks:
     def held_by(self, group: str, client_id: str) -> list[QueueKey]:
         """Queues that the client has, sorted."""
         return sorted(self._held.get((group, client_id), ()))
+
+    def owners(self) -> list[tuple[str, str]]:
+        """(group, client id) of whoever has a queue, sorted."""
+        return sorted(self._held)
 
     def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> Freed | None:
         """Give a queue back; None if it is not the caller's under this token any more."""
@@ -161,21 +163,24 @@ class QueueLocks:
         """When to call `expire` next, or None."""
         return min(self._orphans.values(), default=None)
 
-    def forget_queues(self, queues: Iterable[QueueKey]) -> None:
-        """Drop every group's lease of queues that do not exist any more."""
-        for queue in queues:
-            for group, leases in self._leases.items():
-                lease = leases.pop(queue, None)
-                if lease is not None:
-                    self._held.get((group, lease.owner), {}).pop(queue, None)
+    def forget_topic(self, topic: str) -> None:
+        """Drop every group's leases of a topic that is deleted; nobody is told, for there is nothing to wait for."""
+        for group, leases in self._leases.items():
+            for queue in [queue for queue in leases if queue.topic == topic]:
+                lease = leases.pop(queue)
+                if lease.held:
+                    self._not_held(group, queue, lease)
 
     def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:
         lease.held = False
         lease.frees_at = NEVER
         waiters = tuple(lease.waiters)
         lease.waiters = {}
+        self._not_held(group, queue, lease)
+        return Freed(group, queue, lease.owner, lease.token, waiters)
+
+    def _not_held(self, group: str, queue: QueueKey, lease: Lease) -> None:
         held = self._held[(group, lease.owner)]
         del held[queue]
         if not held:
             del self._held[(group, lease.owner)]
-        return Freed(group, queue, lease.owner, lease.token, waiters)

@@ -13,12 +13,13 @@ import anyio
 import msgpack
 from anyio.abc import TaskGroup
 
-from broker.broker import Broker
+from broker.config import BrokerConfig
+from broker.topic_table import TopicTable
 from model.errors import RlabError
 from model.limits import REQUEST_TIMEOUT_S
 from model.topic_route import Perm
 from remoting.address import format_address, parse_address
-from remoting.client import RemotingClient
+from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
@@ -30,20 +31,20 @@ class Registration:
     """The registration of one broker with its name servers.
 
     Args:
-        broker: whose topics are announced.
-        listen: address that the broker listens on, with the real port.
+        config: options of the broker.
+        topics: its topics.
     """
 
-    def __init__(self, broker: Broker, listen: str) -> None:
-        self._broker = broker
-        self._listen = listen
+    def __init__(self, config: BrokerConfig, topics: TopicTable) -> None:
+        self._config = config
+        self._topics = topics
         # Wall clock first, so that it grows over restarts; then one up for every change.
-        self._version = int(broker.config.clock_ms())
+        self._version = int(config.clock_ms())
         self._cause = ""
-        self._wakes = {address: anyio.Event() for address in broker.config.name_servers}
+        self._wakes = {address: anyio.Event() for address in config.name_servers}
         self._announced: dict[str, str] = {}
-        self._client = RemotingClient(on_lost=self._wake, rng=random.Random(broker.config.name))
-        broker.topics_changed = self.changed
+        self._rng = random.Random(config.name)
+        self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
 
     def changed(self, cause: str) -> None:
         """Announce the topics again, now, to all name servers."""
@@ -55,31 +56,42 @@ class Registration:
     def _wake(self, address: str) -> None:
         self._wakes[address].set()
 
-    def start(self, tasks: TaskGroup) -> None:
-        """Begin to register; a name server that is away is tried again and again."""
-        for address in self._wakes:
-            tasks.start_soon(self._keep_registered, address)
+    def start(self, tasks: TaskGroup, listen: str) -> None:
+        """Begin to register; a name server that is away is tried again and again.
 
-    async def _keep_registered(self, address: str) -> None:
+        Args:
+            tasks: where the registration lives.
+            listen: address that the broker listens on, with the real port.
+        """
+        for address in self._wakes:
+            tasks.start_soon(self._keep_registered, address, listen)
+
+    async def _keep_registered(self, address: str, listen: str) -> None:
+        backoff = Backoff()
         while True:
             self._wakes[address] = anyio.Event()
             try:
-                await self._register(address)
-                wait_s = self._broker.config.register_interval_s
+                await self._register(address, listen)
+                backoff = Backoff()
+                wait_s = self._config.register_interval_s
             except RlabError as error:
-                logger.warning("%s: not registered with name server %s: %s", self._broker.config.name, address, error)
-                wait_s = max(self._client.backoff_s(address), 0.01)
+                logger.warning("%s: not registered with name server %s: %s", self._config.name, address, error)
+                # A back-off of our own: the client's knows nothing of a name server that answers, and refuses.
+                now = anyio.current_time()
+                backoff.failed(now, self._rng)
+                wait_s = max(backoff.wait_s(now), self._client.backoff_s(address))
             with anyio.move_on_after(wait_s):
                 await self._wakes[address].wait()
 
-    async def _register(self, address: str) -> None:
-        config = self._broker.config
+    async def _register(self, address: str, listen: str) -> None:
+        config = self._config
         connection = await self._client.connect(address)
-        advertised = self._announced[address] = config.advertise or self._address_seen_from(connection.local_host)
+        advertised = config.advertise or _seen_from(connection.local_host, listen)
+        self._announced[address] = advertised
         topics = [
             # INHERIT stays: producers find the template by it.
             topic.to_wire()
-            for topic in self._broker.topics.configs()
+            for topic in self._topics.configs()
             if topic.perm & (Perm.READ | Perm.WRITE)
         ]
         header = {
@@ -93,16 +105,12 @@ class Registration:
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
 
-    def _address_seen_from(self, local_host: str) -> str:
-        host, port = parse_address(self._listen)
-        return format_address(local_host if host in _ANY_HOST else host, port)
-
     async def stop(self) -> None:
         """Tell every name server that the broker leaves, then close. What cannot be told expires there.
 
         Cancellation: harmless.
         """
-        config = self._broker.config
+        config = self._config
         with anyio.move_on_after(REQUEST_TIMEOUT_S / 3):
             async with anyio.create_task_group() as tasks:
                 for address, advertised in self._announced.items():
@@ -116,4 +124,10 @@ class Registration:
         try:
             await self._client.request(address, RequestCode.UNREGISTER_BROKER, header)
         except RlabError as error:
-            logger.warning("%s could not unregister from %s: %s", self._broker.config.name, address, error)
+            logger.warning("%s could not unregister from %s: %s", self._config.name, address, error)
+
+
+def _seen_from(local_host: str, listen: str) -> str:
+    """The address that a name server sees a broker at: it listens on all interfaces, and one of them leads there."""
+    host, port = parse_address(listen)
+    return format_address(local_host if host in _ANY_HOST else host, port)

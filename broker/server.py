@@ -17,15 +17,15 @@ from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
 from broker.pull_handlers import PullHandlers
-from broker.registration import Registration
 from broker.send_handlers import SendHandlers
 from broker.store.message_store import MessageStore
-from broker.store.store_errors import StoreError
+from broker.store.store_errors import StoreError, StoreReadOnly
 from model.events import EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler, serve
+from remoting.tasks import background_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     """
     loop = asyncio.get_running_loop()
     with (
-        MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms())) as store,
+        MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
         MetadataStore(config.data_dir) as metadata,
     ):
         broker = Broker(config, store, metadata, loop)
@@ -85,29 +85,28 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.connection_closed(connection)
 
         try:
-            async with serve(all_handlers(broker), config.listen, on_closed=closed) as server:
-                broker.find_connection = server.connection
-                registration = Registration(broker, server.address)
+            async with (
+                serve(all_handlers(broker), config.listen, on_closed=closed) as server,
+                background_tasks() as tasks,
+            ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(broker.driver.run)
-                    tasks.start_soon(_sync, broker)
-                    if config.trace:
-                        tasks.start_soon(_store_trace, broker)
-                    registration.start(tasks)
-                    logger.info("broker %s listens on %s", config.name, server.address)
-                    try:
-                        yield RunningBroker(config.name, server.address, broker)
-                    finally:
-                        stopping = True
-                        with anyio.CancelScope(shield=True):
-                            await registration.stop()
-                        tasks.cancel_scope.cancel()
+                tasks.start_soon(broker.driver.run)
+                tasks.start_soon(_sync, broker)
+                if config.trace:
+                    tasks.start_soon(_store_trace, broker)
+                broker.registration.start(tasks, server.address)
+                logger.info("broker %s listens on %s", config.name, server.address)
+                try:
+                    yield RunningBroker(config.name, server.address, broker)
+                finally:
+                    stopping = True
+                    with anyio.CancelScope(shield=True):
+                        await broker.registration.stop()
         finally:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
             if config.trace:
                 broker.store_trace()
-            broker.barrier.flush()
+            broker.barrier.close()
             logger.info("broker %s stopped", config.name)
 
 
@@ -119,10 +118,16 @@ async def _store_trace(broker: Broker) -> None:
 
 async def _sync(broker: Broker) -> None:
     """Make written messages durable in the background; a thread waits for the disk, not the loop."""
+    store = broker.store
     while True:
         await anyio.sleep(SYNC_INTERVAL_S)
-        if broker.store.synced_position < broker.store.written_position:
+        if store.synced_position < store.written_position:
             try:
-                await broker.loop.run_in_executor(None, broker.store.sync)
+                job = store.begin_sync()
+                await broker.loop.run_in_executor(None, job.run)
+                store.finish_sync(job)
+            except StoreReadOnly:
+                # Said once, when it failed; every send is told, and only a restart helps.
+                return
             except StoreError as error:
                 logger.error("broker %s: %s", broker.config.name, error)

@@ -1,8 +1,9 @@
 """Group commit: what the handlers of one loop turn want stored is written once, and only then are they answered.
 
 A pipelined burst of sends arrives in one read of the socket; its records go to the file with one write, and its answers
-leave with one write each connection. An error of that write reaches every request of the burst, so nothing is ever
-acknowledged that was not written.
+leave with one write each connection. An error of that write reaches every send of the burst, so nothing is ever
+acknowledged that was not written. Commits of offsets and leases do not depend on it: they go on while messages find no
+room.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from remoting.command import Command
 from remoting.connection import Connection
 
 Written = Callable[[RlabError | None], None]
+"""Called with None, or with what went wrong; must not raise."""
 
 
 class WriteBarrier:
@@ -40,66 +42,82 @@ class WriteBarrier:
         self._store = store
         self._metadata = metadata
         self._on_new_messages = on_new_messages
-        self._scheduled = False
+        self._scheduled: asyncio.Handle | None = None
         self._sends: list[tuple[Connection, Command, int]] = []
         self._queues: dict[tuple[str, int], None] = {}
-        self._callbacks: list[Written] = []
+        self._after_append: list[Written] = []
+        self._after_commit: list[Written] = []
 
     def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
         """Answer a send with its offset once its message is written."""
         self._sends.append((connection, request, offset))
         self._queues[(topic, queue_id)] = None
-        if not self._scheduled:
+        if self._scheduled is None:
             self._schedule()
 
-    def after_write(self, callback: Written, queue: tuple[str, int] | None = None) -> None:
-        """Call back once everything of this turn is written, with None or with what went wrong.
+    def after_append(self, callback: Written, topic: str, queue_id: int) -> None:
+        """Call back once the messages that this turn appended to a queue are written."""
+        self._after_append.append(callback)
+        self._queues[(topic, queue_id)] = None
+        if self._scheduled is None:
+            self._schedule()
 
-        Args:
-            callback: must not raise.
-            queue: (topic, queue id) that got a message with it, if any.
-        """
-        self._callbacks.append(callback)
-        if queue is not None:
-            self._queues[queue] = None
-        if not self._scheduled:
+    def after_commit(self, callback: Written) -> None:
+        """Call back once the metadata that this turn changed is written."""
+        self._after_commit.append(callback)
+        if self._scheduled is None:
             self._schedule()
 
     def metadata_changed(self) -> None:
         """Write changed metadata at the end of this turn although nobody waits for it."""
-        if not self._scheduled:
+        if self._scheduled is None:
             self._schedule()
 
     def _schedule(self) -> None:
-        self._scheduled = True
-        self._loop.call_soon(self.flush)
+        self._scheduled = self._loop.call_soon(self._flush)
 
-    def flush(self) -> None:
-        """Write now. Called by the loop at the end of a turn, and once more when the broker stops."""
-        self._scheduled = False
+    def close(self) -> None:
+        """Write what is left, now: the files are closed next."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        self._flush()
+
+    def _flush(self) -> None:
+        self._scheduled = None
         sends, self._sends = self._sends, []
-        callbacks, self._callbacks = self._callbacks, []
         queues, self._queues = self._queues, {}
-        failure = self._write()
-        if failure is None:
+        after_append, self._after_append = self._after_append, []
+        after_commit, self._after_commit = self._after_commit, []
+        not_committed = self._commit()
+        not_stored = self._store_messages(not_committed)
+        if not_stored is None:
             for connection, request, offset in sends:
                 connection.respond(request, {"offset": offset})
         else:
             for connection, request, _ in sends:
-                connection.respond_error(request, failure)
-        for callback in callbacks:
-            callback(failure)
-        if failure is None:
+                connection.respond_error(request, not_stored)
+        for callback in after_append:
+            callback(not_stored)
+        for callback in after_commit:
+            callback(not_committed)
+        if not_stored is None:
             for topic, queue_id in queues:
                 self._on_new_messages(topic, queue_id)
 
-    def _write(self) -> RlabError | None:
+    def _commit(self) -> RlabError | None:
         try:
-            # Topics before messages: a record whose topic id nobody knows would be lost after a crash.
             self._metadata.commit()
+        except RlabError as error:
+            return error
+        return None
+
+    def _store_messages(self, not_committed: RlabError | None) -> RlabError | None:
+        if not_committed is not None:
+            # A message whose topic is not stored would be lost with the next restart: refused now, and not written.
+            self._store.discard()
+            return not_committed
+        try:
             self._store.flush()
         except RlabError as error:
-            # Messages of this turn that are still buffered must not be written by the next one: they are refused now.
-            self._store.discard()
             return error if error.code is not None else SystemError_(str(error))
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from types import TracebackType
 
@@ -9,9 +10,13 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event
 
+logger = logging.getLogger(__name__)
+
 
 class TraceFile:
     """An open trace file; a context manager. Several nodes of one process may share one.
+
+    A disk that takes no more ends the trace, which the log says once: what is traced must not fail because of it.
 
     Args:
         path: appended to; made if it is not there.
@@ -21,6 +26,8 @@ class TraceFile:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._failed = False
         try:
             self._file = path.open("ab")
         except OSError as error:
@@ -32,12 +39,28 @@ class TraceFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError as failure:
+            self._give_up(failure)
 
     def write(self, event: Event) -> None:
         """Add one event; an `EventSink`. Buffered by the file object: `flush` makes it visible to readers."""
-        self._file.write(encode_events((event,)))
+        if not self._failed:
+            try:
+                self._file.write(encode_events((event,)))
+            except OSError as error:
+                self._give_up(error)
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
-        self._file.flush()
+        if not self._failed:
+            try:
+                self._file.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        if not self._failed:
+            logger.error("the trace file %s ends here: %s", self._path, error.strerror)
+        self._failed = True

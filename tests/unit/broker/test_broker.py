@@ -1,0 +1,296 @@
+"""What ties the tables of a broker together: what outlives a restart, what is told to whom, and the trace of it all."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.broker import Broker
+from broker.config import RESTORE_GRACE_S
+from client.decode import decode_messages
+from model.event_log import MAX_TEXT_CHARS, decode_events
+from model.events import Event, EventKind
+from model.message import tag_hash
+from model.message_queue import MessageQueue
+from model.names import TRACE_TOPIC
+from model.quirks import Quirk
+from model.record import iter_records
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
+
+
+# --- restart ---------------------------------------------------------------------------------------------------------
+async def a_life(world: World, **options: object) -> tuple[Peer, Peer, int]:
+    """A broker with two members of `g`, the first of which has queue 0 and has committed 2 of 3 messages.
+
+    Returns them and the token.
+    """
+    await world.start_broker(**options)
+    a, b = world.peer("a"), world.peer("b")
+    await a.put_topic("t", read=3, write=2)
+    for n in range(3):
+        await a.send(body=b"%d" % n)
+    await a.heartbeat(consumer())
+    await b.heartbeat(consumer())
+    token = await a.token_of(0)
+    await a.commit(2, token)
+    await world.sleep(1)
+    return a, b, token
+
+
+async def restart(world: World, how: str, **options: object) -> Broker:
+    """Stop the broker and start it again; or go on with a copy of its files as they are, as a kill leaves them."""
+    if how == "kill":
+        copy = Path(f"{world.data_dir} at the kill")
+        shutil.copytree(world.data_dir, copy)
+        await world.stop_broker()
+        world.data_dir = copy
+    else:
+        await world.stop_broker()
+    world.events.clear()
+    broker = await world.start_broker(**options)
+    await world.sleep(0.5)  # clients have to notice before they can connect again
+    return broker
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@simulated
+async def test_a_restart_keeps_topics_messages_offsets_members_and_leases(world: World, how: str) -> None:
+    a, b, token = await a_life(world)
+    before = world.broker.groups.get("g")
+    assert before is not None
+    broker = await restart(world, how)
+    config = broker.topics.existing("t").config
+    assert (config.read_queue_nums, config.write_queue_nums) == (3, 2)
+    assert [record.payload for record in records(await a.pull())] == [payload_of(b"%d" % n) for n in range(3)]
+    assert await a.committed() == 2
+    assert await a.members() == [a.client_id, b.client_id]
+    assert await b.lock(0) == ([], [["t", 0, a.client_id]])
+    assert await a.commit(3, token) == []
+    after = broker.groups.get("g")
+    assert after is not None
+    assert after.created_ms == before.created_ms
+    assert after.version >= before.version
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@simulated
+async def test_members_come_back_without_anybody_being_told(world: World, how: str) -> None:
+    a, b, token = await a_life(world)
+    pushes = len(a.pushes)
+    broker = await restart(world, how)
+    for peer in (a, b):
+        await peer.heartbeat(consumer())
+    await world.sleep(RESTORE_GRACE_S + 1)
+    assert await a.members() == [a.client_id, b.client_id]
+    assert await a.token_of(0) == token
+    assert len(a.pushes) == pushes
+    assert world.of_kind(EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE) == []
+    assert broker.groups.next_deadline() is not None
+
+
+@simulated
+async def test_a_member_that_does_not_come_back_is_replaced_after_the_grace(world: World) -> None:
+    a, b, token = await a_life(world)
+    await restart(world, "stop", restore_grace_s=5.0)
+    await b.heartbeat(consumer())
+    await b.lock(0)
+    await world.sleep(4)
+    assert await b.members() == [a.client_id, b.client_id]
+    await world.sleep(1)
+    assert await b.members() == [b.client_id]
+    assert len(b.pushed(RequestCode.NOTIFY_QUEUES_RELEASED)) == 1
+    assert await b.token_of(0) > token
+
+
+@simulated
+async def test_members_that_left_are_not_restored(world: World) -> None:
+    a, b, _ = await a_life(world)
+    await a.unregister("g")
+    await restart(world, "kill")
+    assert await b.members() == [b.client_id]
+    await b.heartbeat(consumer())
+    await b.token_of(0)
+
+
+@simulated
+async def test_the_connections_that_a_stopping_broker_closes_take_nobody_out(world: World) -> None:
+    a, b, _ = await a_life(world)
+    await world.stop_broker()
+    assert world.of_kind(EventKind.MEMBER_LEAVE) == []
+    assert a.client_id != b.client_id
+
+
+@simulated
+async def test_what_a_member_says_anew_is_restored_too(world: World) -> None:
+    a, _, _ = await a_life(world)
+    await a.heartbeat(consumer(strategy="AVG_BY_CIRCLE", group_created_ms=7))
+    broker = await restart(world, "kill")
+    info = broker.groups.get("g")
+    assert info is not None
+    assert (info.members[a.client_id].data.strategy, info.created_ms) == ("AVG_BY_CIRCLE", 7)
+
+
+@simulated
+async def test_group_versions_and_tokens_grow_over_a_restart_that_lost_the_last_ones(world: World) -> None:
+    a, _, _ = await a_life(world)
+    young = Path(f"{world.data_dir} before")
+    shutil.copytree(world.data_dir, young)
+    for n in range(20):
+        await world.peer(f"c{n}").heartbeat(consumer())
+    token = await a.token_of(1)
+    version = (await a.heartbeat(consumer()))["g"][0]
+    await world.sleep(1)
+    await world.stop_broker()
+    world.data_dir = young
+    await world.start_broker()
+    await world.sleep(0.5)
+    assert (await a.heartbeat(consumer()))["g"][0] > version
+    assert await a.token_of(1) > token
+
+
+@simulated
+async def test_a_lease_in_its_grace_is_freed_by_the_next_run(world: World) -> None:
+    quirks = frozenset({Quirk.LOCKS_SURVIVE_CLOSE})
+    a, b, token = await a_life(world, quirks=quirks)
+    await a.unregister("g")
+    await restart(world, "stop", quirks=quirks)
+    await b.heartbeat(consumer())
+    assert await b.lock(0) == ([], [["t", 0, a.client_id]])
+    await world.sleep(61)
+    await b.heartbeat(consumer())
+    assert await b.token_of(0) > token
+    # Without the quirk nobody has to wait for what an earlier run with it left behind.
+    await b.unregister("g")
+    await restart(world, "stop")
+    c = world.peer("c")
+    await c.heartbeat(consumer())
+    await c.token_of(0)
+
+
+@simulated
+async def test_a_broker_that_only_starts_and_stops_writes_nothing_new(world: World) -> None:
+    await a_life(world)
+    await restart(world, "stop")
+    assert not world.broker.metadata._pending
+    assert world.events[0].kind == EventKind.BROKER_UP
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+def stored_trace(broker: Broker) -> list[tuple[int, list[Event]]]:
+    """(tag hash, events) of each message in SYS_TRACE."""
+    topic_id = broker.topics.existing(TRACE_TOPIC).topic_id
+    body = broker.store.read(topic_id, 0, 0, max_n=1_000, max_bytes=2**30).body
+    messages = decode_messages(MessageQueue(TRACE_TOPIC, "broker-a", 0), body)
+    hashes = [record.tag_hash for record in iter_records(body)]
+    return [(tag_hash, decode_events(message.body)) for tag_hash, message in zip(hashes, messages, strict=True)]
+
+
+@simulated
+async def test_one_cause_joins_a_join_and_everything_that_it_sets_off(world: World) -> None:
+    await world.start_broker()
+    await world.peer("a").heartbeat(consumer(), cause="a@1/1")
+    kinds = [event.kind for event in world.events if event.cause == "a@1/1"]
+    assert kinds == [EventKind.ROUTE_CHANGED, EventKind.MEMBER_JOIN, EventKind.NOTIFY_SENT]
+
+
+@simulated
+async def test_a_lost_connection_is_one_cause_for_all_its_groups_and_leases(world: World) -> None:
+    a, b, _ = await a_life(world)
+    await b.lock(0)
+    world.events.clear()
+    world.simulation.network.cut("a")
+    await world.sleep(1)
+    leave, expired, told = world.events
+    assert (leave.kind, expired.kind, told.kind) == ("MEMBER_LEAVE", "LOCK_EXPIRED", "NOTIFY_SENT")
+    assert leave.id == leave.cause == expired.cause == told.cause
+    assert {header["cause"] for _, _, header in b.pushes[-2:]} == {leave.id}
+    assert a.remoting.connected("10.0.0.1:10911") is None
+
+
+@simulated
+async def test_the_trace_is_stored_every_second_in_one_message_under_its_own_tag(world: World) -> None:
+    broker = await world.start_broker(trace=True)
+    await world.peer("a").heartbeat(consumer())
+    await world.sleep(3)
+    [(tag, events)] = stored_trace(broker)
+    assert tag == tag_hash("broker")
+    assert events == world.events
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+@simulated
+async def test_the_last_events_of_a_broker_that_stops_are_in_its_trace(world: World) -> None:
+    await world.start_broker(trace=True)
+    await world.stop_broker()
+    broker = await world.start_broker(trace=True)
+    kinds = [event.kind for _, events in stored_trace(broker) for event in events]
+    assert kinds == [EventKind.BROKER_UP, EventKind.BROKER_DOWN]
+
+
+@simulated
+async def test_without_tracing_nothing_is_stored_and_nothing_piles_up(world: World) -> None:
+    broker = await world.start_broker(trace=False)
+    await world.peer("a").heartbeat(consumer())
+    await world.sleep(3)
+    assert (stored_trace(broker), broker.events.take()) == ([], [])
+    assert world.events
+
+
+@simulated
+async def test_a_trace_that_finds_no_room_waits_and_is_stored_in_order(world: World) -> None:
+    disk = FailingDisk()
+    broker = await world.start_broker(trace=True, files=disk)
+    a = world.peer("a")
+    disk.errno = errno.ENOSPC
+    for topics in (("t",), ("u",), ("v",)):
+        await a.heartbeat(consumer("g", *topics))
+        await world.sleep(2)
+    assert stored_trace(broker) == []
+    disk.errno = None
+    await world.sleep(2)
+    [(_, events)] = stored_trace(broker)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert broker.events.dropped == 0
+
+
+@simulated
+async def test_a_long_trace_is_cut_into_messages_that_fit_a_frame(world: World) -> None:
+    broker = await world.start_broker(trace=True)
+    for n in range(2_500):
+        broker.events.emit(EventKind.CLIENT_START, detail="x" * 5_000, n=n)
+    await world.sleep(2)
+    parts = [events for _, events in stored_trace(broker)]
+    assert [len(events) for events in parts] == [1_000, 1_000, 501]
+    answer = await world.peer("a").pull(TRACE_TOPIC)
+    assert answer.code == ResponseCode.SUCCESS
+
+
+@simulated
+async def test_a_cause_as_long_as_a_frame_is_cut_before_everybody_is_sent_it(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.heartbeat(consumer(), cause="x" * 1_000_000)
+    await world.sleep(1)
+    [told] = a.pushed(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert told["cause"] == "x" * MAX_TEXT_CHARS
+    assert max(len(event.cause) for event in world.events) == MAX_TEXT_CHARS
+
+
+# --- idle ------------------------------------------------------------------------------------------------------------
+@simulated
+async def test_an_idle_broker_sleeps_from_deadline_to_deadline(world: World) -> None:
+    broker = await world.start_broker()
+    a = world.peer("a")
+    calls: list[float] = []
+    act = broker.driver._act
+    broker.driver._act = lambda now: (calls.append(now), act(now))[1]  # type: ignore[func-returns-value]
+    await a.heartbeat(consumer(session_timeout_s=100.0))
+    await world.sleep(90)
+    await a.heartbeat(consumer(session_timeout_s=100.0))
+    await world.sleep(90)
+    assert len(calls) <= 4
