@@ -1,0 +1,88 @@
+"""Three consumers of one group come and go, and after each step the queues and their owners are printed.
+
+    python examples/rebalance_live.py
+
+Two brokers with four queues each, on real sockets in this process. A step is over when the group is balanced: when
+every queue is with the one member that the allocation strategy gives it. That is asked from the outside, as
+`rlab group show` does it. Nobody assigns queues: each consumer finds its share by itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from broker.config import BrokerConfig
+from broker.server import run_broker
+from client import MessageExt, PushConsumer
+from client.admin import Admin
+from client.admin_records import GroupInfo
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+
+GROUP, TOPIC = "billing", "orders"
+
+
+async def on_messages(messages: Sequence[MessageExt]) -> None:
+    """Nobody sends anything here."""
+
+
+async def balanced(admin: Admin, members: int) -> GroupInfo:
+    """Wait until the group has so many members and every queue of the topic is where it should be."""
+    while True:
+        info = await admin.group(GROUP)
+        if len(info.members) == members and all(queue.settled for queue in info.queues if queue.queue.topic == TOPIC):
+            return info
+        await anyio.sleep(0.005)
+
+
+def show(info: GroupInfo) -> None:
+    """Print a line per member: `c1` for the instance name in its client id, `a0` for queue 0 of broker-a."""
+    for member in info.members:
+        mine = [each.queue for each in info.queues if each.owner == member.client_id and each.queue.topic == TOPIC]
+        queues = [f"{queue.broker_name[-1]}{queue.queue_id}" for queue in mine]
+        print(f"    {member.client_id.partition('@')[2]}: {' '.join(queues)}")
+
+
+async def main() -> None:
+    """Start and stop consumers, and show what becomes of the queues."""
+    async with AsyncExitStack() as stack:
+        data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        name_server = await stack.enter_async_context(run_name_server(NameServerConfig(listen="127.0.0.1:0")))
+        for name in ("broker-a", "broker-b"):
+            config = BrokerConfig(
+                name=name, data_dir=data_dir / name, listen="127.0.0.1:0", name_servers=(name_server.address,)
+            )
+            await stack.enter_async_context(run_broker(config))
+        admin = await stack.enter_async_context(Admin(name_server.address))
+        while len(await admin.brokers()) < 2:
+            await anyio.sleep(0.01)
+        await admin.create_topic(TOPIC, queues=4)
+
+        # Without a name of its own each consumer would get a random one; these make the output readable.
+        consumers = {name: PushConsumer(name_server.address, GROUP, instance_name=name) for name in ("c1", "c2", "c3")}
+        live: dict[str, PushConsumer] = {}
+        for name, step in (("c1", "joins"), ("c2", "joins"), ("c3", "joins"), ("c2", "leaves"), ("c1", "leaves")):
+            began = anyio.current_time()
+            if step == "joins":
+                live[name] = consumers[name]
+                stack.push_async_callback(live[name].shutdown)
+                await live[name].subscribe(TOPIC, on_messages)
+                await live[name].start()
+            else:
+                await live.pop(name).shutdown()
+            info = await balanced(admin, len(live))
+            print(f"{name} {step}: balanced after {(anyio.current_time() - began) * 1000:.0f} ms")
+            show(info)
+            # The first change of a quiet group is told at once; one within 100 ms of another waits for their end.
+            await anyio.sleep(0.2)
+        owners = {each.owner for each in (await admin.group(GROUP)).queues if each.queue.topic == TOPIC}
+        print(f"{len(owners)} member has all queues")
+
+
+if __name__ == "__main__":
+    anyio.run(main)
