@@ -23,12 +23,14 @@ def bench(
     names: Annotated[
         list[str] | None, typer.Argument(help=f"Some of {', '.join(NAMES)}; all by default.", callback=_checked)
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one round of sends, pulls or echoes.")] = 2.0,
-    repeat: Annotated[int, typer.Option(min=1, help="Rounds of each side, in turns; the median is reported.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of one round of sends, pulls or echoes.")] = 0.5,
+    repeat: Annotated[int, typer.Option(min=1, help="Rounds of each side, in turns; the median is reported.")] = 15,
     joins: Annotated[int, typer.Option(min=1, help="Joins that join-100 measures.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Measure sends, pulls, joins and memory on this machine, against a bare echo of the same frames in the same run.
+    """Measure this machine: sends, pulls, joins, memory.
+
+    Rates are compared with a bare echo of the same frames in the same run.
 
     Example: rlab bench send-64 pull-32 --seconds 1
     """

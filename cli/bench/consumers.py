@@ -20,9 +20,10 @@ Shares = dict[str, list[MessageQueue]]
 _AT_ONCE = 50
 
 
-def consumer_of(name_server: str, group: str, number: int, watch: GroupWatch) -> PushConsumer:
+def consumer_of(name_server: str, group: str, number: int, watch: GroupWatch, *, trace: bool = True) -> PushConsumer:
     """Make a consumer whose client id sorts by its number."""
-    return PushConsumer(name_server, group, instance_name=f"{group}-{number:05d}", event_sink=watch.note)
+    name = f"{group}-{number:05d}"
+    return PushConsumer(name_server, group, instance_name=name, event_sink=watch.note, trace=trace)
 
 
 async def ignore(messages: Sequence[MessageExt]) -> None:

@@ -21,7 +21,10 @@ from struct import Struct
 from typing import Any, cast
 
 import msgpack
+import uvloop
 
+from cli.output import print_json
+from cli.runtime import wait_for_eof
 from model.message import Message, encode_payload
 from remoting.address import format_address, parse_address
 from remoting.codec import LENGTH_BYTES, VERSION
@@ -111,7 +114,9 @@ class EchoClient(asyncio.Protocol):
         frames, self._rest = split(self._rest + data if self._rest else data)
         for frame in frames:
             fields: Any = _unpack(memoryview(frame)[LENGTH_BYTES:])
-            self._waiting.pop(fields[3]).set_result(fields)
+            future = self._waiting.pop(fields[3])
+            if not future.done():  # cancelled, when a benchmark is stopped
+                future.set_result(fields)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: whoever still waits is told, so that a benchmark fails instead of hanging."""
@@ -126,12 +131,11 @@ class EchoClient(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def run_echo_server(listen: str = "127.0.0.1:0") -> AsyncIterator[str]:
-    """Run an echo server while the block runs; yields its address."""
-    host, port = parse_address(listen)
-    server = await asyncio.get_running_loop().create_server(EchoServer, host, port)
+async def echo_server() -> AsyncIterator[str]:
+    """Run an echo server on loopback while the block runs; yields its address."""
+    server = await asyncio.get_running_loop().create_server(EchoServer, "127.0.0.1", 0)
     try:
-        yield format_address(host, server.sockets[0].getsockname()[1])
+        yield format_address("127.0.0.1", server.sockets[0].getsockname()[1])
     finally:
         server.close()
 
@@ -146,3 +150,13 @@ async def connect_echo(address: str) -> AsyncIterator[EchoClient]:
         yield client
     finally:
         client.close()
+
+
+async def _serve() -> None:
+    async with echo_server() as address:
+        print_json({"kind": "echo", "name": "echo", "address": address})
+        await wait_for_eof()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve())

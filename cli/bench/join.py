@@ -35,35 +35,40 @@ async def bench_join(sizes: Sizes, progress: Progress) -> list[Result]:
 
     Cancellation: every process is stopped.
     """
-    times_ms: list[float] = []
     async with cluster_processes({TOPIC: sizes.queues}) as cluster:
-        watch = GroupWatch()
-        # Odd numbers, so that a joining one can come between any two of them, or before or after all.
-        consumers = [consumer_of(cluster.name_server, GROUP, 2 * n + 1, watch) for n in range(sizes.members)]
-        progress(f"starting {sizes.members} consumers")
-        async with running(consumers):
-            queues = await queues_of(cluster.name_server, GROUP)
-            before = shares(GROUP, [consumer.client_id for consumer in consumers], queues)
-            watch.expect(before)
-            await watch.wait_balanced(_BALANCE_S)
-            for number in range(sizes.joins):
-                progress(f"join {number + 1} of {sizes.joins}")
-                # A group that has just changed tells its members of the next change only after its window.
-                await anyio.sleep(2 * NOTIFY_WINDOW_S)
-                place = round(number * sizes.members / max(1, sizes.joins - 1))
-                async with consumer_of(cluster.name_server, GROUP, 2 * place, watch) as joiner:
-                    members = [*consumers, joiner]
-                    after = shares(GROUP, [consumer.client_id for consumer in members], queues)
-                    watch.expect(after)
-                    started = time.perf_counter()
-                    await joiner.subscribe(TOPIC, ignore)
-                    times_ms.append((await watch.wait_balanced(_BALANCE_S) - started) * 1000)
-                    for consumer in members:
-                        assert consumer.queues == after[consumer.client_id], "the watch saw what is not so"
-                    watch.expect(before)
-                await watch.wait_balanced(_BALANCE_S)
-    times_ms.sort()
+        times_ms = sorted(await measure_joins(cluster.name_server, sizes, progress))
     return [
         Result(name="join-100", value=median(times_ms), unit="ms"),
         Result(name="join-100-p95", value=times_ms[math.ceil(0.95 * len(times_ms)) - 1], unit="ms"),
     ]
+
+
+async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> list[float]:
+    """Measure joins in a cluster that has `TOPIC`; returns milliseconds."""
+    watch = GroupWatch()
+    # Odd numbers, so that a joining one can come between any two of them, or before or after all.
+    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch) for number in range(sizes.members)]
+    progress(f"starting {sizes.members} consumers")
+    times_ms = []
+    async with running(consumers):
+        queues = await queues_of(name_server, GROUP)
+        before = shares(GROUP, [consumer.client_id for consumer in consumers], queues)
+        watch.expect(before)
+        await watch.wait_balanced(_BALANCE_S)
+        for number in range(sizes.joins):
+            progress(f"join {number + 1} of {sizes.joins}")
+            # A group that has just changed tells its members of the next change only after its window.
+            await anyio.sleep(2 * NOTIFY_WINDOW_S)
+            place = round(number * sizes.members / max(1, sizes.joins - 1))
+            async with consumer_of(name_server, GROUP, 2 * place, watch) as joiner:
+                members = [*consumers, joiner]
+                after = shares(GROUP, [consumer.client_id for consumer in members], queues)
+                watch.expect(after)
+                started = time.perf_counter()
+                await joiner.subscribe(TOPIC, ignore)
+                times_ms.append((await watch.wait_balanced(_BALANCE_S) - started) * 1000)
+                for consumer in members:
+                    assert consumer.queues == after[consumer.client_id], "the watch saw what is not so"
+                watch.expect(before)
+            await watch.wait_balanced(_BALANCE_S)
+    return times_ms

@@ -17,7 +17,7 @@ import anyio
 import msgpack
 
 from cli.bench.echo import BODY, TOPIC, connect_echo
-from cli.bench.processes import cluster_processes, server_process
+from cli.bench.processes import cluster_processes, echo_process
 from cli.bench.report import Result
 from cli.bench.rounds import Progress, Round, Sizes, Window, Work, in_turns, result_of
 from cli.bench.send import IN_FLIGHT, echoing, round_of
@@ -27,12 +27,12 @@ from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageMod
 from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.subscription import subscription_of
 from remoting.client import RemotingClient, raise_for_code
+from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
 QUEUES = 8
-MESSAGES_PER_QUEUE = 16_384
-_FILL_BATCH = 512
+FILL_BATCH = 512
 _GROUP = "bench"
 _CLIENT_ID = "127.0.0.1@bench"
 _PULL = int(RequestCode.PULL_MESSAGE)
@@ -47,16 +47,16 @@ async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
     Cancellation: every process is stopped.
     """
     async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(server_process("echo"))
+        echo = await stack.enter_async_context(echo_process())
         cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
         client = await stack.enter_async_context(connect_echo(echo.address))
         progress("filling the queues")
-        queues = await fill(cluster.name_server)
-        remoting = await stack.enter_async_context(RemotingClient())
-        connection = await remoting.connect(cluster.brokers[0].address)
-        tokens = await _leases(connection, queues)
+        queues = await fill(cluster.name_server, sizes.backlog)
+        remoting = await stack.enter_async_context(RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _ignored}))
+        connection = await remoting.connect(cluster.broker.address)
+        tokens = await leases(connection, queues)
         turns = await in_turns(
-            round_of(_pulling(connection, tokens), QUEUES, sizes, progress, f"pull-{PULL_BATCH}"),
+            round_of(pulling(connection, tokens, sizes.backlog), QUEUES, sizes, progress, f"pull-{PULL_BATCH}"),
             round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
             sizes.repeat,
         )
@@ -66,29 +66,33 @@ async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
 async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure a push consumer; see `bench_pull`."""
     async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(server_process("echo"))
+        echo = await stack.enter_async_context(echo_process())
         cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
         client = await stack.enter_async_context(connect_echo(echo.address))
         progress("filling the queues")
-        await fill(cluster.name_server)
+        await fill(cluster.name_server, sizes.backlog)
         turns = await in_turns(
-            _consuming(cluster.name_server, sizes.seconds, progress),
+            consuming(cluster.name_server, sizes, progress),
             round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
             sizes.repeat,
         )
     return [result_of("consume", turns)]
 
 
-async def fill(name_server: str) -> list[MessageQueue]:
-    """Send `MESSAGES_PER_QUEUE` messages to each queue; returns the queues."""
+async def fill(name_server: str, backlog: int) -> list[MessageQueue]:
+    """Send `backlog` messages, a multiple of `FILL_BATCH`, to each queue; returns the queues."""
     async with Producer(name_server) as producer:
-        batch = [Message(TOPIC, BODY)] * _FILL_BATCH
-        for _ in range(QUEUES * MESSAGES_PER_QUEUE // _FILL_BATCH):
+        batch = [Message(TOPIC, BODY)] * FILL_BATCH
+        for _ in range(QUEUES * backlog // FILL_BATCH):
             await producer.send_batch(batch)  # round robin over the queues
         return await producer.queues(TOPIC)
 
 
-async def _leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+def _ignored(address: str, command: Command) -> None:
+    """What a broker tells the only member of a group, which is about itself."""
+
+
+async def leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
     """Become a member of a group and lease every queue; returns the tokens."""
     data = ConsumerData(
         group=_GROUP,
@@ -111,7 +115,7 @@ async def _leases(connection: Connection, queues: Sequence[MessageQueue]) -> dic
     return {queue: token_of[queue.queue_id] for queue in queues}
 
 
-def _pulling(connection: Connection, tokens: dict[MessageQueue, int]) -> Work:
+def pulling(connection: Connection, tokens: dict[MessageQueue, int], backlog: int) -> Work:
     """A worker that pulls and decodes one queue; each worker of a round takes the next queue."""
     queues = list(tokens)
     turn = count()
@@ -133,38 +137,35 @@ def _pulling(connection: Connection, tokens: dict[MessageQueue, int]) -> Work:
             response = raise_for_code(await connection.request(_PULL, header, None, PULL_TIMEOUT_S))
             messages = decode_messages(queue, response.body or b"")
             done += len(messages)
-            offset = response.header["next_offset"] % MESSAGES_PER_QUEUE
+            offset = response.header["next_offset"] % backlog
         window.done += done
 
     return work
 
 
-def _consuming(name_server: str, seconds: float, progress: Progress) -> Round:
-    """A round of a push consumer in a group of its own, from the first message on."""
+def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
+    """A round of a push consumer in a group of its own, which begins with the first message."""
     rounds = count(1)
 
     async def run() -> float:
         progress("consume")
         seen = 0
-        first_at = last_at = 0.0
-        finished = anyio.Event()
+        began, finished = anyio.Event(), anyio.Event()
 
         async def listener(messages: Sequence[MessageExt]) -> None:
-            nonlocal seen, first_at, last_at
-            if not seen:
-                first_at = time.perf_counter()
+            nonlocal seen
             seen += len(messages)
-            if seen == QUEUES * MESSAGES_PER_QUEUE:
+            began.set()
+            if seen == QUEUES * sizes.backlog:
                 finished.set()
 
-        async with PushConsumer(
-            name_server, f"consume-{next(rounds)}", consume_from=ConsumeFrom.FIRST_OFFSET
-        ) as consumer:
+        group = f"consume-{next(rounds)}"
+        async with PushConsumer(name_server, group, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
             await consumer.subscribe(TOPIC, listener)
-            with anyio.move_on_after(seconds):
+            await began.wait()
+            before, started = seen, time.perf_counter()
+            with anyio.move_on_after(sizes.seconds):
                 await finished.wait()
-            last_at = time.perf_counter()
-            counted = seen
-        return counted / (last_at - first_at)
+            return (seen - before) / (time.perf_counter() - started)
 
     return run

@@ -31,14 +31,16 @@ class Sizes:
         members: consumers of that group before the join.
         queues: queues that they share.
         idle: idle consumers of the memory benchmark.
+        backlog: messages of each queue that is pulled.
     """
 
-    seconds: float = 2.0
-    repeat: int = 5
+    seconds: float = 0.5
+    repeat: int = 15
     joins: int = 20
     members: int = 100
     queues: int = 400
     idle: int = 2_000
+    backlog: int = 16_384
 
 
 class Window:

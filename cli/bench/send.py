@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.bench.echo import BODY, TOPIC, EchoClient, connect_echo
-from cli.bench.processes import cluster_processes, server_process
+from cli.bench.processes import cluster_processes, echo_process
 from cli.bench.report import Result
 from cli.bench.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
 from client import Message, Producer
@@ -26,7 +26,7 @@ async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[R
     Cancellation: every process is stopped.
     """
     async with (
-        server_process("echo") as echo,
+        echo_process() as echo,
         cluster_processes({TOPIC: QUEUES}) as cluster,
         connect_echo(echo.address) as client,
         Producer(cluster.name_server) as producer,

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.bench.command import NAMES, register
+
+app = typer.Typer()
+register(app)
+
+
+@pytest.mark.process
+@pytest.mark.tcp
+def test_one_json_document_has_the_results_that_were_asked_for() -> None:
+    options = ["--seconds", "0.2", "--repeat", "1", "--json"]
+    command = [sys.executable, "-m", "cli.main", "bench", "send-1", "send-64", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    results = json.loads(done.stdout)["results"]
+    assert [result["name"] for result in results] == ["send-1", "send-64"]
+    for result in results:
+        assert result.keys() == {"name", "value", "unit", "baseline_value", "ratio"}
+        assert result["unit"] == "messages/s"
+        assert result["ratio"] == pytest.approx(result["value"] / result["baseline_value"])
+
+
+def test_a_name_that_there_is_not_is_a_usage_error_that_tells_the_others() -> None:
+    result = CliRunner().invoke(app, ["send-65"], env={"TERMINAL_WIDTH": "200", **os.environ})
+    assert result.exit_code == 2
+    assert "send-65" in result.output
+    assert all(name in result.output for name in NAMES)
