@@ -1,0 +1,85 @@
+"""docs/events.md has every column and every kind, and says which columns a kind fills: compared with a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import anyio
+import pytest
+
+from model.events import Event, EventKind
+from model.limits import MAX_TRACE_BUFFER
+from simulation.cluster import SimulatedCluster
+from simulation.run import Simulation, run_simulation
+from tests.docs.pages import ROOT, table_of, text_of
+
+PAGE = "docs/events.md"
+ALWAYS = ["t_ms", "node", "seq", "kind", "cause"]
+
+
+def test_every_column_is_described_with_its_type_and_default() -> None:
+    described = [(row["column"], row["type"], row["default"]) for row in table_of(PAGE, "The columns")]
+    types, defaults = get_type_hints(Event), Event._field_defaults
+    assert described == [
+        (name, types[name].__name__, repr(defaults[name]).replace("'", '"') if name in defaults else "")
+        for name in Event._fields
+    ]
+
+
+def test_every_kind_is_described_once_and_in_the_order_of_the_code() -> None:
+    assert [row["kind"] for row in table_of(PAGE, "The kinds")] == [kind.value for kind in EventKind]
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_the_side_that_emits_a_kind_is_the_one_whose_code_names_it(kind: EventKind) -> None:
+    sides = [
+        side
+        for side in ("broker", "client")
+        if any(
+            re.search(rf"EventKind\.{kind}\b", path.read_text(encoding="utf-8")) for path in (ROOT / side).rglob("*.py")
+        )
+    ]
+    described = {row["kind"]: row["node"] for row in table_of(PAGE, "The kinds")}
+    assert described[kind].split(", ") == sides
+
+
+async def everything(cluster: SimulatedCluster) -> None:
+    """A life in which each kind of event happens, with each of its columns filled at least once."""
+    await cluster.create_topic("t", queues=2)
+    first = await cluster.start_consumer("g", "t", work=lambda message: anyio.sleep(1))
+    await cluster.wait_converged(1)
+    producer = await cluster.start_producer()
+    for queue in cluster.target("g"):
+        await producer.send("t", b"x", queue=queue)
+    await cluster.start_consumer("g", "t")
+    await anyio.sleep(10)
+    await first.subscribe("other")
+    await anyio.sleep(1)
+    await first.crash()
+    await anyio.sleep(1)
+    await cluster.brokers["broker-a"].stop()
+    await cluster.brokers["broker-a"].start()
+    await anyio.sleep(40)
+
+
+def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> list[Event]:
+        async with SimulatedCluster(simulation, tmp_path) as cluster:
+            await everything(cluster)
+        return cluster.events
+
+    events = run_simulation(main)
+    filled: dict[str, set[str]] = {kind.value: set() for kind in EventKind}
+    for event in events:
+        filled[event.kind] |= {name for name in Event._fields if getattr(event, name) not in ("", -1)}
+    described = {row["kind"]: [*ALWAYS, *row["columns"].split(", ")] for row in table_of(PAGE, "The kinds")}
+    assert described == {kind: [name for name in Event._fields if name in names] for kind, names in filled.items()}
+
+
+def test_every_reason_and_trigger_that_detail_may_name_is_told() -> None:
+    text = text_of(PAGE)
+    assert all(word in text for word in ("unregister", "close", "expiry", "revoked", "shutdown", "lost", "known"))
+    assert f"{MAX_TRACE_BUFFER:,} events" in text
+    assert all(trigger in text for trigger in ("START", "TIMER", "NOTIFY", "ROUTE", "LOCK", "RECONNECT"))
