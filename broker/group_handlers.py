@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 
 from broker.broker import Broker, Client
-from broker.group_table import ConsumerGroupInfo
+from broker.group_table import HeartbeatOutcome
 from model.errors import InvalidParameter
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
@@ -40,11 +40,11 @@ class GroupHandlers:
         broker = self._broker
         broker.clients[connection.number] = Client(connection, heartbeat.producer_groups)
         now = broker.loop.time()
-        groups: dict[str, list[int]] = {}
+        groups: dict[str, tuple[int, int, bool]] = {}
         try:
             for data in heartbeat.consumers:
-                info = self._take(heartbeat, data, connection, now)
-                groups[data.group] = [info.version, info.created_ms]
+                outcome = self._take(heartbeat, data, connection, now)
+                groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
         finally:
             # Also when one of its groups was refused: the members of those before it have to be told.
             broker.notify_members(now)
@@ -52,7 +52,7 @@ class GroupHandlers:
 
     def _take(
         self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
-    ) -> ConsumerGroupInfo:
+    ) -> HeartbeatOutcome:
         """Take one group of a heartbeat, and make what it did visible and durable."""
         broker, client_id = self._broker, heartbeat.client_id
         # First, because it may be refused, and then nobody has joined.
@@ -85,7 +85,7 @@ class GroupHandlers:
             broker.metadata.save_member(client_id, data)
             broker.metadata.save_group(info.group, info.version, info.created_ms)
             broker.barrier.metadata_changed()
-        return info
+        return outcome
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
         """Leave groups. RocketMQ also notifies when nothing was removed; here nothing changed and nobody is told."""

@@ -45,13 +45,18 @@ class Background:
             ready.set()
             await anyio.sleep_forever()
 
+    @property
+    def running(self) -> bool:
+        """Whether `start_soon` would run something."""
+        return self._group is not None and not self._group.cancel_scope.cancel_called
+
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a coroutine function until it ends or `stop` is called.
 
         Raises:
             IllegalOperation: not started, or stopped already.
         """
-        if self._group is None or self._group.cancel_scope.cancel_called:
+        if self._group is None or not self.running:
             raise IllegalOperation(f"{self._name} is not running")
         self._group.start_soon(function, *args)
 

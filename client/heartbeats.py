@@ -9,7 +9,7 @@ import anyio
 import msgpack
 
 from client.group_member import GroupMember
-from model.errors import RlabError
+from model.errors import NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -27,6 +27,8 @@ class Heartbeats:
         remoting: the connections.
         addresses: gives every address of every known broker.
         consumers: group -> consumer, as it is now.
+        joined: called with (group, cause) when a broker says that we were no member there: it freed what we held.
+        unreachable: called with (address, cause) when a broker could not be told.
         timeout_s: per broker.
         interval_s: how often every broker hears of us at least.
 
@@ -41,6 +43,8 @@ class Heartbeats:
         addresses: Callable[[], list[str]],
         consumers: Mapping[str, GroupMember],
         *,
+        joined: Callable[[str, str], None],
+        unreachable: Callable[[str, str], None],
         timeout_s: float,
         interval_s: float,
     ) -> None:
@@ -49,6 +53,8 @@ class Heartbeats:
         self._remoting = remoting
         self._addresses = addresses
         self._consumers = consumers
+        self._joined = joined
+        self._unreachable = unreachable
         self._timeout_s = timeout_s
         self._interval_s = interval_s
         self._created_ms: dict[str, int] = {}
@@ -68,37 +74,55 @@ class Heartbeats:
         """Say that a consumer was added, whose session may be shorter than those so far."""
         self._sessions_changed.set()
 
-    async def send(self, cause: str = "", addresses: list[str] | None = None) -> None:
+    async def send(self, cause: str = "", addresses: list[str] | None = None) -> bool:
         """Tell brokers who is here; returns when each has answered or failed.
 
         Args:
             cause: id of the root trigger of whatever this sets off.
             addresses: only these; by default every known broker.
 
+        Returns:
+            Whether all of them answered.
+
         Cancellation: some may not have been told.
         """
-        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
-        heartbeat = HeartbeatData(
-            client_id=self.client_id,
-            consumers=tuple(data for data in consumers if data is not None),
-            producer_groups=tuple(self.producer_groups),
-            cause=cause,
-        )
-        if not heartbeat.consumers and not heartbeat.producer_groups:
-            return
-        body = msgpack.packb(heartbeat.to_wire())
+        failed: dict[str, None] = {}
         async with anyio.create_task_group() as tasks:
             for address in self._addresses() if addresses is None else addresses:
-                tasks.start_soon(self._send_to, address, body)
+                tasks.start_soon(self._send_to, address, cause, failed)
+        return not failed
 
-    async def _send_to(self, address: str, body: bytes) -> None:
+    async def _send_to(self, address: str, cause: str, failed: dict[str, None]) -> None:
         try:
+            if self._heartbeat(cause) is None:
+                return
+            await self._remoting.connect(address, self._timeout_s)
+            # As things are now: who left while we connected would be taken for a member again.
+            heartbeat = self._heartbeat(cause)
+            if heartbeat is None:
+                return
+            body = msgpack.packb(heartbeat.to_wire())
             answer = await self._remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
         except RlabError as error:
             logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
+            failed[address] = None
+            if isinstance(error, NetworkError):
+                self._unreachable(address, cause)
             return
-        for group, (_, created_ms) in answer.header["groups"].items():
+        for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
+            if joined:
+                self._joined(group, cause)
+
+    def _heartbeat(self, cause: str) -> HeartbeatData | None:
+        """What there is to say now; None when there is nobody here to speak of."""
+        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
+        present = tuple(data for data in consumers if data is not None)
+        if not present and not self.producer_groups:
+            return None
+        return HeartbeatData(
+            client_id=self.client_id, consumers=present, producer_groups=tuple(self.producer_groups), cause=cause
+        )
 
     def group_created_ms(self, group: str) -> int:
         """When the group first came to life as far as any broker told us; 0 when none did."""

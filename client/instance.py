@@ -77,6 +77,8 @@ class ClientInstance:
             self.remoting,
             self._addresses,
             self._consumers,
+            joined=lambda group, cause: self.wake(group, Trigger.RECONNECT, cause),
+            unreachable=self._keep_trying,
             timeout_s=config.request_timeout_s,
             interval_s=config.heartbeat_interval_s,
         )
@@ -334,27 +336,27 @@ class ClientInstance:
 
     def _connection_lost(self, address: str) -> None:
         self.masters.clear()
-        if address in self._addresses() and address not in self._reconnecting:
-            cause = self.events.emit(EventKind.BROKER_DOWN, client=self.client_id, detail=address)
+        self._keep_trying(address, "")
+
+    def _keep_trying(self, address: str, cause: str) -> None:
+        if address in self._addresses() and address not in self._reconnecting and self._background.running:
+            cause = self.events.emit(EventKind.BROKER_DOWN, cause=cause, client=self.client_id, detail=address)
             self._reconnecting[address] = None
             self._background.start_soon(self._reconnect, address, cause)
 
     async def _reconnect(self, address: str, cause: str) -> None:
-        """Try a lost broker until it is back or no route names it; then register at once and rebalance."""
+        """Try a lost broker until it has answered a heartbeat or no route names it; then rebalance."""
         backoff = Backoff()
         try:
             while address in self._addresses():
                 backoff.failed(self._now(), self.config.rng)
                 await anyio.sleep(max(backoff.wait_s(self._now()), self.remoting.backoff_s(address)))
-                try:
-                    await self.remoting.connect(address, self.config.request_timeout_s)
-                except RlabError:
-                    continue
-                self.events.emit(EventKind.BROKER_UP, cause=cause, client=self.client_id, detail=address)
-                await self.heartbeats.send(cause, [address])
-                for group in self._consumers:
-                    self.wake(group, Trigger.RECONNECT, cause)
-                return
+                # The connection may be lost again before the answer, and nobody else would try once more.
+                if await self.heartbeats.send(cause, [address]):
+                    self.events.emit(EventKind.BROKER_UP, cause=cause, client=self.client_id, detail=address)
+                    for group in self._consumers:
+                        self.wake(group, Trigger.RECONNECT, cause)
+                    return
         finally:
             del self._reconnecting[address]
 

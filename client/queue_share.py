@@ -74,6 +74,7 @@ class QueueShare:
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._wanted_back: dict[MessageQueue, None] = {}
         self._closing = False
+        self._relock = False
         self._callbacks = PullCallbacks(
             subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
         )
@@ -101,7 +102,9 @@ class QueueShare:
         try:
             target = await self._target(topics, cause)
             if target is not None and not self._closing:
-                moved, balanced = await self._approach(target, cause, relock=Trigger.RECONNECT in due.triggers)
+                # The broker has freed our leases; ask for all of them again before somebody else does.
+                self._relock = self._relock or Trigger.RECONNECT in due.triggers
+                moved, balanced = await self._approach(target, cause)
         finally:
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
             self._emit(EventKind.REBALANCE_END, cause=cause, n=moved, detail=detail)
@@ -128,15 +131,15 @@ class QueueShare:
             return None
         return fetched[1]
 
-    async def _approach(self, target: list[MessageQueue], cause: str, *, relock: bool) -> tuple[int, bool]:
+    async def _approach(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
         """Go from what is owned towards the target; returns (queues moved, balanced)."""
         plan = plan_rebalance(self.owned, target)
         self._release([self.owned[queue] for queue in plan.revoke], cause)
         self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
-        # After a lost connection the broker has freed our leases; ask for all of them again before somebody else does.
-        asked = wanted + list(plan.keep) if relock else wanted
+        asked = wanted + list(plan.keep) if self._relock else wanted
         outcome = await self._leases.lock(asked, cause)
+        self._relock = self._relock and bool(outcome.failed)
         for queue, grant in outcome.granted.items():
             if queue in self.owned:
                 self.owned[queue].token = grant.token
@@ -148,7 +151,7 @@ class QueueShare:
         for queue, error in outcome.failed.items():
             logger.warning("%s: no lease of %s: %s", self._instance.client_id, queue, error)
         acquired = sum(queue in self.owned for queue in wanted)
-        return acquired + len(plan.revoke), self.owned.keys() == set(target)
+        return acquired + len(plan.revoke), self.owned.keys() == set(target) and not self._relock
 
     # --- gaining and losing queues -----------------------------------------------------------------------------------
 

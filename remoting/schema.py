@@ -146,7 +146,8 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="client -> broker",
         purpose="Join, stay in, or change the subscription of groups.",
         body="msgpack map of `model/heartbeat.py`: HeartbeatData",
-        answer="header `groups`: group -> [version of the group now, when it was created in wall clock ms]",
+        answer="header `groups`: group -> [version of the group now, when it was created in wall clock ms, "
+        "whether the sender was no member before: what it held here was freed]",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         sender="client -> broker",

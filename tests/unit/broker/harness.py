@@ -154,11 +154,11 @@ class Peer:
     async def pull(self, topic: str = "t", queue_id: int = 0, offset: int = 0, **fields: Any) -> Command:
         return await (await self.begin_pull(topic, queue_id, offset, **fields))
 
-    async def heartbeat(self, *consumers: ConsumerData, **fields: Any) -> dict[str, list[int]]:
-        """Returns group -> [version, created_ms]."""
+    async def heartbeat(self, *consumers: ConsumerData, **fields: Any) -> dict[str, list[Any]]:
+        """Returns group -> [version, created_ms, joined]."""
         heartbeat = HeartbeatData(client_id=self.client_id, consumers=consumers, **fields)
         answer = await self.call(RequestCode.HEART_BEAT, {}, heartbeat.to_wire())
-        groups: dict[str, list[int]] = answer.header["groups"]
+        groups: dict[str, list[Any]] = answer.header["groups"]
         return groups
 
     async def unregister(self, *groups: str) -> None:

@@ -42,11 +42,12 @@ async def test_a_heartbeat_answers_with_version_and_age_of_each_group(world: Wor
     joined_ms = world.simulation.clock_ms()
     groups = await a.heartbeat(consumer("g"), consumer("h"))
     assert list(groups) == ["g", "h"]
-    for version, created_ms in groups.values():
+    for version, created_ms, joined in groups.values():
         assert version == created_ms + 1
         assert 0 <= created_ms - joined_ms <= 5
+        assert joined
     again = await a.heartbeat(consumer("g"), consumer("h"))
-    assert again == groups
+    assert again == {group: [*answer[:2], False] for group, answer in groups.items()}
 
 
 @simulated
