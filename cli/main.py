@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from cli import cluster, consume, daemons, group, produce, topic
 from cli.bench import command as bench
+from cli.demo import command as demo
 from cli.runtime import report_bug
 
 app = typer.Typer(
@@ -45,7 +46,7 @@ def root(
     """Options of `rlab` itself."""
 
 
-for module in (daemons, cluster, topic, group, produce, consume, bench):
+for module in (daemons, cluster, topic, group, produce, consume, demo, bench):
     module.register(app)
 
 

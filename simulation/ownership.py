@@ -40,6 +40,7 @@ class Rebalance:
         trigger: triggers of the passes that it set off, in order, joined by `+`.
         members: members that should own queues at the end.
         queues_moved: times that a queue came to another owner than its last.
+        noticed_ms: from the begin of the step until a broker saw its cause; None if none did.
         converged_ms: from the begin of the step until everything was where it belongs, for good; None if it never was.
     """
 
@@ -48,6 +49,7 @@ class Rebalance:
     trigger: str
     members: int
     queues_moved: int
+    noticed_ms: float | None
     converged_ms: float | None
 
 
@@ -56,6 +58,7 @@ class _Step:
     name: str
     began_ms: float
     cause: str = ""
+    noticed_ms: float | None = None
     triggers: dict[str, None] = field(default_factory=dict)
     moved: int = 0
     right_at_ms: float | None = None
@@ -195,11 +198,12 @@ class OwnershipTracker:
             return
         kind = event.kind
         of_group = event.group == self._group and kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE)
-        of_topic = kind == EventKind.ROUTE_CHANGED and event.topic == self._topic
-        # Clients emit BROKER_DOWN for each connection they lose, without a broker's name.
+        # Clients emit these too, for each route that is news to them and each connection they lose: without a broker.
+        of_topic = kind == EventKind.ROUTE_CHANGED and event.topic == self._topic and event.broker
         of_broker = kind == EventKind.BROKER_DOWN and event.broker
         if of_group or of_topic or of_broker:
             self._step.cause = f"{kind} {event.detail}" if kind == EventKind.MEMBER_LEAVE else str(kind)
+            self._step.noticed_ms = self.now_ms - self._step.began_ms
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -218,6 +222,7 @@ class OwnershipTracker:
             trigger="+".join(step.triggers),
             members=len(self._members),
             queues_moved=step.moved,
+            noticed_ms=step.noticed_ms,
             converged_ms=self._converged_ms(),
         )
 

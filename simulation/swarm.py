@@ -16,8 +16,9 @@ the topic are left out.
 from __future__ import annotations
 
 import logging
+import math
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -40,9 +41,11 @@ logger = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">QIQ")
 MAX_IN_FLIGHT = 256
-"""Unanswered sends of one producer; when so many wait, the next one waits as well."""
+"""Unanswered sends of one producer; so many more may be due, and what would be due beyond that is let go."""
 MAX_LATE_S = 1.0
-"""How far sends may fall behind their rate and catch up; after a longer outage there is no burst."""
+"""How far a stalled loop may fall behind the rate and catch up; after a longer stall there is no burst."""
+TICK_S = 0.005
+"""Sends begin in bunches of what is due after so long, so that they share their writes."""
 
 
 class SwarmSink(Protocol):
@@ -110,22 +113,28 @@ class SwarmOptions:
 
 
 class Pace:
-    """When the next of many things is due, at a steady rate. Pure.
+    """How many of many things are due, at a steady rate. Pure.
 
     Args:
         rate: per second.
         now: seconds; the first is due now.
+
+    Attributes:
+        next_at: when the next one is due, in seconds.
     """
 
     def __init__(self, rate: float, now: float) -> None:
+        self.next_at = now
         self._interval_s = 1 / rate
-        self._next = now
 
-    def take(self, now: float) -> float:
-        """The time of the next one, which may be past: what is late is caught up with, up to `MAX_LATE_S`."""
-        due = max(self._next, now - MAX_LATE_S)
-        self._next = due + self._interval_s
-        return due
+    def take(self, now: float) -> int:
+        """How many have become due since the last call; those that are later than `MAX_LATE_S` are let go."""
+        self.next_at = max(self.next_at, now - MAX_LATE_S)
+        if now < self.next_at:
+            return 0
+        n = 1 + int((now - self.next_at) / self._interval_s)
+        self.next_at += n * self._interval_s
+        return n
 
 
 class Swarm:
@@ -252,7 +261,9 @@ class Swarm:
 
     async def _produce(self, index: int, pacing: anyio.CancelScope) -> None:
         options = self._options
-        in_flight = anyio.Semaphore(MAX_IN_FLIGHT)
+        rate = options.rate / options.producers
+        workers = min(MAX_IN_FLIGHT, math.ceil(rate))
+        due = anyio.Semaphore(0)
         producer = Producer(
             options.name_servers,
             **{
@@ -264,30 +275,48 @@ class Swarm:
             },
         )
         try:
-            async with producer, anyio.create_task_group() as sends:
+            async with producer, anyio.create_task_group() as sending:
+                numbers = count()
+                for _ in range(workers):
+                    sending.start_soon(self._send_what_is_due, producer, index, numbers, due, pacing)
                 with pacing:
-                    pace = Pace(options.rate / options.producers, anyio.current_time())
-                    for number in count():
-                        await anyio.sleep_until(pace.take(anyio.current_time()))
-                        await in_flight.acquire()
-                        sends.start_soon(self._send, producer, index, number, in_flight)
+                    await _release_at_rate(due, rate)
+                # Workers that wait for work look once more, and find that there is none.
+                for _ in range(workers):
+                    due.release()
         finally:
             self._producers_running -= 1
             if not self._producers_running:
                 self._producers_done.set()
 
-    async def _send(self, producer: Producer, index: int, number: int, in_flight: anyio.Semaphore) -> None:
+    async def _send_what_is_due(
+        self, producer: Producer, index: int, numbers: Iterator[int], due: anyio.Semaphore, pacing: anyio.CancelScope
+    ) -> None:
+        """One of the workers of a producer. They stay: a task for each message costs as much as the message."""
         options = self._options
-        body = _HEAD.pack(options.run, index, number).ljust(options.body_bytes, b".")
-        try:
-            await producer.send(Message(options.topic, body))
-        except RlabError as error:
-            self._sink.failed(index, number)
-            logger.warning("send: %s", error)
-        else:
-            self._sink.acknowledged(index, number)
-        finally:
-            in_flight.release()
+        while True:
+            await due.acquire()
+            if pacing.cancel_called:
+                return
+            number = next(numbers)
+            body = _HEAD.pack(options.run, index, number).ljust(options.body_bytes, b".")
+            try:
+                await producer.send(Message(options.topic, body))
+            except RlabError as error:
+                self._sink.failed(index, number)
+                logger.warning("send: %s", error)
+            else:
+                self._sink.acknowledged(index, number)
+
+
+async def _release_at_rate(due: anyio.Semaphore, rate: float) -> None:
+    """Let sends begin at a rate, for ever. Cancellation: harmless."""
+    pace = Pace(rate, anyio.current_time())
+    while True:
+        await anyio.sleep_until(max(pace.next_at, anyio.current_time() + TICK_S))
+        # While nothing can be sent, what is due does not add up either.
+        for _ in range(min(pace.take(anyio.current_time()), MAX_IN_FLIGHT - due.value)):
+            due.release()
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ def test_a_join_moves_queues_and_leaves_each_without_an_owner_only_between_drop_
     pair.pass_ends(58, "START+LOCK", moved=1)
     step = tracker.end()
     assert (step.step, step.cause, step.trigger) == ("c3 joins", "MEMBER_JOIN", "NOTIFY+START+LOCK")
-    assert (step.members, step.queues_moved, step.converged_ms) == (3, 1, 7)
+    assert (step.members, step.queues_moved, step.noticed_ms, step.converged_ms) == (3, 1, 1, 7)
     tracker.account(1000)
     assert tracker.orphan_ms - before_ms == 4
     assert tracker.double_owner_ms == 0
@@ -157,7 +157,7 @@ def test_a_muted_member_owns_nothing_from_that_moment_on(pair: Trace) -> None:
     pair.lease_ends(3100, "c2", Q2, Q3)
     pair.acquires(3104, "c1", Q2, Q3, token=2)
     step = tracker.end()
-    assert (step.cause, step.converged_ms, step.members) == ("MEMBER_LEAVE expiry", 3004, 1)
+    assert (step.cause, step.noticed_ms, step.converged_ms) == ("MEMBER_LEAVE expiry", 3000, 3004)
     tracker.account(4000)
     assert tracker.orphan_ms == 4 * 10 + 2 * 3004
     tracker.begin("c2 is back", 5000)
@@ -213,7 +213,7 @@ def test_a_step_in_which_no_queue_has_to_move_ends_with_the_last_pass_that_looke
 
 def test_a_step_that_nobody_noticed_converged_at_once(pair: Trace) -> None:
     pair.tracker.begin("nothing", 100)
-    assert pair.tracker.end().converged_ms == 0
+    assert (pair.tracker.end().noticed_ms, pair.tracker.end().converged_ms) == (None, 0)
 
 
 def test_a_timer_that_finds_nothing_to_do_is_not_put_down_to_a_step(pair: Trace) -> None:

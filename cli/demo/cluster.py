@@ -1,0 +1,137 @@
+"""A whole cluster inside this process: one name server and some brokers, on free ports of the loopback.
+
+The servers are the shipped ones on real sockets; only the processes are missing. A broker can be restarted: it ends as
+on SIGTERM, and a new one starts on the same data directory and the same port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from broker.config import BrokerConfig
+from broker.server import run_broker
+from client.admin import Admin
+from model.errors import ServiceNotAvailable
+from model.event_log import EventSink
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+from remoting.tasks import background_tasks
+
+REGISTERED_TIMEOUT_S = 10.0
+_POLL_S = 0.01
+
+
+class EmbeddedCluster:
+    """A running cluster; made by `run_cluster`.
+
+    Attributes:
+        name_server: address of the name server.
+        brokers: broker name -> address that it listens on.
+        admin: an admin client of the cluster.
+    """
+
+    def __init__(
+        self,
+        name_server: str,
+        admin: Admin,
+        data_dir: Path,
+        sink: EventSink,
+        clock_ms: Callable[[], float],
+        tasks: TaskGroup,
+    ) -> None:
+        self.name_server = name_server
+        self.brokers: dict[str, str] = {}
+        self.admin = admin
+        self._data_dir = data_dir
+        self._sink = sink
+        self._clock_ms = clock_ms
+        self._tasks = tasks
+        self._stops: dict[str, anyio.Event] = {}
+        self._stopped: dict[str, anyio.Event] = {}
+
+    async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> None:
+        """Start a broker on its data directory; returns once it listens.
+
+        Raises:
+            ConfigError: its data directory or address cannot be used.
+
+        Cancellation: it is stopped again.
+        """
+        self.brokers[name] = await self._tasks.start(self._run_broker, name, listen)
+
+    async def restart_broker(self, name: str) -> None:
+        """Stop a broker and start a new one in its place; returns once that listens.
+
+        Cancellation: the broker may be stopped.
+        """
+        self._stops[name].set()
+        await self._stopped[name].wait()
+        await self.start_broker(name, self.brokers[name])
+
+    async def wait_registered(self) -> None:
+        """Wait until the name server knows every broker.
+
+        Raises:
+            ServiceNotAvailable: it does not in time.
+        """
+        with anyio.move_on_after(REGISTERED_TIMEOUT_S):
+            # The name server offers no event to wait for.
+            while {broker.broker_name for broker in await self.admin.brokers()} != self.brokers.keys():  # noqa: ASYNC110
+                await anyio.sleep(_POLL_S)
+            return
+        raise ServiceNotAvailable(f"the brokers did not register within {REGISTERED_TIMEOUT_S:g} s")
+
+    async def _run_broker(self, name: str, listen: str, *, task_status: TaskStatus[str]) -> None:
+        config = BrokerConfig(
+            name=name,
+            data_dir=self._data_dir / name,
+            name_servers=(self.name_server,),
+            listen=listen,
+            event_sink=self._sink,
+            clock_ms=self._clock_ms,
+        )
+        stop = self._stops[name] = anyio.Event()
+        stopped = self._stopped[name] = anyio.Event()
+        try:
+            async with run_broker(config) as running:
+                task_status.started(running.address)
+                await stop.wait()
+        finally:
+            stopped.set()
+
+
+@asynccontextmanager
+async def run_cluster(
+    data_dir: Path, brokers: int, sink: EventSink, clock_ms: Callable[[], float]
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster while the block runs.
+
+    Args:
+        data_dir: brokers store below it, each in a directory of its name.
+        brokers: how many; named `broker-a` and so on.
+        sink: called with every event of every broker.
+        clock_ms: wall clock in milliseconds.
+
+    Yields:
+        The cluster; its brokers are registered.
+
+    Raises:
+        RlabError: a part of it could not be started.
+
+    Cancellation: everything is stopped.
+    """
+    async with (
+        run_name_server(NameServerConfig(listen="127.0.0.1:0")) as name_server,
+        Admin(name_server.address) as admin,
+        background_tasks() as tasks,
+    ):
+        cluster = EmbeddedCluster(name_server.address, admin, data_dir, sink, clock_ms, tasks)
+        for n in range(brokers):
+            await cluster.start_broker(f"broker-{chr(ord('a') + n)}")
+        await cluster.wait_registered()
+        yield cluster

@@ -1,0 +1,158 @@
+"""`rlab demo`: options, where the output goes, and the exit code."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import Config, Json, Verbose
+from cli.output import print_json, print_line, print_note
+from cli.runtime import FAILED, run
+
+if TYPE_CHECKING:
+    from cli.demo.state import DemoState
+    from cli.demo.story import DemoResult, StoryOptions
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo)
+
+
+def demo(
+    rate: Annotated[float, typer.Option(metavar="N", min=1, max=100_000, help="Messages per second.")] = 2_000.0,
+    pace: Annotated[float, typer.Option(metavar="SECONDS", min=0, max=60, help="Pause after each step.")] = 1.2,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep what the brokers stored, and the trace, in this new directory."),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write every event to this file, as JSON Lines.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines, on a terminal too.", show_default=False)] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+) -> None:
+    """Show the life of a consumer group on a cluster inside this process, and check every message.
+
+    One name server, two brokers, 16 queues, 2,000 messages a second. Consumers start one after another, two join, one
+    leaves, one is cut off, one goes silent, the topic is scaled up, a broker restarts. Exit code 0 means that every
+    message that was acknowledged was received, and that the group found its balance after every step; 1 that not, or
+    that it was stopped before its end.
+
+    Example: rlab demo --keep ./demo-run
+    """
+    with ExitStack() as stack:
+        data_dir = stack.enter_context(_data_dir(keep))
+        trace_file = trace or (None if keep is None else keep / "trace.jsonl")
+        result = run(lambda: _run(data_dir, trace_file, rate, pace, plain=plain, as_json=json, verbose=verbose))
+    _print(result, as_json=json)
+    if not result.ok:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _data_dir(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with TemporaryDirectory(prefix="rlab-demo-", ignore_cleanup_errors=True) as directory:
+            yield Path(directory)
+        return
+    try:
+        keep.mkdir(parents=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--keep needs a new directory; {keep}: {error.strerror}") from error
+    yield keep
+
+
+async def _run(
+    data_dir: Path, trace: Path | None, rate: float, pace: float, *, plain: bool, as_json: bool, verbose: bool
+) -> DemoResult:
+    from cli.demo.state import DemoState
+    from cli.demo.story import GROUP, NAMES, TOPIC, StoryOptions
+    from client.allocate import AllocateMessageQueueAveragely
+    from client.config import wall_clock_ms
+    from remoting.trace_file import TraceFile
+
+    with ExitStack() as stack:
+        sink = stack.enter_context(TraceFile(trace)).write if trace is not None else lambda event: None
+        state = DemoState(GROUP, TOPIC, AllocateMessageQueueAveragely(), NAMES, wall_clock_ms, trace=sink)
+        stack.enter_context(logs_into(state, logging.WARNING if verbose else logging.ERROR))
+        options = StoryOptions(data_dir=data_dir, rate=rate, pace_s=pace)
+        if plain or as_json or not sys.stdout.isatty():
+            return await _with_lines(options, state, print_note if as_json else print_line)
+        return await _with_view(options, state)
+
+
+async def _with_lines(options: StoryOptions, state: DemoState, say: Callable[[str], None]) -> DemoResult:
+    """Run it and say a line for each step, and for each warning."""
+    from cli.demo.report import step_line
+    from cli.demo.story import run_story
+
+    def time() -> str:
+        return f"{(state.clock_ms() - state.started_ms) / 1000:5.1f} s  "
+
+    state.on_note = lambda note: say(f"{time()}warning: {note.text}") if note.warning else None
+    state.on_step = lambda step: say(time() + step_line(step))
+    return await run_story(options, state)
+
+
+async def _with_view(options: StoryOptions, state: DemoState) -> DemoResult:
+    """Run it with a live view on the terminal."""
+    from rich.console import Console
+
+    from cli.demo.report import step_line
+    from cli.demo.story import run_story
+    from cli.demo.view import keep_drawing, live_view
+    from remoting.tasks import background_tasks
+
+    state.on_step = lambda step: state.note(step_line(step))
+    with live_view(Console()) as live:
+        async with background_tasks() as tasks:
+            tasks.start_soon(keep_drawing, live, state)
+            return await run_story(options, state)
+
+
+def _print(result: DemoResult, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from cli.demo.report import result_document, step_table, verdict
+
+    if as_json:
+        print_json(result_document(result))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(step_table(result.rebalances))
+    console.print(verdict(result))
+
+
+class _NoteHandler(logging.Handler):
+    """Hands log records to the state."""
+
+    def __init__(self, state: DemoState, level: int) -> None:
+        super().__init__(level)
+        self._state = state
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._state.note(record.getMessage(), warning=True)
+
+
+@contextmanager
+def logs_into(state: DemoState, level: int) -> Iterator[None]:
+    """Let log records go to the state while the block runs, and nowhere else: they would tear the view apart.
+
+    Warnings are for whoever asks: clients warn of every connection that the demo breaks on purpose.
+    """
+    root = logging.getLogger()
+    before, root.handlers = root.handlers, [_NoteHandler(state, level)]
+    try:
+        yield
+    finally:
+        root.handlers = before

@@ -1,0 +1,111 @@
+"""What a demo leaves behind: one table with a row per rebalance, and a verdict; or the document of `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from cli.demo.story import DemoResult
+from simulation.ownership import Rebalance
+
+EXPIRY = "MEMBER_LEAVE expiry"
+
+
+def step_table(steps: Sequence[Rebalance]) -> Table:
+    """Draw a row per step."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("step", no_wrap=True)
+    table.add_column("cause")
+    table.add_column("trigger")
+    for heading in ("members", "moved", "converged"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for step in steps:
+        table.add_row(
+            step.step,
+            words(step.cause),
+            step.trigger.replace("+", " "),
+            str(step.members),
+            str(step.queues_moved),
+            Text("never", "bold red") if step.converged_ms is None else milliseconds(step.converged_ms),
+        )
+    return table
+
+
+def words(cause: str) -> str:
+    """A cause for people: `MEMBER_LEAVE expiry` becomes `member leave expiry`."""
+    return cause.replace("_", " ").lower()
+
+
+def step_line(step: Rebalance) -> str:
+    """Say in a line what came of a step."""
+    if step.converged_ms is None:
+        return f"{step.step}: did not converge"
+    return (
+        f"{step.step}: converged in {milliseconds(step.converged_ms)}, {counted(step.queues_moved, 'queue')} moved, "
+        f"{counted(step.members, 'member')}"
+    )
+
+
+def milliseconds(value: float) -> str:
+    """A time for people: whole milliseconds, with one digit more below ten."""
+    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def verdict(result: DemoResult) -> Table:
+    """Say in a few lines what came of it."""
+    received = "every one received" if not result.lost else f"{result.lost:,} of them never received"
+    lines = [f"{result.sent:,} messages acknowledged, {received}, {result.duplicates:,} received twice."]
+    failed = [step.step for step in result.rebalances if step.converged_ms is None]
+    if failed:
+        lines.append(f"The group did not find its balance after: {', '.join(failed)}.")
+    else:
+        lines.append("The group found its balance after every step.")
+    for step in result.rebalances:
+        if step.cause == EXPIRY and step.noticed_ms is not None and step.converged_ms is not None:
+            replaced_ms = step.converged_ms - step.noticed_ms
+            lines.append(
+                f"The silent consumer was missed after {milliseconds(step.noticed_ms)} "
+                f"and replaced {milliseconds(replaced_ms)} later."
+            )
+    lines.append(
+        f"Queues with two owners: {milliseconds(result.double_owner_ms)}; "
+        f"without one: {milliseconds(result.orphan_ms)}, summed over {result.queues} queues."
+    )
+    table = Table.grid(padding=(0, 2))
+    table.add_row(Text("PASSED", "bold green") if result.ok else Text("FAILED", "bold red"), "\n".join(lines))
+    return table
+
+
+def result_document(result: DemoResult) -> dict[str, Any]:
+    """The document of `--json`."""
+    return {
+        "ok": result.ok,
+        "sent": result.sent,
+        "received_unique": result.received_unique,
+        "lost": result.lost,
+        "duplicates": result.duplicates,
+        "consumers": result.consumers,
+        "queues": result.queues,
+        "double_owner_ms": round(result.double_owner_ms, 1),
+        "orphan_ms": round(result.orphan_ms, 1),
+        "rebalances": [
+            {
+                "step": step.step,
+                "cause": step.cause,
+                "trigger": step.trigger,
+                "members": step.members,
+                "queues_moved": step.queues_moved,
+                "converged_ms": None if step.converged_ms is None else round(step.converged_ms, 1),
+            }
+            for step in result.rebalances
+        ],
+    }

@@ -1,0 +1,151 @@
+"""What is known of a demo while it runs: its messages, its queues, its steps, and what happened last.
+
+Everything that the view shows and the report tells is read from here. The clock is handed in; all times are wall clock
+in milliseconds, those of the events.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from client.allocate import AllocateMessageQueueStrategy
+from model.event_log import EventSink
+from model.events import Event, EventKind
+from model.message_queue import MessageQueue
+from simulation.delivery_check import DeliveryCheck
+from simulation.ownership import OwnershipTracker, Rebalance
+
+MAX_NOTES = 200
+"""Lines kept of what happened last."""
+
+
+class Health(StrEnum):
+    """How a consumer of the demo is."""
+
+    NOT_YET = "not yet"
+    LIVE = "live"
+    SILENT = "silent"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line of what happened: when, and whether it is bad."""
+
+    t_ms: float
+    text: str
+    warning: bool = False
+
+
+class DemoState:
+    """A `SwarmSink` that remembers.
+
+    Args:
+        group: the group of the demo.
+        topic: its topic.
+        strategy: how its consumers share the queues.
+        names: every consumer there will be, in order.
+        clock_ms: wall clock in milliseconds.
+        trace: gets every event as well.
+
+    Attributes:
+        check: what became of the messages.
+        tracker: who owns what.
+        health: consumer name -> how it is.
+        steps: the steps that ended; `end_step` adds one.
+        steps_planned: how many there will be.
+        step: what is being done now.
+        notes: what happened last, oldest first.
+        moved_ms: queue -> when it came to its owner.
+        warnings: how many notes were warnings.
+        started_ms: when it began.
+        on_note: called with each new note.
+        on_step: called with each step that ended.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        strategy: AllocateMessageQueueStrategy,
+        names: tuple[str, ...],
+        clock_ms: Callable[[], float],
+        *,
+        trace: EventSink = lambda event: None,
+    ) -> None:
+        self.check = DeliveryCheck()
+        self.tracker = OwnershipTracker(group, topic, strategy)
+        self.acknowledged = self.check.acknowledged
+        self.failed = self.check.failed
+        self.received = self.check.received
+        self.health = dict.fromkeys(names, Health.NOT_YET)
+        self.steps: list[Rebalance] = []
+        self.steps_planned = 0
+        self.step = "the cluster starts"
+        self.notes: deque[Note] = deque(maxlen=MAX_NOTES)
+        self.moved_ms: dict[MessageQueue, float] = {}
+        self.warnings = 0
+        self.clock_ms = clock_ms
+        self.started_ms = clock_ms()
+        self._group = group
+        self._topic = topic
+        self._trace = trace
+        self.on_note: Callable[[Note], object] = lambda note: None
+        self.on_step: Callable[[Rebalance], object] = lambda step: None
+
+    def event(self, event: Event) -> None:
+        """Take an event of any node of the cluster."""
+        self._trace(event)
+        self.tracker.take(event)
+        if event.kind == EventKind.QUEUE_ACQUIRED and event.topic == self._topic:
+            self.moved_ms[MessageQueue(event.topic, event.broker, event.queue_id)] = event.t_ms
+        text = self._told(event)
+        if text:
+            self._note(Note(event.t_ms, text))
+
+    def begin_step(self, name: str) -> None:
+        """Say what is done from now on."""
+        self.step = name
+        self.tracker.begin(name, self.clock_ms())
+
+    def end_step(self) -> None:
+        """Keep what came of the step."""
+        self.steps.append(self.tracker.end())
+        self.on_step(self.steps[-1])
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        """Write down a line that is no event."""
+        self.warnings += warning
+        self._note(Note(self.clock_ms(), text, warning))
+
+    def _note(self, note: Note) -> None:
+        self.notes.append(note)
+        self.on_note(note)
+
+    def _told(self, event: Event) -> str:
+        """The event in words, or "" if it is one of too many."""
+        name, of_group = short(event.client), event.group == self._group
+        match event.kind:
+            case EventKind.MEMBER_JOIN if of_group:
+                return f"{event.broker}: {name} joined the group, {event.n} members"
+            case EventKind.MEMBER_LEAVE if of_group:
+                return f"{event.broker}: {name} left the group ({event.detail}), {event.n} members"
+            case EventKind.REBALANCE_END if of_group and event.n:
+                trigger, _, balanced = event.detail.partition(" ")
+                waits = ", waits for more" if balanced == "unbalanced" else ""
+                return f"{name}: {trigger} moved {event.n} queue{'s' if event.n > 1 else ''}{waits}"
+            case EventKind.ROUTE_CHANGED if event.topic == self._topic and not event.client:
+                return f"{event.broker}: topic {event.topic} has {event.n} queues here"
+            case EventKind.BROKER_UP if event.broker:
+                return f"{event.broker}: listens on {event.detail}"
+            case EventKind.BROKER_DOWN if event.broker:
+                return f"{event.broker}: stopped"
+        return ""
+
+
+def short(client_id: str) -> str:
+    """The instance name in a client id."""
+    return client_id.partition("@")[2] or client_id

@@ -1,0 +1,232 @@
+"""The life of a group in eleven steps, on an embedded cluster under load: what `rlab demo` runs.
+
+Each step is done, and then waited for: until every queue is where it belongs and nobody has stirred for `SETTLE_S`, or
+until `GIVE_UP_S`. Its time runs from the moment it is done to the last time that everything came right; for a consumer
+that goes silent from the moment of silence, so its session timeout is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from cli.demo.cluster import EmbeddedCluster, run_cluster
+from cli.demo.state import DemoState, Health
+from cli.demo.valves import Valves
+from model.heartbeat import ConsumeFrom
+from model.message_queue import MessageQueue
+from simulation.ownership import Rebalance
+from simulation.swarm import Swarm, SwarmOptions, run_swarm
+
+TOPIC, GROUP = "orders", "demo"
+NAMES = ("c1", "c2", "c3", "c4", "c5", "c6")
+STEPS = 11
+BROKERS = 2
+QUEUES, MORE_QUEUES = 8, 12
+"""Queues on each broker, before and after the topic is scaled."""
+PRODUCERS = 2
+SESSION_TIMEOUT_S = 3.0
+SETTLE_S = 0.8
+GIVE_UP_S = 15.0
+DRAIN_S = 10.0
+_HOST = "127.0.0.1"
+_LOOK_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryOptions:
+    """Options of a demo.
+
+    Attributes:
+        data_dir: where its brokers store.
+        rate: messages per second of all producers together.
+        pace_s: pause after each step, for whoever watches.
+    """
+
+    data_dir: Path
+    rate: float = 2_000.0
+    pace_s: float = 1.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """The document of `rlab demo --json`; see there."""
+
+    ok: bool
+    sent: int
+    received_unique: int
+    lost: int
+    duplicates: int
+    consumers: int
+    queues: int
+    double_owner_ms: float
+    orphan_ms: float
+    rebalances: list[Rebalance]
+
+
+async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
+    """Run a demo from the first server to the verdict.
+
+    Args:
+        options: see `StoryOptions`.
+        state: is kept up to date as it goes.
+
+    Raises:
+        RlabError: a part of the cluster could not be started.
+
+    Cancellation: everything is stopped in its order, and nothing is left running.
+    """
+    state.steps_planned = STEPS
+    async with run_cluster(options.data_dir, BROKERS, state.event, state.clock_ms) as cluster:
+        await cluster.admin.create_topic(TOPIC, QUEUES)
+        swarm_options = SwarmOptions(
+            name_servers=cluster.name_server,
+            topic=TOPIC,
+            group=GROUP,
+            run=int(state.clock_ms()),
+            prefix="",
+            producers=PRODUCERS,
+            rate=options.rate,
+            client_options={
+                "client_ip": _HOST,
+                "heartbeat_interval_s": SESSION_TIMEOUT_S / 3,
+                "route_poll_interval_s": 0.5,
+                "offset_persist_interval_s": 1.0,
+                "clock_ms": state.clock_ms,
+            },
+            consumer_options={"session_timeout_s": SESSION_TIMEOUT_S, "consume_from": ConsumeFrom.FIRST_OFFSET},
+            clock_ms=state.clock_ms,
+        )
+        with Valves() as valves:
+            async with run_swarm(swarm_options, state) as swarm:
+                story = _Story(options, state, cluster, swarm, valves)
+                try:
+                    await story.live()
+                    return await story.verdict()
+                finally:
+                    # A consumer that is still silent could not leave.
+                    for name in NAMES:
+                        valves.release(name)
+
+
+class _Story:
+    """The steps. Each method is one thing that happens to the group."""
+
+    def __init__(
+        self, options: StoryOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm, valves: Valves
+    ) -> None:
+        self._options = options
+        self._state = state
+        self._cluster = cluster
+        self._swarm = swarm
+        self._valves = valves
+        self._queues_per_broker = QUEUES
+
+    async def live(self) -> None:
+        """Go through all steps."""
+        self._swarm.start_producing()
+        for name in NAMES[:4]:
+            await self._step(f"{name} starts", self._start, name)
+        await self._step("c5 and c6 join", self._start, "c5", "c6")
+        await self._step("c2 leaves", self._leave, "c2")
+        await self._step("c3 is cut off", self._cut, "c3")
+        await self._step("c4 goes silent", self._silence, "c4")
+        await self._step("c4 speaks again", self._speak, "c4")
+        before, self._queues_per_broker = self._queues_per_broker * BROKERS, MORE_QUEUES
+        await self._step(f"{before} to {MORE_QUEUES * BROKERS} queues", self._scale)
+        await self._step("broker-b restarts", self._restart, "broker-b")
+
+    async def verdict(self) -> DemoResult:
+        """Stop the producers, wait for what is under way, and count."""
+        state, check = self._state, self._state.check
+        state.step = "the producers stop"
+        await self._swarm.stop_producing()
+        with anyio.move_on_after(DRAIN_S):
+            while check.lost:  # noqa: ASYNC110 - the books are plain numbers
+                await anyio.sleep(_LOOK_S)
+        # Whatever comes twice comes soon after.
+        await anyio.sleep(min(SETTLE_S, self._options.pace_s))
+        state.tracker.account(state.clock_ms())
+        return DemoResult(
+            ok=not check.lost and all(step.converged_ms is not None for step in state.steps),
+            sent=check.sent,
+            received_unique=check.received_unique,
+            lost=check.lost,
+            duplicates=check.duplicates,
+            consumers=len(self._members()),
+            queues=len(self._queues()),
+            double_owner_ms=state.tracker.double_owner_ms,
+            orphan_ms=state.tracker.orphan_ms,
+            rebalances=state.steps,
+        )
+
+    # --- one step ----------------------------------------------------------------------------------------------------
+
+    async def _step(self, name: str, action: Callable[..., Awaitable[None]], *args: str) -> None:
+        state, tracker = self._state, self._state.tracker
+        state.begin_step(name)
+        await action(*args)
+        with anyio.move_on_after(GIVE_UP_S):
+            # Events come by the way; a member that stirs again begins the wait anew.
+            while not (tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000):  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_S)
+        state.end_step()
+        await anyio.sleep(self._options.pace_s)
+
+    def _expect(self) -> None:
+        self._state.tracker.expect(self._members(), self._queues(), self._state.clock_ms())
+
+    def _members(self) -> list[str]:
+        return [f"{_HOST}@{name}" for name, health in self._state.health.items() if health is Health.LIVE]
+
+    def _queues(self) -> list[MessageQueue]:
+        return [
+            MessageQueue(TOPIC, broker, queue_id)
+            for broker in self._cluster.brokers
+            for queue_id in range(self._queues_per_broker)
+        ]
+
+    def _is_now(self, name: str, health: Health) -> None:
+        self._state.health[name] = health
+        self._expect()
+
+    # --- what happens to the group -----------------------------------------------------------------------------------
+
+    async def _start(self, *names: str) -> None:
+        for name in names:
+            self._state.health[name] = Health.LIVE
+        self._expect()
+        async with anyio.create_task_group() as starting:
+            for name in names:
+                with self._valves.named(name):
+                    starting.start_soon(self._swarm.join, name)
+
+    async def _leave(self, name: str) -> None:
+        self._is_now(name, Health.LEFT)
+        await self._swarm.leave(name)
+
+    async def _cut(self, name: str) -> None:
+        n = self._valves.cut(name)
+        self._state.note(f"{name}: {n} connections were cut")
+
+    async def _silence(self, name: str) -> None:
+        self._valves.hold(name)
+        self._state.tracker.mute(f"{_HOST}@{name}", self._state.clock_ms())
+        self._is_now(name, Health.SILENT)
+        self._state.note(f"{name}: is silent from now on, with its connections open")
+
+    async def _speak(self, name: str) -> None:
+        self._state.tracker.unmute(f"{_HOST}@{name}", self._state.clock_ms())
+        self._is_now(name, Health.LIVE)
+        self._valves.release(name)
+        self._state.note(f"{name}: speaks again")
+
+    async def _scale(self) -> None:
+        self._expect()
+        await self._cluster.admin.scale_topic(TOPIC, read=MORE_QUEUES, write=MORE_QUEUES)
+
+    async def _restart(self, broker: str) -> None:
+        await self._cluster.restart_broker(broker)
