@@ -24,9 +24,16 @@ def code_blocks(page: str, language: str) -> list[str]:
     return [code for found, code in _CODE_BLOCK.findall(text_of(page)) if found == language]
 
 
-def table_of(page: str, heading: str) -> list[dict[str, str]]:
-    """The rows of the first table below a heading, by the names of its columns; backticks around a cell are dropped."""
-    section = text_of(page).split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+def table_of(page: str, heading: str | None) -> list[dict[str, str]]:
+    """The rows of the table below a heading, by the names of its columns; backticks around a whole cell are dropped.
+
+    Args:
+        page: path of the page.
+        heading: one of the second level; None for what comes before the first of them.
+    """
+    text = text_of(page)
+    section = text if heading is None else text.split(f"\n## {heading}\n", 1)[1]
+    section = section.split("\n## ", 1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     columns, _, *rows = (_cells(line) for line in lines)
     return [dict(zip(columns, row, strict=True)) for row in rows]
