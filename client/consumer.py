@@ -54,7 +54,7 @@ class ListenerCall:
         """Hand a batch to the listener.
 
         Returns:
-            What it said; RECONSUME_LATER for an exception, which is logged with its traceback.
+            What it said; RECONSUME_LATER for an exception or an answer that is none, logged with the traceback.
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
@@ -64,8 +64,11 @@ class ListenerCall:
             else:
                 loop = asyncio.get_running_loop()
                 result = await loop.run_in_executor(None, cast(PlainListener, self._listener), messages)
+                if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
+                    result = await result
+            # In here, because an answer that is none of these is the listener's mistake as well.
+            return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)
         except Exception:
             first = messages[0]
             logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
             return ConsumeResult.RECONSUME_LATER
-        return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)

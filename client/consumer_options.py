@@ -65,6 +65,8 @@ class ConsumerOptions:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
+        if not isinstance(self.consume_from, ConsumeFrom):
+            raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
         if self.consume_from is ConsumeFrom.TIMESTAMP and self.consume_timestamp_ms <= 0:
             raise ConfigError("consume_from=TIMESTAMP needs consume_timestamp_ms, wall clock in milliseconds")
 

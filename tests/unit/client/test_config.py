@@ -1,0 +1,43 @@
+"""Options that cannot work are refused where they are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.config import ClientConfig, wall_clock_ms
+from client.rebalance import Trigger
+from model.errors import ConfigError, InvalidParameter
+from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_POLL_INTERVAL_S
+
+
+def test_defaults_are_those_of_the_reference() -> None:
+    config = ClientConfig(name_servers="127.0.0.1:9876")
+    assert config.heartbeat_interval_s == HEARTBEAT_INTERVAL_S == 30
+    assert config.route_poll_interval_s == ROUTE_POLL_INTERVAL_S == 30
+    assert config.offset_persist_interval_s == OFFSET_PERSIST_INTERVAL_S == 5
+    assert config.triggers == frozenset(Trigger)
+    assert config.instance_name is None
+
+
+@pytest.mark.parametrize("name_servers", ["", "nowhere", "host:", ":1", "host:99999", [], ["a:1", "b"]])
+def test_a_malformed_name_server_is_refused(name_servers: str | list[str]) -> None:
+    with pytest.raises(ConfigError):
+        ClientConfig(name_servers=name_servers)
+
+
+@pytest.mark.parametrize("name", ["", "with space", "x" * 300, "new\nline"])
+def test_an_instance_name_or_host_that_cannot_be_part_of_a_client_id_is_refused(name: str) -> None:
+    with pytest.raises(InvalidParameter, match="instance name"):
+        ClientConfig(name_servers="a:1", instance_name=name)
+    with pytest.raises(InvalidParameter, match="client ip"):
+        ClientConfig(name_servers="a:1", client_ip=name)
+
+
+def test_two_configs_have_randomness_of_their_own() -> None:
+    first, second = (ClientConfig(name_servers="a:1").rng for _ in range(2))
+    assert first is not second
+    assert first.random() != second.random()
+
+
+def test_the_wall_clock_is_in_milliseconds() -> None:
+    assert wall_clock_ms() > 1_700_000_000_000
