@@ -42,6 +42,7 @@ class Registration:
         self._version = int(config.clock_ms())
         self._cause = ""
         self._wakes = {address: anyio.Event() for address in config.name_servers}
+        self._tried = {address: anyio.Event() for address in config.name_servers}
         self._announced: dict[str, str] = {}
         self._rng = random.Random(config.name)
         self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
@@ -66,6 +67,14 @@ class Registration:
         for address in self._wakes:
             tasks.start_soon(self._keep_registered, address, listen)
 
+    async def wait_tried(self) -> None:
+        """Wait until each name server has answered once or could not be reached: who can find the broker now does.
+
+        Cancellation: harmless.
+        """
+        for tried in self._tried.values():
+            await tried.wait()
+
     async def _keep_registered(self, address: str, listen: str) -> None:
         backoff = Backoff()
         while True:
@@ -80,6 +89,7 @@ class Registration:
                 now = anyio.current_time()
                 backoff.failed(now, self._rng)
                 wait_s = max(backoff.wait_s(now), self._client.backoff_s(address))
+            self._tried[address].set()
             with anyio.move_on_after(wait_s):
                 await self._wakes[address].wait()
 

@@ -130,6 +130,8 @@ async def _serve_broker(
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         config = made(None if trace_file is None else trace_file.write)
         async with run_broker(config) as running, flushed(trace_file):
+            # Whoever waits for the announcement wants to use the broker, and looks for it at a name server.
+            await running.broker.registration.wait_tried()
             announce("broker", running.name, running.address, as_json=as_json)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 

@@ -175,6 +175,8 @@ class Sending:
         return f"sent {self._sent}{of}{failed}"
 
     async def _send_all(self) -> None:
+        # Once for all: the first of many sends that look the route up would be overtaken by the others.
+        await self._producer.queues(self._options.topic)
         turn = anyio.Lock(fast_acquire=True)
         async with aclosing(self._bodies()) as bodies, anyio.create_task_group() as tasks:
             for _ in range(self._options.in_flight):

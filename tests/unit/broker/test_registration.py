@@ -97,6 +97,17 @@ async def test_a_broker_registers_with_every_name_server_at_once(world: World) -
 
 
 @simulated
+async def test_one_can_wait_until_every_name_server_has_heard_of_it_or_is_known_to_be_away(world: World) -> None:
+    async with FakeNameServer(world, "ns1") as away, FakeNameServer(world, "ns2") as server:
+        with world.simulation.network.refuse("ns1", 9876):
+            await start_broker(world, away, server)
+            assert server.registrations == []
+            await world.broker.registration.wait_tried()
+            assert len(server.registrations) == 1
+            assert world.now < SETTLED_S
+
+
+@simulated
 async def test_it_registers_again_on_its_timer(world: World) -> None:
     async with FakeNameServer(world, "ns1") as server:
         await start_broker(world, server, register_interval_s=20.0)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.produce import MAX_FAILURES_IN_A_ROW, ProduceOptions, Sending, opened
 from client.producer import Producer
-from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_
+from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_, TopicNotExist
 from model.message import Message, SendResult
 from model.message_queue import MessageQueue
 from simulation.run import Simulation, run_simulation
@@ -42,6 +42,11 @@ class FakeProducer(Producer):
         if error is not None:
             raise error
         return SendResult(MessageQueue(message.topic, "broker-a", 0), 0, "")
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        if topic == "unknown":
+            raise TopicNotExist("topic 'unknown' does not exist")
+        return [MessageQueue(topic, "broker-a", 0)]
 
     @property
     def bodies(self) -> list[bytes]:
@@ -145,6 +150,12 @@ def test_an_error_that_would_hit_every_message_ends_it(capsys: pytest.CaptureFix
             b"a\n\nb\nc\n", in_flight=1, fails=lambda m: InvalidParameter("no such queue") if m.body == b"b" else None
         )
     assert result(capsys) == (1, 1)
+
+
+def test_a_topic_that_cannot_be_sent_to_is_told_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TopicNotExist):
+        produce(b"a\nb\n", topic="unknown")
+    assert result(capsys) == (0, 0)
 
 
 def test_after_many_failures_in_a_row_the_rest_is_not_tried(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,103 @@
+"""The commands of administration against a cluster of real processes, as people type them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from tests.tcp.rlab_process import Daemon
+
+pytestmark = [pytest.mark.process, pytest.mark.tcp]
+
+
+class Terminal:
+    """Types commands, with the cluster's name server in the environment."""
+
+    def __init__(self, cluster: Daemon) -> None:
+        self._env = {"RLAB_NAMESRV": cluster.address, "RLAB_CONFIG": None}
+
+    def type(self, line: str) -> Result:
+        return CliRunner().invoke(app, line.split(), env=self._env)
+
+    def text(self, line: str) -> str:
+        """The output of a command that has to succeed, its cells one space apart."""
+        result = self.type(line)
+        assert result.exit_code == 0, result.stderr
+        return "\n".join(" ".join(row.split()) for row in result.stdout.splitlines() if row.strip())
+
+    def document(self, line: str) -> Any:
+        return json.loads(self.text(f"{line} --json"))
+
+    def error(self, line: str) -> str:
+        """What a command complains of that has to fail."""
+        result = self.type(line)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+
+
+@pytest.fixture
+def terminal(cluster: Daemon) -> Terminal:
+    return Terminal(cluster)
+
+
+def test_a_topic_is_created_listed_shown_scaled_and_deleted(terminal: Terminal) -> None:
+    assert terminal.text("topic create life --queues 2") == "topic life created: queues on broker-a 2"
+    assert "life broker-a 2 2" in terminal.text("topic list").splitlines()
+    assert "sent 5, failed 0," in terminal.text("produce life --count 5")
+    shown = terminal.document("topic show life")
+    assert [(q["queue_id"], q["use"]) for q in shown["queues"]] == [(0, "rw"), (1, "rw")]
+    assert sum(q["messages"] for q in shown["queues"]) == 5
+    assert terminal.text("topic show life").endswith("5 messages in 2 queues")
+    assert terminal.document("topic scale life --queues 4")["write_queues"] == 4
+    assert terminal.text("topic scale life --write 1") == "topic life scaled: queues on broker-a 4 read 1 write"
+    assert "holds messages that no group has consumed" in terminal.error("topic scale life --read 1")
+    assert terminal.document("topic scale life --read 1 --force")["read_queues"] == 1
+    assert terminal.text("topic delete life --yes") == "topic life deleted"
+    assert "'life' does not exist: create it with 'rlab topic create life'" in terminal.error("topic show life")
+    assert "'life' does not exist" in terminal.error("topic delete life --yes")
+
+
+def test_topics_of_the_system_are_listed_only_on_demand(terminal: Terminal) -> None:
+    names = {topic["topic"] for topic in terminal.document("topic list --all")["topics"]}
+    assert "SYS_TRACE" in names
+    assert "SYS_TRACE" not in terminal.text("topic list")
+
+
+def test_a_group_is_listed_and_shown_when_it_has_consumed(terminal: Terminal) -> None:
+    terminal.text("topic create fruit --queues 1")
+    terminal.text("produce fruit --count 3 --tag ripe --key k")
+    consumed = terminal.text("consume fruit --group eaters --from earliest --count 2 --timeout 30 --tags ripe")
+    assert consumed.splitlines() == ["message 1", "message 2"]
+    assert {"group": "eaters", "members": 0, "brokers": ["broker-a"]} in terminal.document("group list")["groups"]
+    assert "eaters 0 broker-a" in terminal.text("group list").splitlines()
+    assert "fruit@broker-a:0 1 2 3" in terminal.text("group show eaters").splitlines()
+    assert "known groups: " in terminal.error("group show nobody")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("topic create wrong!name", "topic name 'wrong!name' may only have"),
+        ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a"),
+        ("topic create SYS_TRACE", "is a system topic"),
+        ("produce nowhere --count 1", "no broker creates topics by itself: create it with 'rlab topic create'"),
+        ("consume nowhere --group g", "'nowhere' does not exist: create it"),
+        ("consume nowhere --wait --group g --count 1 --timeout 0.1", "0 of 1 messages came in 0.1 s"),
+        ("group show", "Missing argument"),
+        ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),
+        ("topic list --namesrv nonsense", "'nonsense' is not an address"),
+        ("produce nowhere --count 1 --namesrv 127.0.0.1:1", "no name server answers"),
+        ("consume nowhere --group g --namesrv 127.0.0.1:1", "no name server answers"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(line: str, complaint: str, terminal: Terminal) -> None:
+    result = terminal.type(line)
+    assert result.exit_code in (1, 2)
+    assert complaint in result.stderr
+    assert "Traceback" not in result.stderr

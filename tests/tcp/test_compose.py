@@ -1,0 +1,117 @@
+"""docker-compose.yml says what runs: each service's own command line has to come up, here as a local process.
+
+Only what a container network gives is replaced: host names, ports and the volume.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from typer.main import get_command
+
+from cli.main import app
+from client.admin import Admin
+from tests.tcp.rlab_process import ROOT, TIMEOUT_S, Daemon, command, environment, stopped_cleanly, wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.tcp]
+
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+DAEMONS = [name for name, service in SERVICES.items() if service["command"].split()[0] in ("namesrv", "broker")]
+
+
+def option(service: str, name: str) -> str:
+    """The value of an option in a service's command line."""
+    words = shlex.split(SERVICES[service]["command"])
+    return words[words.index(name) + 1]
+
+
+def local_command(service: str, addresses: dict[str, str], data: Path) -> list[str]:
+    """A service's command line on this machine: on a free port, with the real addresses of the others."""
+    words = shlex.split(SERVICES[service]["command"])
+    local = {"--listen": "127.0.0.1:0", "--data": str(data)}
+    if "--namesrv" in words:
+        # Every name server that the service names has to be a service itself.
+        named = [address.partition(":")[0] for address in option(service, "--namesrv").split(",")]
+        local["--namesrv"] = ",".join(addresses[name] for name in named)
+    if "--advertise" in words:
+        # Its host is the service's name, which only the container network resolves.
+        at = words.index("--advertise")
+        del words[at : at + 2]
+    return [local.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Daemon]]:
+    """Every daemon of the file, started in its order; all have to stop cleanly."""
+    cwd = tmp_path_factory.mktemp("compose")
+    with ExitStack() as stack:
+        started: dict[str, Daemon] = {}
+        for name in DAEMONS:
+            addresses = {other: daemon.address for other, daemon in started.items()}
+            arguments = local_command(name, addresses, cwd / name)
+            started[name] = stack.enter_context(stopped_cleanly(*arguments, cwd=cwd))
+        yield started
+
+
+def test_each_daemon_comes_up_and_both_name_servers_know_both_brokers(running: dict[str, Daemon]) -> None:
+    async def brokers_of(name_server: str) -> list[str]:
+        async with Admin(name_server) as admin:
+            return [broker.broker_name for broker in await admin.brokers()]
+
+    assert list(running) == ["namesrv-1", "namesrv-2", "broker-a", "broker-b"]
+    for name in ("namesrv-1", "namesrv-2"):
+        assert anyio.run(brokers_of, running[name].address) == ["broker-a", "broker-b"]
+    assert [running[name].said["name"] for name in ("broker-a", "broker-b")] == ["broker-a", "broker-b"]
+
+
+@pytest.mark.skipif("swarm" not in get_command(app).commands, reason="this rlab has no swarm")  # type: ignore[attr-defined]
+def test_the_swarm_joins_the_cluster_and_leaves_when_it_is_stopped(running: dict[str, Daemon], tmp_path: Path) -> None:
+    addresses = {name: daemon.address for name, daemon in running.items()}
+    consumers = int(option("swarm", "--consumers"))
+
+    async def most_members() -> int:
+        async with Admin(addresses["namesrv-1"]) as admin:
+            return max((group.members for group in await admin.groups()), default=0)
+
+    with (tmp_path / "stderr").open("w") as stderr:
+        swarm = subprocess.Popen(
+            command(local_command("swarm", addresses, tmp_path)),
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env=environment(),
+        )
+        with swarm:
+            wait_until(lambda: swarm.poll() is not None or anyio.run(most_members) == consumers)
+            assert swarm.poll() is None
+            swarm.terminate()
+            assert swarm.wait(TIMEOUT_S) == 0
+    assert anyio.run(most_members) == 0
+    assert "Traceback" not in (tmp_path / "stderr").read_text()
+
+
+def test_each_health_check_looks_at_the_port_that_its_service_listens_on() -> None:
+    for name in DAEMONS:
+        port = option(name, "--listen").rpartition(":")[2]
+        assert SERVICES[name]["environment"]["HEALTH_PORT"] == port
+
+
+def test_clients_are_told_the_names_that_the_network_resolves() -> None:
+    for name in ("broker-a", "broker-b"):
+        assert option(name, "--name") == name
+        assert option(name, "--advertise") == f"{name}:{option(name, '--listen').rpartition(':')[2]}"
+        assert any(volume.endswith(f":{option(name, '--data')}") for volume in SERVICES[name]["volumes"])
+
+
+def test_every_service_that_needs_name_servers_names_all_of_them() -> None:
+    name_servers = [f"{name}:{option(name, '--listen').rpartition(':')[2]}" for name in DAEMONS if "namesrv" in name]
+    for name, service in SERVICES.items():
+        if "--namesrv" in service["command"]:
+            assert option(name, "--namesrv").split(",") == name_servers
