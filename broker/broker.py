@@ -9,6 +9,7 @@ import asyncio
 from typing import NamedTuple
 
 from broker.config import BrokerConfig
+from broker.delay_service import DelayService
 from broker.group_table import GroupTable, Leave
 from broker.metadata_store import MetadataStore
 from broker.offset_table import OffsetTable
@@ -56,6 +57,7 @@ class Broker:
         barrier: writes at the end of each loop turn.
         driver: acts on the deadlines of the tables.
         registration: keeps the name servers up to date.
+        delays: delivers messages when their time has come.
         events: what happened here.
         clients: connection number -> client, of those that have sent a heartbeat.
     """
@@ -82,6 +84,7 @@ class Broker:
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
         self._load()
+        self.delays = DelayService(loop, store, metadata, self.topics, self.barrier, config.clock_ms)
 
     def _load(self) -> None:
         """Take over what earlier runs stored."""

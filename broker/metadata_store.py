@@ -105,6 +105,11 @@ class MetadataStore:
         for group, topic, queue_id, offset in rows("select group_name, topic, queue_id, queue_offset from offsets"):
             offsets.restore(group, topic, queue_id, offset)
 
+    def number(self, name: str) -> int:
+        """A stored number, 0 if it was never stored."""
+        row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def save_topic(self, entry: TopicEntry) -> None:
@@ -117,6 +122,10 @@ class MetadataStore:
             " on conflict do update set value = max(value, excluded.value)",
             entry.topic_id,
         )
+
+    def save_number(self, name: str, value: int) -> None:
+        """Store a number under a name."""
+        self._change(("numbers", name), "insert or replace into numbers values (?, ?)", name, value)
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic and every group's offsets and leases of it; its number stays used."""

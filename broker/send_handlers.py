@@ -19,6 +19,10 @@ MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 
 
+_PLAIN_FIELDS = 3
+"""Fields of a send that wants nothing special: topic, queue and tag hash."""
+
+
 class SendHandlers:
     """Takes messages; answers once they are written."""
 
@@ -39,8 +43,24 @@ class SendHandlers:
         if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
         entry = self._writable(topic, queue_id)
+        if len(header) > _PLAIN_FIELDS:
+            self._send_later(connection, request)
+            return
         offset = self._append(entry.topic_id, queue_id, payload, header["tag_hash"])
         self._answer_send(connection, request, topic, queue_id, offset)
+
+    def _send_later(self, connection: Connection, request: Command) -> None:
+        """Park a message that asks for a delay, or take a copy of a failed one. It gets its offset when it is due."""
+        header, broker = request.header, self._broker
+        broker.delays.park(
+            request.body or b"",
+            topic=header["topic"],
+            queue_id=header["queue_id"],
+            tag_hash=header["tag_hash"],
+            times_delivered=header.get("times_delivered") or 0,
+            due_ms=int(broker.config.clock_ms()) + (header.get("delay_ms") or 0),
+        )
+        self._answer_send(connection, request, header["topic"], header["queue_id"], -1)
 
     def send_batch(self, connection: Connection, request: Command) -> None:
         """Store several messages of one queue, all or none."""

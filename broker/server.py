@@ -17,6 +17,7 @@ from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
 from broker.pull_handlers import PullHandlers
+from broker.retry_handlers import RetryHandlers
 from broker.send_handlers import SendHandlers
 from broker.store.message_store import MessageStore
 from broker.store.store_errors import StoreError, StoreReadOnly
@@ -53,6 +54,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
     return {
         **SendHandlers(broker).handlers(),
         **PullHandlers(broker).handlers(),
+        **RetryHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),
@@ -91,6 +93,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
+                tasks.start_soon(broker.delays.driver.run)
                 tasks.start_soon(_sync, broker)
                 if config.trace:
                     tasks.start_soon(_store_trace, broker)
@@ -106,6 +109,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
             if config.trace:
                 broker.store_trace()
+            broker.delays.save()
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
-from model.names import TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic, retry_topic
+from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, dlq_topic, is_system_topic, retry_topic
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
 
 
@@ -21,13 +21,15 @@ class TopicEntry:
     Attributes:
         topic_id: the number in its stored records.
         config: queue counts and permissions; replaced as a whole, with `configure`.
-        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Kept because every
-            send asks, and a bit test of an enum costs more than all the rest of that question.
+        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Kept, as the next is,
+            because every send asks, and a bit test of an enum costs more than all the rest of that question.
+        serves_below: queues with a smaller id can be read; 0 when the topic is not readable.
     """
 
     topic_id: int
     config: TopicConfig
     accepts_below: int = field(init=False)
+    serves_below: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Derive what depends on the config."""
@@ -37,6 +39,7 @@ class TopicEntry:
         """Replace the config."""
         self.config = config
         self.accepts_below = queue_count(config) if config.perm & Perm.WRITE else 0
+        self.serves_below = config.read_queue_nums if config.perm & Perm.READ else 0
 
 
 class TopicTable:
@@ -62,7 +65,10 @@ class TopicTable:
 
     def add_system_topics(self) -> list[TopicEntry]:
         """Make the topics that every broker has, where they are missing; returns the new ones."""
-        wanted = [TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1)]
+        wanted = [
+            TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1),
+            TopicConfig(topic=SCHEDULE_TOPIC, read_queue_nums=2, write_queue_nums=2, perm=Perm.NONE),
+        ]
         if self._auto_create:
             wanted.append(
                 TopicConfig(
@@ -121,6 +127,13 @@ class TopicTable:
     def ensure_retry_topic(self, group: str) -> TopicEntry | None:
         """Make the retry topic of a group if it is missing; returns it if it is new. RocketMQ: retryQueueNums = 1."""
         topic = retry_topic(group)
+        if topic in self._topics:
+            return None
+        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1))
+
+    def ensure_dlq_topic(self, group: str) -> TopicEntry | None:
+        """Make the topic of a group's dead letters if it is missing; returns it if it is new."""
+        topic = dlq_topic(group)
         if topic in self._topics:
             return None
         return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1))
@@ -194,11 +207,6 @@ def check_writable(config: TopicConfig, queue_id: int) -> None:
     if not config.perm & Perm.WRITE:
         raise NoPermission(f"topic {config.topic!r} is not writable on this broker")
     check_exists(config, queue_id)
-
-
-def is_readable(config: TopicConfig, queue_id: int) -> bool:
-    """Whether a queue of the topic can be read."""
-    return bool(config.perm & Perm.READ) and queue_id < config.read_queue_nums
 
 
 def check_readable(config: TopicConfig, queue_id: int) -> None:

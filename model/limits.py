@@ -73,6 +73,10 @@ MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
 CONSUME_RETRY_S = 5.0
 """Wait before a failed message is handed to the listener again inside the same consumer."""
+MAX_ATTEMPTS = 16
+"""Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
+MAX_DELAYED_MESSAGES = 1_000_000
+"""Messages that may wait for their time on one broker; each costs it about 200 bytes of memory."""
 MAX_HELD_PULLS = 100_000
 MAX_HELD_PULLS_PER_QUEUE = 1_024
 

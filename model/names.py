@@ -12,7 +12,9 @@ DLQ_PREFIX = "%DLQ%"
 TEMPLATE_TOPIC = "TBW102"
 """A send to an unknown topic copies this one. RocketMQ: TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC."""
 TRACE_TOPIC = "SYS_TRACE"
-SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC)
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Where a broker keeps delayed messages; no client can read or write it."""
+SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC)
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_ID = re.compile(r"[!-~]+")
@@ -21,6 +23,11 @@ _LEGAL_ID = re.compile(r"[!-~]+")
 def retry_topic(group: str) -> str:
     """Name of the topic that the group's failed messages go through."""
     return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Name of the topic that holds the group's dead letters."""
+    return DLQ_PREFIX + group
 
 
 def is_retry_topic(topic: str) -> bool:

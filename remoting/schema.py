@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from model.delay import MAX_DELAY_MS
 from model.errors import InvalidParameter
 from model.limits import MAX_PULL_BATCH
 from remoting.command import Command, shown
@@ -60,9 +61,11 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
             _TOPIC,
             _QUEUE,
             Field("tag_hash", int, "hash of the message's tag, 0 for none", minimum=-(2**31), maximum=2**31 - 1),
+            Field("delay_ms", int, "deliver it so much later; absent for at once", False, 0, MAX_DELAY_MS),
+            Field("times_delivered", int, "failed deliveries before, of a copy for a retry", False, 0, 65_535),
         ),
         body="payload (see `model/message.py`)",
-        answer="header `offset`: offset in the queue",
+        answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
     ),
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         sender="producer -> broker",
@@ -153,6 +156,19 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="client -> broker",
         purpose="Leave groups at once.",
         fields=(_CLIENT, Field("groups", list, "consumer groups to leave"), _CAUSE),
+    ),
+    RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(
+        sender="consumer -> broker",
+        purpose="A message could not be processed: deliver it again later, or keep it as a dead letter.",
+        fields=(
+            _GROUP,
+            _TOPIC,
+            _QUEUE,
+            Field("offset", int, "its offset", minimum=0),
+            Field("max_attempts", int, "retries after which it is a dead letter", minimum=0),
+            Field("delay_ms", int, "wait before the next attempt; absent for 10 s, 30 s, 1 m, ...", False, minimum=0),
+        ),
+        answer="header `dead`: whether it is a dead letter now",
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         sender="client, admin -> broker",
