@@ -6,7 +6,7 @@ MappedFileQueue.
 
 Files are read with `pread`, not mapped: a mapped page that the disk cannot deliver kills the process with SIGBUS
 instead of raising, mapped pages count as the broker's memory, and a test could not stand in for the disk. The
-system's page cache already reads ahead; a second cache of blocks here made nothing faster.
+system's page cache already reads ahead, so the store keeps no blocks of its own.
 """
 
 from __future__ import annotations

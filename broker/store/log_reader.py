@@ -65,7 +65,7 @@ class LogReader:
         while offset < end_offset and budget > 0:
             segment, row = self._locate(queue, offset)
             if offset < row.first_offset:
-                # What lies between two segments is lost; recovery has noted where.
+                self._note_gap(segment, queue.key, offset, row.first_offset)
                 offset = row.first_offset
                 continue
             look = min(end_offset - offset, budget)
@@ -112,6 +112,12 @@ class LogReader:
                 queue.last_read_segment = segment
                 return segment, row
         raise AssertionError(f"offset {offset} of queue {key} is below its end, but in no segment")
+
+    def _note_gap(self, segment: Segment, key: QueueKey, offset: int, end_offset: int) -> None:
+        """Note what a queue lacks at the end of the segment before this one, which was cut short or is gone."""
+        segments = self._log.segments
+        before = segments[max(segments.index(segment) - 1, 0)]
+        self._damage.note(before.name, key, offset, end_offset)
 
     def _pick(
         self,

@@ -17,6 +17,7 @@ StoreError
 from __future__ import annotations
 
 from model.errors import ConfigError, FlushDiskTimeout, RlabError, ServerError, ServiceNotAvailable, StorageFull
+from model.response_code import ResponseCode
 
 
 class StoreError(RlabError):
@@ -54,9 +55,13 @@ class StoreFull(StoreError, StorageFull):
 class StoreWriteFailed(StoreError, ServerError):
     """The system could not write. Nothing of the batch was stored."""
 
+    code = ResponseCode.SYSTEM_ERROR
+
 
 class StoreReadFailed(StoreError, ServerError):
     """The system could not read a file of the log."""
+
+    code = ResponseCode.SYSTEM_ERROR
 
 
 class StoreSyncFailed(StoreError, FlushDiskTimeout):

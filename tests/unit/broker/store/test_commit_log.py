@@ -199,9 +199,9 @@ def test_no_more_files_stay_open_than_the_option_says(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("spoil", ["damage", "remove"])
-def test_an_index_file_that_went_bad_is_rebuilt_and_written_again(tmp_path: Path, spoil: str) -> None:
-    log = make_log(tmp_path, FaultyFiles(), open_files=1)
+@pytest.mark.parametrize(("spoil", "open_files"), [("damage", 4), ("remove", 1)])
+def test_an_index_file_that_went_bad_is_rebuilt_and_written_again(tmp_path: Path, spoil: str, open_files: int) -> None:
+    log = make_log(tmp_path, FaultyFiles(), open_files=open_files)
     begin(log)
     index = log.active.index
     assert isinstance(index, MemoryIndex)

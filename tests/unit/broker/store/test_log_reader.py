@@ -94,20 +94,20 @@ def test_a_record_longer_than_the_limit_is_returned_alone(tmp_path: Path) -> Non
 
 def test_a_whole_record_in_the_place_of_another_is_not_served(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=500) as store:
-        fill(store, 20)
-    first, second, *_ = sorted(tmp_path.glob("*.log"))
-    shutil.copy(second, first)
+        fill(store, 60)
+    _, second, third, *_ = sorted(tmp_path.glob("*.log"))
+    shutil.copy(third, second)
     with open_store(tmp_path) as store:
         assert store.statistics().damage == ()
         found = offsets(store)
-        assert found == list(range(found[0], 20))
-        assert store.statistics().damage[0].segment == first.name
-        assert store.statistics().damage[0].end_offset == found[0]
+        (damage,) = store.statistics().damage
+        assert damage.segment == second.name
+        assert found == [*range(damage.first_offset), *range(damage.end_offset, 60)]
 
 
 def test_damage_that_is_found_while_an_index_is_rebuilt_is_reported(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=500) as store:
-        fill(store, 20)
+        fill(store, 60)
     with open_store(tmp_path) as store:
         second = sorted(tmp_path.glob("*.log"))[1]
         second.with_suffix(".index").unlink()
@@ -117,7 +117,21 @@ def test_damage_that_is_found_while_an_index_is_rebuilt_is_reported(tmp_path: Pa
         found = offsets(store)
         (damage,) = store.statistics().damage
         assert damage.segment == second.name
-        assert found == [offset for offset in range(20) if offset != damage.first_offset]
+        assert found == [offset for offset in range(60) if offset != damage.first_offset]
+
+
+def test_what_is_lost_at_the_end_of_a_segment_while_its_index_is_rebuilt_is_reported(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=500) as store:
+        fill(store, 60)
+    with open_store(tmp_path) as store:
+        second = sorted(tmp_path.glob("*.log"))[1]
+        second.with_suffix(".index").unlink()
+        with second.open("r+b") as file:
+            file.truncate(second.stat().st_size - 1)
+        found = offsets(store)
+        (damage,) = store.statistics().damage
+        assert (damage.segment, damage.end_offset) == (second.name, damage.first_offset + 1)
+        assert found == [offset for offset in range(60) if offset != damage.first_offset]
 
 
 def test_reading_goes_on_after_the_segment_that_was_read_last_is_trimmed(tmp_path: Path) -> None:

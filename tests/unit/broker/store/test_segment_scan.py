@@ -101,6 +101,10 @@ def test_without_a_queue_table_the_ends_of_the_segment_before_are_used() -> None
     assert lengths(result) == [0, 47]
 
 
+def test_the_queue_table_is_believed_before_the_segment_before() -> None:
+    assert scan(HEAD, ends_before={(1, 0): 4, (7, 0): 3}).index.ends() == {(1, 0): 5, (2, 0): 9}
+
+
 def test_without_any_table_a_queue_begins_at_its_first_record() -> None:
     result = scan(b"\xff" + HEAD[1:], record(6), record(8))
     row = result.index.row((1, 0))

@@ -13,6 +13,7 @@ from broker.store.store_errors import (
     StoreWriteFailed,
 )
 from model.errors import ConfigError, FlushDiskTimeout, ServiceNotAvailable, StorageFull
+from model.response_code import ResponseCode
 
 
 @pytest.mark.parametrize(
@@ -38,4 +39,5 @@ def test_errors_that_reach_a_client_have_the_code_of_their_kind() -> None:
     assert StoreFull.code is StorageFull.code
     assert StoreSyncFailed.code is FlushDiskTimeout.code
     assert StoreReadOnly.code is ServiceNotAvailable.code
+    assert StoreWriteFailed.code is StoreReadFailed.code is ResponseCode.SYSTEM_ERROR
     assert issubclass(StoreInUse, ConfigError)

@@ -86,6 +86,21 @@ def test_an_io_error_is_another_kind_than_a_full_disk(tmp_path: Path) -> None:
         assert offsets(store) == [0]
 
 
+def test_a_batch_can_be_discarded_as_if_its_flush_had_failed(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 2)
+        store.discard()
+        store.append(1, 0, b"lost", 0)
+        store.append(2, 0, b"lost", 0)
+        store.drop_topic(1)
+        store.discard()
+        store.flush()
+        assert store.queues() == [(1, 0)]
+        assert store.append(1, 0, b"kept", 0) == 2
+        store.flush()
+        assert store.read(1, 0, 2, max_n=9, max_bytes=1000).body.endswith(b"kept")
+
+
 def test_reads_go_on_while_the_disk_is_full(tmp_path: Path) -> None:
     files = FaultyFiles()
     with open_store(tmp_path, files, tail_bytes=0) as store:
