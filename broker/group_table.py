@@ -277,7 +277,10 @@ class GroupTable:
         info.version += 1
         info.cause = cause
         # Broadcasting members each read every queue: who else is there is none of their business.
-        if notify and any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
+        if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
+            info.notify_at = NEVER
+            self._owing.pop(info.group, None)
+        elif notify:
             info.notify_at = min(info.notify_at, max(now, info.quiet_until))
             self._owing[info.group] = info
 

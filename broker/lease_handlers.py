@@ -12,7 +12,7 @@ import msgpack
 from broker.broker import Broker
 from broker.group_table import Member
 from broker.queue_locks import Freed, QueueKey
-from broker.topic_table import check_exists, is_readable
+from broker.topic_table import check_exists
 from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
@@ -73,7 +73,7 @@ class LeaseHandlers:
 
     def _is_readable(self, queue: QueueKey) -> bool:
         entry = self._broker.topics.get(queue.topic)
-        return entry is not None and is_readable(entry.config, queue.queue_id)
+        return entry is not None and queue.queue_id < entry.serves_below
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
         """Where a member starts on a queue: the group's commit, or what the group's policy says.

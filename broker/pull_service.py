@@ -16,7 +16,7 @@ from broker.queue_locks import QueueKey, QueueLocks
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topic_table import TopicTable, check_readable
-from model.errors import InvalidParameter, LeaseLost, RlabError, SystemError_
+from model.errors import InvalidParameter, LeaseLost, RlabError
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from remoting.command import Command, Reply
@@ -101,7 +101,7 @@ class PullService:
         try:
             reply = self._run(connection, request, hold_until)
         except RlabError as error:
-            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
+            connection.respond_error(request, error)
         else:
             if reply is not None:
                 connection.respond(request, reply.header, reply.body, reply.code)
@@ -110,7 +110,8 @@ class PullService:
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
         entry = self._topics.existing(topic)
-        check_readable(entry.config, queue_id)
+        if queue_id >= entry.serves_below:
+            check_readable(entry.config, queue_id)
         if header.get("token") is not None:
             queue = QueueKey(topic, queue_id)
             if not self._locks.check(header["group"], queue, header.get("client_id") or "", header["token"]):

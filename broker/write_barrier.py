@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from broker.metadata_store import MetadataStore
 from broker.store.message_store import MessageStore
-from model.errors import RlabError, SystemError_
+from model.errors import RlabError
 from remoting.command import Command
 from remoting.connection import Connection
 
@@ -119,5 +119,5 @@ class WriteBarrier:
         try:
             self._store.flush()
         except RlabError as error:
-            return error if error.code is not None else SystemError_(str(error))
+            return error
         return None

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, QueryNotFound, TopicNotExist
+from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, NoPermission, QueryNotFound, TopicNotExist
 from model.events import EventKind
 from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.quirks import Quirk
+from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, records, simulated, unpacked
@@ -76,6 +77,19 @@ async def test_a_topic_shrinks_by_writing_less_draining_and_then_reading_less(wo
         await a.send(queue_id=3)
     await a.put_topic(read=4, write=4)
     assert len(records(await a.pull(queue_id=3))) == 1
+
+
+@simulated
+async def test_a_topic_that_loses_a_permission_loses_it_at_once(world: World) -> None:
+    a = await operator(world)
+    await a.send()
+    await a.put_topic(perm=4)
+    with pytest.raises(NoPermission, match="not writable"):
+        await a.send()
+    assert len(records(await a.pull())) == 1
+    await a.put_topic(perm=2)
+    assert await a.send() == 1
+    assert (await a.pull()).code == ResponseCode.NO_PERMISSION
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,18 @@ def test_the_last_member_that_leaves_owes_nobody_anything() -> None:
     assert table.next_deadline() is None
 
 
+def test_what_is_owed_is_forgotten_when_the_last_member_that_it_concerned_leaves() -> None:
+    table = settled("A")
+    beat(table, "B", connection=1, now=0.15)
+    beat(table, "C", consumer(model=MessageModel.BROADCASTING), connection=2, now=0.15)
+    assert table.next_deadline() == 0.15
+    assert told(table, 0.15) == [("g", NOW_MS + 3)]
+    table.connection_closed(0, cause="", now=0.2)
+    table.connection_closed(1, cause="", now=0.2)
+    assert told(table, 0.3) == []
+    assert table.next_deadline() == 30.0
+
+
 # --- notifications ---------------------------------------------------------------------------------------------------
 def test_the_first_change_is_told_at_once_and_those_of_the_next_100_ms_together() -> None:
     table = GroupTable()
@@ -244,9 +256,10 @@ def test_a_sign_of_life_never_shortens_a_membership() -> None:
     table = GroupTable()
     table.restore("g", 5, 1)
     table.restore_member("A", consumer(session_timeout_s=3.0), expires_at=10.0)
+    table.restore_member("B", consumer(), expires_at=5.0)
     table.touch("g", "A", 0.5)
-    assert table.expire(9.9, cause="") == []
-    assert len(table.expire(10.0, cause="")) == 1
+    for now, client_id in ((5.0, "B"), (10.0, "A")):
+        assert [leave.member.client_id for leave in table.expire(now, cause="")] == [client_id]
 
 
 def test_a_sign_of_life_of_a_stranger_is_ignored() -> None:

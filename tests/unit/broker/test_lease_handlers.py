@@ -327,7 +327,7 @@ def nested(depth: int) -> bytes:
         b"\xc1",
         *map(msgpack.packb, (5, {}, [5], [[]], [["t"]], [["t", -1]], [["t", True]])),
         nested(5),
-        nested(500),
+        nested(1_020),
     ],
 )
 @pytest.mark.parametrize("code", ROWS)

@@ -13,6 +13,7 @@ from broker.store.message_store import MessageStore
 from broker.store.store_options import StoreOptions
 from broker.write_barrier import WriteBarrier
 from model.errors import RlabError, StorageFull, SystemError_
+from model.response_code import ResponseCode
 from remoting.command import REQUEST, Command
 from simulation.run import Simulation, run_simulation
 from tests.unit.broker.harness import FailingDisk
@@ -122,12 +123,12 @@ async def test_a_full_disk_refuses_the_sends_of_the_turn_and_no_commit(turn: Tur
 
 
 @with_a_barrier
-async def test_an_error_without_a_code_of_its_own_is_answered_as_a_system_error(turn: Turn) -> None:
+async def test_a_disk_that_fails_refuses_the_sends_and_says_what_to_check(turn: Turn) -> None:
     turn.disk.errno = errno.EIO
     turn.send()
     await next_turn()
     [error] = turn.connection.errors
-    assert isinstance(error, SystemError_)
+    assert error.code is ResponseCode.SYSTEM_ERROR
     assert "check the disk" in str(error)
 
 
