@@ -53,7 +53,6 @@ def now(cluster: SimulatedCluster) -> Began:
 async def two_members(cluster: SimulatedCluster) -> None:
     """Two members that share the queues, and have done so for a while."""
     await cluster.create_topic("orders", queues=2)
-    cluster.client_options = {"heartbeat_interval_s": SESSION_TIMEOUT_S / 3}
     for _ in range(2):
         await cluster.start_consumer("billing", "orders", session_timeout_s=SESSION_TIMEOUT_S)
     await cluster.wait_converged(1)
@@ -82,7 +81,7 @@ async def refused(cluster: SimulatedCluster) -> Began:
     await cluster.start_consumer("billing", "orders", work=work)
     await cluster.wait_converged(1)
     await anyio.sleep(4)
-    producer = await cluster.start_producer()
+    producer = await cluster.start_producer(host="p", instance_name="p")
     queue = next(queue for queue in cluster.owners("billing") if (queue.broker_name, queue.queue_id) == ("broker-b", 1))
     await producer.send("orders", b"takes two seconds", queue=queue)
     began = now(cluster)

@@ -55,7 +55,6 @@ async def hour(simulation: Simulation, data_dir: Path) -> tuple[str, list[Event]
         print(f"  minute {at_minute:2}: {what}: balanced after {took_s:.3f} s")
 
     async with SimulatedCluster(simulation, data_dir, name_servers=2, brokers=2) as cluster:
-        cluster.client_options = {"heartbeat_interval_s": SESSION_TIMEOUT_S / 3}
         await cluster.create_topic("orders", queues=8)
         producer = await cluster.start_producer()
 

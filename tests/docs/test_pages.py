@@ -1,0 +1,105 @@
+"""What every page may be trusted in: links lead somewhere, and whatever is named exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from cli.main import app
+from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, text_of
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FOLDERS = ("model", "remoting", "namesrv", "broker", "client", "simulation", "cli", "examples", "tests", "docs")
+FILE = re.compile(rf"\b((?:{'|'.join(FOLDERS)})/[\w/.-]*[\w/])")
+TEST = re.compile(r"`(test_\w+)`")
+MEMBER = re.compile(r"`([A-Z]\w+)\.([a-z_]+)`")
+COMMAND = re.compile(r"\brlab ([a-z]+)(?: ([a-z]+))?")
+
+
+@cache
+def python_text() -> str:
+    folders = [ROOT / folder for folder in FOLDERS if folder != "docs"]
+    return "\n".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.rglob("*.py")))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_or_heading_leads_there(page: str) -> None:
+    for target in LINK.findall(prose_of(page)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), target
+        if anchor:
+            where = path.resolve().relative_to(ROOT).as_posix()
+            assert anchor in {slug(heading) for heading in headings(where)}, target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_and_folder_that_is_named_exists(page: str) -> None:
+    # <package> and * stand for something else.
+    named = {name for name in FILE.findall(text_of(page)) if "<" not in name and "*" not in name}
+    missing = sorted(name for name in named if not _exists(name))
+    assert missing == []
+
+
+def _exists(name: str) -> bool:
+    return any((ROOT / each).exists() for each in (name, f"{name}.py"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_is_named_exists(page: str) -> None:
+    missing = [name for name in TEST.findall(text_of(page)) if f"def {name}(" not in python_text()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_method_and_attribute_that_is_named_exists(page: str) -> None:
+    for name, member in MEMBER.findall(prose_of(page)):
+        assert re.search(rf"^class {name}\b", python_text(), re.MULTILINE), name
+        assert re.search(rf"\bdef {member}\(|^    {member}\b|\bself\.{member}\b", python_text(), re.MULTILINE), member
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_is_named_exists(page: str) -> None:
+    root: Any = get_command(app)
+    for name, sub in COMMAND.findall(text_of(page)):
+        assert name in root.commands, f"rlab {name}"
+        commands = getattr(root.commands[name], "commands", None)
+        if commands is not None and sub:
+            assert sub in commands, f"rlab {name} {sub}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_that_is_shown_is_python(page: str) -> None:
+    for block in code_blocks(page, "python"):
+        compile(block, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # fragments of coroutines are shown too
+
+
+@pytest.mark.parametrize("name", ["one_message", "one_rebalance"])
+def test_what_a_page_shows_of_a_run_is_what_the_run_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    example: Any = __import__(name)
+    page = Path(example.PAGE).read_text(encoding="utf-8")
+    if _stable(example.filled(page)) != _stable(page):
+        pytest.fail(
+            f"{example.PAGE.name} is old: run `python examples/{name}.py docs`, and read whether its text holds"
+        )
+
+
+def _stable(page: str) -> str:
+    """A page without the number of a topic, which depends on how many a broker makes for itself, and its checksum."""
+    return re.sub(r"^ .* (?:crc|topic_id) \d+\n", "", page, flags=re.MULTILINE)
+
+
+def test_the_index_of_the_documentation_links_to_every_page() -> None:
+    linked = set(LINK.findall(text_of("docs/README.md")))
+    assert {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"} <= linked

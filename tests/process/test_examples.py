@@ -1,0 +1,41 @@
+"""Every example of examples/ runs as its docstring says, and ends with the line that it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+LAST_LINES = {
+    "custom_strategy.py": r"small-1 has 4, small-2 has 4, large\*2 has 8",
+    "hello.py": r"sent 10, received 10",
+    "one_message.py": r"offset 1 is committed",
+    "one_rebalance.py": r"6 scenes",
+    "rebalance_live.py": r"1 member has all queues",
+    "simulated_hour.py": r"sent 360, lost 0, .*; the same history twice",
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert re.fullmatch(LAST_LINES[name], last), last
+    assert done.stderr == "", "an example shows nothing that looks like a failure"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_says_how_to_run_it(name: str) -> None:
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    assert f"    python examples/{name}\n" in text.split('"""')[1]
