@@ -21,6 +21,7 @@ from client.group_views import GroupViews
 from client.heartbeats import Heartbeats
 from client.name_servers import NameServers
 from client.rebalance import RebalancePass, RebalanceSchedule, Trigger
+from client.reconnects import Reconnects
 from client.route_cache import RouteCache
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
@@ -29,7 +30,7 @@ from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.names import TRACE_TOPIC, check_id
 from remoting.address import parse_addresses
-from remoting.client import Backoff, RemotingClient
+from remoting.client import RemotingClient
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
@@ -78,7 +79,7 @@ class ClientInstance:
             self._addresses,
             self._consumers,
             joined=lambda group, cause: self.wake(group, Trigger.RECONNECT, cause),
-            unreachable=self._keep_trying,
+            unreachable=self._broker_lost,
             timeout_s=config.request_timeout_s,
             interval_s=config.heartbeat_interval_s,
         )
@@ -88,7 +89,18 @@ class ClientInstance:
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
         self._background = Background("client instance")
-        self._reconnecting: dict[str, None] = {}
+        self._reconnects = Reconnects(
+            self.remoting,
+            self.heartbeats,
+            self.events,
+            self._background,
+            addresses=self._addresses,
+            poll_routes=self.poll_routes,
+            returned=self._broker_returned,
+            rng=config.rng,
+            timeout_s=config.request_timeout_s,
+            unnamed_s=config.route_poll_interval_s,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
@@ -336,29 +348,14 @@ class ClientInstance:
 
     def _connection_lost(self, address: str) -> None:
         self.masters.clear()
-        self._keep_trying(address, "")
+        self._broker_lost(address, "")
 
-    def _keep_trying(self, address: str, cause: str) -> None:
-        if address in self._addresses() and address not in self._reconnecting and self._background.running:
-            cause = self.events.emit(EventKind.BROKER_DOWN, cause=cause, client=self.client_id, detail=address)
-            self._reconnecting[address] = None
-            self._background.start_soon(self._reconnect, address, cause)
+    def _broker_lost(self, address: str, cause: str) -> None:
+        self._reconnects.keep_trying(address, cause)
 
-    async def _reconnect(self, address: str, cause: str) -> None:
-        """Try a lost broker until it has answered a heartbeat or no route names it; then rebalance."""
-        backoff = Backoff()
-        try:
-            while address in self._addresses():
-                backoff.failed(self._now(), self.config.rng)
-                await anyio.sleep(max(backoff.wait_s(self._now()), self.remoting.backoff_s(address)))
-                # The connection may be lost again before the answer, and nobody else would try once more.
-                if await self.heartbeats.send(cause, [address]):
-                    self.events.emit(EventKind.BROKER_UP, cause=cause, client=self.client_id, detail=address)
-                    for group in self._consumers:
-                        self.wake(group, Trigger.RECONNECT, cause)
-                    return
-        finally:
-            del self._reconnecting[address]
+    def _broker_returned(self, cause: str) -> None:
+        for group in self._consumers:
+            self.wake(group, Trigger.RECONNECT, cause)
 
     # --- small tasks -------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class QueueShare:
         self._wanted_back: dict[MessageQueue, None] = {}
         self._closing = False
         self._relock = False
+        # Queues whose grant may have been on its way when the answer was lost.
+        self._unsure: dict[MessageQueue, None] = {}
         self._callbacks = PullCallbacks(
             subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
         )
@@ -137,27 +139,38 @@ class QueueShare:
         self._release([self.owned[queue] for queue in plan.revoke], cause)
         self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
-        asked = wanted + list(plan.keep) if self._relock else wanted
-        outcome = await self._leases.lock(asked, cause)
-        self._relock = self._relock and bool(outcome.failed)
+        again = list(plan.keep) if self._relock else []
+        again += [queue for queue in self._unsure if queue not in target and queue not in self._releasing]
+        outcome = await self._leases.lock(wanted + again, cause)
+        self._relock = self._relock and any(queue in outcome.failed for queue in plan.keep)
         for queue, grant in outcome.granted.items():
+            self._unsure.pop(queue, None)
             if queue in self.owned:
                 self.owned[queue].token = grant.token
             elif not self._closing and queue not in self._releasing:
-                self._acquired(queue, grant, cause)
+                self._granted(queue, grant, cause, keep=queue in target)
         for queue in outcome.refused:
+            self._unsure.pop(queue, None)
             if queue in self.owned:
                 self._lost(self.owned[queue])
         for queue, error in outcome.failed.items():
             logger.warning("%s: no lease of %s: %s", self._instance.client_id, queue, error)
+            if not error.definite:
+                self._unsure[queue] = None
         acquired = sum(queue in self.owned for queue in wanted)
         return acquired + len(plan.revoke), self.owned.keys() == set(target) and not self._relock
 
     # --- gaining and losing queues -----------------------------------------------------------------------------------
 
-    def _acquired(self, queue: MessageQueue, grant: Grant, cause: str) -> None:
-        self._start(OwnedQueue(queue, grant.token, self._process_queue(grant.start_offset), cause))
-        self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
+    def _granted(self, queue: MessageQueue, grant: Grant, cause: str, *, keep: bool) -> None:
+        owned = OwnedQueue(queue, grant.token, self._process_queue(grant.start_offset), cause)
+        if keep:
+            self._start(owned)
+            self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
+        else:
+            # An earlier request was granted and its answer lost; by now the queue is another member's to have.
+            self._releasing[queue] = owned
+            self._background.start_soon(self._finish_release, [owned], cause)
 
     def _process_queue(self, start_offset: int) -> ProcessQueue:
         options = self._options
@@ -225,7 +238,11 @@ class QueueShare:
                 tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
 
     async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
-        """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue."""
+        """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue.
+
+        Also if the broker is in no route now: it may come back, and finds its leases where it left them. At the end of
+        the membership there is nothing to wait for, because that ends the leases, too.
+        """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
             owned.lost = True  # the commit below is the last word; a result after it is ignored
@@ -238,7 +255,7 @@ class QueueShare:
             left = {
                 queue: left[queue]
                 for queue, error in failures.items()
-                if isinstance(error, NetworkError) and queue.broker_name in brokers
+                if isinstance(error, NetworkError) and (queue.broker_name in brokers or not self._closing)
             }
             if left:
                 await anyio.sleep(PULL_RETRY_ERROR_S)

@@ -76,6 +76,7 @@ class SimulatedCluster:
         name_servers, brokers: the servers by name.
         consumers, producers: every client that was ever made, in that order.
         events: every event of every node, in the order in which they happened.
+        watchers: called with each event as it happens; must not raise.
         client_options: `ClientConfig` by name, for every client that is started from now on.
     """
 
@@ -87,6 +88,7 @@ class SimulatedCluster:
         self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
         self.consumers: list[SimulatedConsumer] = []
         self.events: list[Event] = []
+        self.watchers: list[EventSink] = []
         self.client_options: dict[str, Any] = {}
         self._names = (
             [f"namesrv-{n + 1}" for n in range(name_servers)],
@@ -147,7 +149,7 @@ class SimulatedCluster:
             NAME_SERVER_PORT,
             lambda sink: run_name_server(config),
             data_dir=None,
-            sink=self.events.append,
+            sink=self._note,
         )
 
     async def add_broker(self, name: str) -> None:
@@ -169,7 +171,7 @@ class SimulatedCluster:
             return run_broker(config)
 
         server: SimulatedServer[RunningBroker] = SimulatedServer(
-            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self.events.append
+            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self._note
         )
         self.brokers[name] = server
         await server.start()
@@ -187,7 +189,7 @@ class SimulatedCluster:
         host = options.pop("host", f"{kind}{self._clients}")
         made = {
             "clock_ms": self.simulation.clock_ms,
-            "event_sink": self.events.append,
+            "event_sink": self._note,
             "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
             "trace": False,
             # The default holds the process id, and clients of all hosts share the registry of one real process.
@@ -347,6 +349,11 @@ class SimulatedCluster:
         return self.simulation.loop.time() - started
 
     # --- what happened -----------------------------------------------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        for watcher in self.watchers:
+            watcher(event)
 
     def events_of(self, kind: EventKind, since: int = 0, **columns: object) -> list[Event]:
         """The events of a kind, in the order in which they happened.
