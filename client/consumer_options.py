@@ -8,10 +8,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from client.config import ClientConfig
+from model.delay import MAX_DELAY_MS
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom
 from model.limits import (
     CONSUME_RETRY_S,
+    MAX_ATTEMPTS,
     MAX_PROCESS_QUEUE_BYTES,
     MAX_PROCESS_QUEUE_COUNT,
     MAX_PROCESS_QUEUE_SPAN,
@@ -36,7 +38,9 @@ class ConsumerOptions:
         max_queue_count: unfinished messages of a queue above which it is not pulled.
         max_queue_bytes: the same for the bytes of their bodies.
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
-        consume_retry_s: wait before a failed message is handed out again.
+        max_attempts: retries of a failed message, after which it becomes a dead letter (`%DLQ%group`).
+        retry_delay_ms: wait before each retry; None for 10 s, 30 s, 1 m, ... 2 h.
+        consume_retry_s: wait before a failed message is handed out again that no broker takes back.
         session_timeout_s: how long brokers keep this member without hearing of it.
         rebalance_interval_s: how often it looks when nothing wakes it.
         shutdown_grace_s: how long a shutdown, or a queue that is given up, waits for messages with a listener.
@@ -50,6 +54,8 @@ class ConsumerOptions:
     max_queue_count: int = MAX_PROCESS_QUEUE_COUNT
     max_queue_bytes: int = MAX_PROCESS_QUEUE_BYTES
     max_queue_span: int = MAX_PROCESS_QUEUE_SPAN
+    max_attempts: int = MAX_ATTEMPTS
+    retry_delay_ms: int | None = None
     consume_retry_s: float = CONSUME_RETRY_S
     session_timeout_s: float = MEMBER_EXPIRY_S
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
@@ -67,6 +73,8 @@ class ConsumerOptions:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
+        if self.retry_delay_ms is not None and not 0 <= self.retry_delay_ms <= MAX_DELAY_MS:
+            raise ConfigError(f"retry_delay_ms must be 0 to {MAX_DELAY_MS}, got {self.retry_delay_ms!r}")
         if self.consume_from is ConsumeFrom.TIMESTAMP and self.consume_timestamp_ms <= 0:
             raise ConfigError("consume_from=TIMESTAMP needs consume_timestamp_ms, wall clock in milliseconds")
 
@@ -78,6 +86,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_queue_count", 1, 65_535),
     ("max_queue_bytes", 1, 1024 * 1024 * 1024),
     ("max_queue_span", 1, 65_535),
+    ("max_attempts", 0, 65_000),
     ("consume_retry_s", 0, 3600),
     ("session_timeout_s", 0.1, 3600),
     ("rebalance_interval_s", 0.01, 3600),

@@ -22,6 +22,7 @@ from client.instance_registry import acquire_instance, release_instance
 from client.owned_queue import OwnedQueue
 from client.queue_share import QueueShare
 from client.rebalance import RebalancePass
+from client.send_back import SendBack
 from client.service_state import ServiceState
 from client.worker_pool import WorkerPool
 from model.errors import IllegalOperation
@@ -76,6 +77,7 @@ class PushConsumer:
         self._instance: ClientInstance | None = None
         self._share: QueueShare | None = None
         self._pool: WorkerPool | None = None
+        self._send_back: SendBack | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -118,6 +120,7 @@ class PushConsumer:
                 self._subscriptions.get,
                 self._pool.offer,
             )
+            self._send_back = SendBack(instance, self.group, self.options.max_attempts, self.options.retry_delay_ms)
             self._pool.start(self._background)
             instance.register(self)
             self._state = ServiceState.RUNNING
@@ -279,11 +282,20 @@ class PushConsumer:
         elif result is ConsumeResult.SUCCESS:
             process_queue.finish(messages)
         else:
-            assert self._pool is not None, "messages are consumed by the pool"
-            not_before = anyio.current_time() + self.options.consume_retry_s
-            process_queue.give_back(messages, not_before)
-            self._pool.retry_at(owned, not_before)
+            await self._failed(owned, messages)
         owned.made_progress()
+
+    async def _failed(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        """Send failed messages back to a broker; try those again here that none takes."""
+        assert self._pool is not None, "messages are consumed by the pool"
+        assert self._send_back is not None, "messages are consumed after the start"
+        for message in messages:
+            if await self._send_back(message):
+                owned.process_queue.finish([message])
+            else:
+                not_before = anyio.current_time() + self.options.consume_retry_s
+                owned.process_queue.give_back([message], not_before)
+                self._pool.retry_at(owned, not_before)
 
     def _listener_of(self, message: MessageExt) -> ListenerCall | None:
         # A message of the retry topic belongs to the listener of the topic that it was sent to.
