@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from cli.main import app
 from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, text_of
@@ -75,6 +76,15 @@ def test_every_command_that_is_named_exists(page: str) -> None:
         commands = getattr(root.commands[name], "commands", None)
         if commands is not None and sub:
             assert sub in commands, f"rlab {name} {sub}"
+
+
+def test_every_command_of_the_readme_explains_itself() -> None:
+    root: Any = get_command(app)
+    for name, sub in sorted(set(COMMAND.findall(text_of("README.md")))):
+        has_commands = hasattr(root.commands[name], "commands")
+        shown = CliRunner().invoke(app, [name, *([sub] if has_commands and sub else []), "--help"])
+        assert shown.exit_code == 0, shown.output
+        assert has_commands or "Example: " in shown.output
 
 
 @pytest.mark.parametrize("page", PAGES)
