@@ -157,13 +157,22 @@ class Producer:
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
-    async def send(self, message: Message, *, key: str | None = None, queue: MessageQueue | None = None) -> SendResult:
+    async def send(
+        self,
+        message: Message,
+        *,
+        key: str | None = None,
+        queue: MessageQueue | None = None,
+        delay_ms: int | None = None,
+    ) -> SendResult:
         """Send a message and wait until its broker has it.
 
         Args:
             message: what to send.
             key: messages with equal keys go to the same queue, as long as the topic has the same queues.
             queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
+            delay_ms: deliver it so much later, up to 40 days; its offset is -1 until then. `model/delay.py` has the
+                levels of RocketMQ in milliseconds.
 
         Returns:
             Queue, offset and id.
@@ -183,6 +192,8 @@ class Producer:
         message_id = f"{self._id_prefix}{self._sent:08x}"
         payload = encode_payload(message, int(self._clock_ms()), message_id)
         header = {"topic": topic, "queue_id": 0, "tag_hash": tag_hash(message.tags) if message.tags else 0}
+        if delay_ms is not None:
+            header["delay_ms"] = delay_ms
         avoid: str | None = None
         attempt = 1
         while True:
