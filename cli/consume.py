@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json as jsonlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import typer
 
+from cli.lines import write_all
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
-from cli.runtime import run, silence_stdout
+from cli.runtime import run
 from model.errors import ConfigError, QueryNotFound
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.subscription import ALL
 
 _BATCH = 32
+_GRACE_S = 0.5
+"""How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
+not printed any more."""
 
 
 def register(app: typer.Typer) -> None:
@@ -152,16 +155,16 @@ class Consuming:
             # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
             max_workers=1,
             consume_batch=1 if options.count is not None else _BATCH,
+            shutdown_grace_s=_GRACE_S,
         ) as consumer:
             await consumer.subscribe(options.topic, self._on_messages, options.tags)
             with anyio.move_on_after(options.timeout_s):
                 await self._done.wait()
+        if isinstance(self._write_error, BrokenPipeError):
+            return  # whoever read it has seen enough, as in `rlab consume ... | head`
         if self._write_error is not None:
-            silence_stdout()
-            if not isinstance(self._write_error, BrokenPipeError):
-                raise self._write_error
-            # Else whoever read it has seen enough, as in `rlab consume ... | head`.
-        elif options.count is not None and self._received < options.count:
+            raise self._write_error
+        if options.count is not None and self._received < options.count:
             raise QueryNotFound(f"{self._received} of {options.count} messages came in {options.timeout_s:g} s")
 
     async def _check_topic(self) -> None:
@@ -171,34 +174,25 @@ class Consuming:
         async with Admin(self._options.namesrv) as admin:
             await admin.route(self._options.topic)
 
-    async def _on_messages(self, messages: Sequence[MessageExt]) -> Any:
-        from client import ConsumeResult
-
-        if self._done.is_set():
-            # Not ours any more: left uncommitted, for the next member of the group.
-            return ConsumeResult.RECONSUME_LATER
-        lines = [self._line(message) for message in messages]
-        try:
-            # In a thread: whoever reads may be slow, and heartbeats have to go on.
-            await asyncio.get_running_loop().run_in_executor(None, _write, b"".join(lines))
-        except OSError as error:
-            self._write_error = error
-            self._done.set()
-            return ConsumeResult.RECONSUME_LATER
-        self._received += len(messages)
-        if self._received == self._options.count:
-            self._done.set()
-        return ConsumeResult.SUCCESS
+    async def _on_messages(self, messages: Sequence[MessageExt]) -> None:
+        if not self._done.is_set():
+            try:
+                await write_all(sys.stdout.fileno(), b"".join([self._line(message) for message in messages]))
+            except OSError as error:
+                self._write_error = error
+                self._done.set()
+            else:
+                self._received += len(messages)
+                if self._received == self._options.count:
+                    self._done.set()
+                return
+        # Neither finished nor failed: they stay where they are, uncommitted, for the next member of the group.
+        await anyio.sleep_forever()
 
     def _line(self, message: MessageExt) -> bytes:
         if not self._options.as_json:
             return message.body + b"\n"
         return jsonlib.dumps(document_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def document_of(message: MessageExt) -> dict[str, object]:

@@ -1,8 +1,14 @@
-"""Lines from a file, a pipe or a terminal, without blocking the event loop on any of them."""
+"""Lines from and to files, pipes and terminals, without blocking the event loop on any of them.
+
+No thread is used: one that waits for the other end of a pipe cannot be stopped, and the process would wait for it. And
+no descriptor is made non-blocking: that would change it for whoever else has it open, for instance the shell that
+shares its terminal.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import stat
 from collections.abc import AsyncGenerator
 
@@ -19,8 +25,7 @@ async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
     """Read lines until the end of the input.
 
     Args:
-        fd: open file descriptor. It is not made non-blocking: that would also change it for whoever else has it open,
-            for instance the shell that shares its terminal.
+        fd: open file descriptor.
 
     Yields:
         The number of a line, from 1, and the line without its line end.
@@ -44,13 +49,41 @@ async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
         yield number + 1, rest.removesuffix(b"\r")
 
 
+async def write_all(fd: int, data: bytes) -> None:
+    """Write bytes, at the pace of whoever reads them.
+
+    Args:
+        fd: open file descriptor.
+        data: what to write.
+
+    Raises:
+        OSError: it cannot be written; BrokenPipeError when nobody reads any more.
+
+    Cancellation: a part may have been written.
+    """
+    waits = _waits(fd)
+    rest = memoryview(data)
+    while rest:
+        if waits:
+            await anyio.wait_writable(fd)
+        # So much fits without waiting when a pipe says that it can be written.
+        rest = rest[os.write(fd, rest[: select.PIPE_BUF] if waits else rest) :]
+
+
 async def _chunks(fd: int) -> AsyncGenerator[bytes]:
-    mode = os.fstat(fd).st_mode
-    # Files and devices such as /dev/null are always ready, and no event loop can wait for them.
-    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+    waits = _waits(fd)
     while True:
         await (anyio.wait_readable(fd) if waits else anyio.lowlevel.checkpoint())
         chunk = os.read(fd, _CHUNK_BYTES)
         if not chunk:
             return
         yield chunk
+
+
+def _waits(fd: int) -> bool:
+    """Whether a descriptor may have to be waited for.
+
+    Files and devices such as the null device are always ready, and no event loop can wait for them.
+    """
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

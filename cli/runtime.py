@@ -53,6 +53,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    meant = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_until_signal(main))
@@ -66,6 +67,9 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
             raise
         print_error(_text(error))
         raise typer.Exit(FAILED) from None
+    finally:
+        for number, handler in meant.items():
+            signal.signal(number, handler)
 
 
 def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -87,6 +91,7 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         received.append(number)
         task.cancel()
 
+    # They stay until the loop is closed, so that what ends slowly can still be ended at once.
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop, number)
     try:
@@ -95,9 +100,6 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if not received:
             raise
         raise _Stopped from None
-    finally:
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)
 
 
 def _text(error: BaseException) -> str:
@@ -120,8 +122,3 @@ async def wait_for_eof(fd: int = 0) -> None:
         await anyio.wait_readable(fd)
         if not os.read(fd, 4096):
             return
-
-
-def silence_stdout() -> None:
-    """Stop writing to a stdout that nobody reads any more, or the interpreter complains about it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

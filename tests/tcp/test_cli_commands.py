@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from tests.tcp.rlab_process import Daemon
+from tests.tcp.rlab_process import Daemon, rlab
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
 
@@ -69,11 +70,11 @@ def test_topics_of_the_system_are_listed_only_on_demand(terminal: Terminal) -> N
     assert "SYS_TRACE" not in terminal.text("topic list")
 
 
-def test_a_group_is_listed_and_shown_when_it_has_consumed(terminal: Terminal) -> None:
+def test_a_group_is_listed_and_shown_when_it_has_consumed(terminal: Terminal, cluster: Daemon, tmp_path: Path) -> None:
     terminal.text("topic create fruit --queues 1")
     terminal.text("produce fruit --count 3 --tag ripe --key k")
-    consumed = terminal.text("consume fruit --group eaters --from earliest --count 2 --timeout 30 --tags ripe")
-    assert consumed.splitlines() == ["message 1", "message 2"]
+    line = f"consume fruit --group eaters --from earliest --count 2 --tags ripe --namesrv {cluster.address}"
+    assert rlab(*line.split(), "--timeout", "30", cwd=tmp_path).stdout == "message 1\nmessage 2\n"
     assert {"group": "eaters", "members": 0, "brokers": ["broker-a"]} in terminal.document("group list")["groups"]
     assert "eaters 0 broker-a" in terminal.text("group list").splitlines()
     assert "fruit@broker-a:0 1 2 3" in terminal.text("group show eaters").splitlines()

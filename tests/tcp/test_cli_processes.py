@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import termios
+from array import array
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -99,6 +102,28 @@ def test_whoever_has_read_enough_may_close_the_pipe(cluster: Daemon, tmp_path: P
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_consumer_whose_reader_is_stuck_can_be_stopped(cluster: Daemon, tmp_path: Path) -> None:
+    at = ("--namesrv", cluster.address)
+    rlab_json("topic", "create", "stuck", *at, cwd=tmp_path)
+    rlab_json("produce", "stuck", "--count", "300", "--size", "1000", *at, cwd=tmp_path)
+    reading, writing = os.pipe()
+    consume = command(["consume", "stuck", "--group", "stuck", "--from", "earliest", *at])
+    with subprocess.Popen(consume, stdout=writing, stderr=subprocess.PIPE, env=environment(), text=True) as consumer:
+        wait_until(lambda: bytes_in(reading) > 60_000)
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(TIMEOUT_S) == 0
+        assert consumer.stderr is not None
+        assert consumer.stderr.read() == ""
+    os.close(reading)
+    os.close(writing)
+
+
+def bytes_in(pipe: int) -> int:
+    n = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, n)
+    return n[0]
 
 
 def test_a_producer_that_is_stopped_says_how_far_it_came(cluster: Daemon, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import tempfile
 import anyio
 import pytest
 
-from cli.lines import read_lines
+from cli.lines import read_lines, write_all
 from model.errors import MessageIllegal
 from model.limits import MAX_BODY_BYTES
 
@@ -77,3 +77,41 @@ def test_a_device_that_no_loop_can_wait_for_is_simply_read() -> None:
     fd = os.open(os.devnull, os.O_RDONLY)
     assert anyio.run(collect, fd) == []
     os.close(fd)
+
+
+@pytest.mark.asyncio
+async def test_a_pipe_is_written_at_the_pace_of_its_reader_and_the_loop_goes_on() -> None:
+    reading, writing = os.pipe()
+    data = bytes(range(256)) * 4096
+    got = b""
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write_all, writing, data)
+            while len(got) < len(data):
+                # The writer waits where the pipe is full, or this would never run.
+                await anyio.wait_readable(reading)
+                got += os.read(reading, 10_000)
+        assert got == data
+        assert os.get_blocking(writing)
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.asyncio
+async def test_a_write_that_nobody_reads_can_be_given_up() -> None:
+    reading, writing = os.pipe()
+    with anyio.move_on_after(0.01) as scope:
+        await write_all(writing, bytes(10_000_000))
+    assert scope.cancelled_caught
+    os.close(reading)
+    with pytest.raises(BrokenPipeError):
+        await write_all(writing, b"x")
+    os.close(writing)
+
+
+def test_a_file_is_simply_written() -> None:
+    with tempfile.TemporaryFile() as file:
+        anyio.run(write_all, file.fileno(), b"abc" * 100_000)
+        file.seek(0)
+        assert file.read() == b"abc" * 100_000
