@@ -275,7 +275,13 @@ class PushConsumer:
 
     async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
         listener = self._listener_of(messages[0])
-        result = await listener(messages) if listener is not None else ConsumeResult.SUCCESS
+        if listener is not None:
+            result = await listener(messages)
+        else:
+            # The retry topic is the whole group's, and brings what members with other topics have failed on. It is not
+            # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
+            logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
+            result = ConsumeResult.RECONSUME_LATER
         process_queue = owned.process_queue
         if owned.lost:
             self.late_results += len(messages)

@@ -280,6 +280,27 @@ def test_a_failed_message_holds_nobody_up_and_ends_as_a_dead_letter(simulate: Si
     simulate(scenario, brokers=1)
 
 
+def test_a_retry_that_comes_to_a_member_without_its_topic_is_not_lost(simulate: Simulate) -> None:
+    async def fails(message: MessageExt) -> None:
+        raise ValueError("no")
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("u", queues=1)
+        options: dict[str, Any] = {"retry_delay_ms": 100, "max_attempts": 3}
+        await cluster.start_consumer("g", "t", work=fails, **options)
+        await cluster.start_consumer("g", "u", **options)
+        producer = await cluster.start_producer()
+        await anyio.sleep(5)
+        await producer.send_many("t", 10)
+        await anyio.sleep(10)
+        brokers = [server.running.broker for server in cluster.brokers.values()]
+        dead = [broker.store.max_offset(broker.topics.existing("%DLQ%g").topic_id, 0) for broker in brokers]
+        assert sum(dead) == 10
+
+    simulate(scenario)
+
+
 def test_a_failed_message_whose_wait_is_over_waits_for_a_worker_without_spinning(simulate: Simulate) -> None:
     async def first_fails_second_is_slow(message: MessageExt) -> None:
         if message.body == b"0" and message.times_delivered == 0:
