@@ -49,7 +49,7 @@ from remoting.tasks import background_tasks
 from simulation.clients import SimulatedConsumer, SimulatedProducer, Work
 from simulation.convergence import Owners, differences, owners_of, target_of
 from simulation.run import Simulation
-from simulation.servers import SimulatedServer
+from simulation.servers import SimulatedServer, UnsyncedFiles
 
 NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
 SHOWN_TIMEOUT_S = 60.0
@@ -156,7 +156,7 @@ class SimulatedCluster:
         """Start one more broker; its name is its host. Raises and cancellation: see `SimulatedServer.start`."""
         data_dir = self._data_dir / name
         data_dir.mkdir(parents=True, exist_ok=True)
-        options = {"trace": False, **self._broker_options}
+        options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
 
         def open_broker(sink: EventSink) -> Any:
             config = BrokerConfig(

@@ -19,11 +19,22 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from broker.store.files import Files
 from model.event_log import EventSink
 from model.events import Event
 from simulation.run import Simulation
 
 Running = TypeVar("Running")
+
+
+class UnsyncedFiles(Files):
+    """Files that never wait for the disk: a crash here takes the process, and the system keeps what was written."""
+
+    def sync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Do nothing."""
 
 
 class SimulatedServer(Generic[Running]):
