@@ -15,6 +15,7 @@ from cli import cluster, consume, daemons, group, produce, topic
 from cli.bench import command as bench
 from cli.demo import command as demo
 from cli.runtime import report_bug
+from cli.swarm import command as swarm
 
 app = typer.Typer(
     name="rlab",
@@ -46,7 +47,7 @@ def root(
     """Options of `rlab` itself."""
 
 
-for module in (daemons, cluster, topic, group, produce, consume, demo, bench):
+for module in (daemons, cluster, topic, group, produce, consume, swarm, demo, bench):
     module.register(app)
 
 

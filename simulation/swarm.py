@@ -6,7 +6,7 @@ to a sink at once, so that one swarm may be watched where it runs, or be one par
     async with run_swarm(options, sink) as swarm:      # its consumers have joined
         swarm.start_producing()
         ...
-        await swarm.stop_producing()                   # what was under way is acknowledged or given up
+        await swarm.fall_quiet()                       # what was under way is acknowledged or given up
                                                        # its consumers have left
 
 Each message begins with (run, producer, number), see `simulation/delivery_check.py`: messages of other runs that lie in
@@ -44,6 +44,8 @@ MAX_IN_FLIGHT = 256
 """Unanswered sends of one producer; so many more may be due, and what would be due beyond that is let go."""
 MAX_LATE_S = 1.0
 """How far a stalled loop may fall behind the rate and catch up; after a longer stall there is no burst."""
+JOIN_AT_ONCE = 32
+"""Consumers that join at the same time: the brokers tell the others of them in one go."""
 TICK_S = 0.005
 """Sends begin in bunches of what is due after so long, so that they share their writes."""
 
@@ -153,6 +155,7 @@ class Swarm:
         self._sink = sink
         self._names = (f"{options.prefix}{n}" for n in count(1))
         self._random = Random(f"{options.seed} {options.prefix}")
+        self._churning = anyio.CancelScope()
         self._pacing: list[anyio.CancelScope] = []
         self._producers_running = 0
         self._producers_done = anyio.Event()
@@ -211,6 +214,28 @@ class Swarm:
             raise IllegalOperation(f"no consumer {name!r}; there are {', '.join(self.consumers) or 'none'}")
         await consumer.shutdown()
 
+    async def join_all(self) -> None:
+        """Start as many consumers as the options say.
+
+        Raises:
+            ConnectFailed: no name server answers the first one.
+            ExceptionGroup: it answers later ones no more.
+
+        Cancellation: some may have joined.
+        """
+        # The first one alone: what is wrong is mostly wrong for all of them, and then one error says it.
+        if self._options.consumers:
+            await self.join()
+        left = iter(range(self._options.consumers - 1))
+
+        async def join_some() -> None:
+            for _ in left:
+                await self.join()
+
+        async with anyio.create_task_group() as joining:
+            for _ in range(JOIN_AT_ONCE):
+                joining.start_soon(join_some)
+
     async def leave_all(self) -> None:
         """Shut all consumers down at once. Cancellation: see `leave`."""
         async with anyio.create_task_group() as leaving:
@@ -225,19 +250,28 @@ class Swarm:
                     self._sink.received(producer, number)
 
     async def join_and_leave(self) -> None:
-        """Let a consumer join or leave by chance, again and again. Cancellation: harmless."""
-        base = self._options.consumers
+        """Let a consumer join or leave by chance, again and again, until `fall_quiet`.
+
+        Cancellation: whoever is about to join or leave does so.
+        """
+        with self._churning:
+            # Parts of one swarm do not all act in the same moment.
+            await anyio.sleep(self._random.random() * self._options.churn_s)
+            while True:
+                with anyio.CancelScope(shield=True):
+                    await self._join_or_leave()
+                await anyio.sleep(self._options.churn_s)
+
+    async def _join_or_leave(self) -> None:
+        base, n = self._options.consumers, len(self.consumers)
         fewest, most = max(1, base // 2), base + max(1, base // 2)
-        while True:
-            await anyio.sleep(self._options.churn_s)
-            n = len(self.consumers)
-            try:
-                if n <= fewest or (n < most and self._random.random() < 0.5):
-                    await self.join()
-                else:
-                    await self.leave(self._random.choice(list(self.consumers)))
-            except RlabError as error:
-                logger.warning("churn: %s", error)
+        try:
+            if n <= fewest or (n < most and self._random.random() < 0.5):
+                await self.join()
+            else:
+                await self.leave(self._random.choice(list(self.consumers)))
+        except RlabError as error:
+            logger.warning("churn: %s", error)
 
     # --- producers ---------------------------------------------------------------------------------------------------
 
@@ -249,11 +283,12 @@ class Swarm:
             self._producers_running += 1
             self.tasks.start_soon(self._produce, index, self._pacing[-1])
 
-    async def stop_producing(self) -> None:
-        """Stop sending and wait until every message under way is acknowledged or given up.
+    async def fall_quiet(self) -> None:
+        """Stop to send, and to join and leave; wait until every message under way is acknowledged or given up.
 
-        Cancellation: the producers stop all the same.
+        Cancellation: all that stops all the same.
         """
+        self._churning.cancel()
         for scope in self._pacing:
             scope.cancel()
         while self._producers_running:
@@ -334,8 +369,7 @@ async def run_swarm(options: SwarmOptions, sink: SwarmSink) -> AsyncIterator[Swa
     swarm = Swarm(options, sink)
     try:
         async with background_tasks() as swarm.tasks:
-            for _ in range(options.consumers):
-                await swarm.join()
+            await swarm.join_all()
             if options.churn_s > 0:
                 swarm.tasks.start_soon(swarm.join_and_leave)
             yield swarm

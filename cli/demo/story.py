@@ -143,7 +143,7 @@ class _Story:
         """Stop the producers, wait for what is under way, and count."""
         state, check = self._state, self._state.check
         state.step = "the producers stop"
-        await self._swarm.stop_producing()
+        await self._swarm.fall_quiet()
         with anyio.move_on_after(DRAIN_S):
             while check.lost:  # noqa: ASYNC110 - the books are plain numbers
                 await anyio.sleep(_LOOK_S)

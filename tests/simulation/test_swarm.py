@@ -38,7 +38,7 @@ async def watch(observer: SwarmObserver, cluster: SimulatedCluster, seconds: flo
         async with run_swarm(swarm_options, observer) as swarm:
             swarm.start_producing()
             await anyio.sleep(seconds)
-            await swarm.stop_producing()
+            await swarm.fall_quiet()
             await anyio.sleep(1.0)
             summary = observer.summary()
     assert swarm.consumers == {}

@@ -1,0 +1,163 @@
+"""The parts of a swarm: one in this process, or several in processes of their own, behind one interface."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
+from typing import NoReturn, Protocol
+
+import anyio
+from anyio.abc import Process, TaskGroup
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from cli.swarm.wire import read_line
+from model.errors import ServiceNotAvailable
+from remoting.tasks import background_tasks
+from simulation.swarm import Swarm, SwarmOptions, SwarmSink, run_swarm
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""Longest line of a part; it says all that happened in a twentieth of a second."""
+START_TIMEOUT_S = 60.0
+LEAVE_TIMEOUT_S = 15.0
+"""How long a part may take to leave before it is killed; its consumers bound their own steps to less."""
+
+
+class SwarmPart(Protocol):
+    """A part whose consumers have joined."""
+
+    async def produce(self) -> None:
+        """Let its producers begin."""
+
+    async def quiet(self) -> None:
+        """Let its producers end; returns when what was under way is acknowledged or given up."""
+
+
+class _HerePart:
+    """A part in this process."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self._swarm = swarm
+
+    async def produce(self) -> None:
+        self._swarm.start_producing()
+
+    async def quiet(self) -> None:
+        await self._swarm.fall_quiet()
+
+
+class _ProcessPart:
+    """A part in a process of its own."""
+
+    def __init__(self, number: int, process: Process, sink: SwarmSink) -> None:
+        self.name = f"part {number} of the swarm"
+        self.process = process
+        self._sink = sink
+        self._states: dict[str, anyio.Event] = {state: anyio.Event() for state in ("joined", "produce", "quiet")}
+        self._ended = anyio.Event()
+
+    async def listen(self) -> None:
+        """Take what it says until its end."""
+        assert self.process.stdout is not None, "its stdout is a pipe"
+        lines = BufferedByteReceiveStream(self.process.stdout)
+        try:
+            while True:
+                state = read_line(await lines.receive_until(b"\n", MAX_LINE_BYTES), self._sink)
+                if state:
+                    self._states[state].set()
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            await self.process.wait()
+            for event in self._states.values():
+                event.set()  # nobody has to wait for what will not come
+            self._ended.set()
+
+    async def wait_failed(self) -> NoReturn:
+        """Wait until it ends without having been told to.
+
+        Raises:
+            ServiceNotAvailable: it did.
+        """
+        await self._ended.wait()
+        raise ServiceNotAvailable(f"{self.name} ended by itself (exit code {self.process.returncode})")
+
+    async def reach(self, state: str) -> None:
+        await self._states[state].wait()
+
+    async def tell(self, line: str) -> None:
+        assert self.process.stdin is not None, "its stdin is a pipe"
+        # If it has ended, `wait_failed` tells.
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self.process.stdin.send(line.encode() + b"\n")
+
+    async def produce(self) -> None:
+        await self.tell("produce")
+        await self.reach("produce")
+
+    async def quiet(self) -> None:
+        await self.tell("quiet")
+        await self.reach("quiet")
+
+    async def leave(self) -> None:
+        assert self.process.stdin is not None, "its stdin is a pipe"
+        await self.process.stdin.aclose()
+        with anyio.move_on_after(LEAVE_TIMEOUT_S):
+            await self.process.wait()
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.aclose()
+
+
+@asynccontextmanager
+async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator[list[SwarmPart]]:
+    """Run the parts of a swarm while the block runs: one of them here, more of them in processes of their own.
+
+    Yields:
+        The parts; all consumers have joined.
+
+    Raises:
+        ConnectFailed: no name server answers.
+        ServiceNotAvailable: a process could not start, or ended by itself; the others are stopped.
+
+    Cancellation: all consumers leave properly.
+    """
+    if len(parts) == 1:
+        async with run_swarm(parts[0], sink) as swarm:
+            yield [_HerePart(swarm)]
+        return
+    # Parts are heard until they have left, also when one of them has failed and the block is being cancelled.
+    async with background_tasks() as listening:
+        running: list[_ProcessPart] = []
+        try:
+            for number, options in enumerate(parts, 1):
+                running.append(await _start(number, options, sink, listening))
+            async with background_tasks() as watching:
+                for part in running:
+                    watching.start_soon(part.wait_failed)
+                await _all_joined(running)
+                yield [*running]
+        finally:
+            with anyio.CancelScope(shield=True):
+                async with anyio.create_task_group() as leaving:
+                    for part in running:
+                        leaving.start_soon(part.leave)
+
+
+async def _all_joined(parts: list[_ProcessPart]) -> None:
+    with anyio.move_on_after(START_TIMEOUT_S) as scope:
+        for part in parts:
+            await part.reach("joined")
+    if scope.cancelled_caught:
+        raise ServiceNotAvailable(f"the swarm did not join within {START_TIMEOUT_S:g} s")
+
+
+async def _start(number: int, options: SwarmOptions, sink: SwarmSink, tasks: TaskGroup) -> _ProcessPart:
+    # A session of its own: a signal from the terminal reaches only this process, which then lets the parts leave.
+    # -P: a folder of the user that is called cli must not take our place.
+    command = [sys.executable, "-P", "-m", "cli.swarm.worker"]
+    part = _ProcessPart(number, await anyio.open_process(command, stderr=None, start_new_session=True), sink)
+    tasks.start_soon(part.listen)
+    told = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
+    await part.tell(json.dumps(told))
+    return part

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.swarm.command import rebalance_line, status_line, summary_table
+from simulation.ownership import Rebalance
+from simulation.swarm_observer import SwarmSummary
+
+RLAB = [sys.executable, "-m", "cli.main"]
+SUMMARY = SwarmSummary(
+    ok=True,
+    sent=5_957,
+    failed_sends=1,
+    received_unique=5_958,
+    lost=0,
+    duplicates=2,
+    consumers=8,
+    queues=16,
+    rebalances=12,
+    queues_moved=85,
+    converged_ms_p50=41.13,
+    converged_ms_p95=None,
+    double_owner_ms=0.0,
+    orphan_ms=2_558.5,
+)
+
+
+def test_a_rebalance_is_told_in_a_line() -> None:
+    rebalance = Rebalance(
+        step="2 joined, 1 left",
+        cause="",
+        trigger="START+NOTIFY",
+        members=8,
+        queues_moved=30,
+        noticed_ms=None,
+        converged_ms=1_227.4,
+    )
+    assert rebalance_line(rebalance) == "2 joined, 1 left: balanced in 1,227 ms, 30 moved, 8 members (START+NOTIFY)"
+
+
+def test_the_state_of_the_messages_is_told_in_a_line() -> None:
+    assert status_line(SUMMARY) == "sent 5,957, received 5,958, lag 0, duplicates 2, 8 consumers, 16 queues"
+
+
+@pytest.mark.parametrize(("ok", "verdict"), [(True, "PASSED"), (False, "FAILED")])
+def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
+    file = io.StringIO()
+    table = summary_table(replace(SUMMARY, ok=ok))
+    Console(file=file, width=80).print(table)
+    rows = [" ".join(line.split()) for line in file.getvalue().splitlines()]
+    assert rows[0] == verdict
+    assert "messages acknowledged 5,957" in rows
+    assert "balanced in, median 41.1 ms" in rows
+    assert "balanced in, 95 of 100 -" in rows
+
+
+@pytest.mark.parametrize(
+    "flags", [["--rate", "0"], ["--consumers", "-1"], ["--size", "19"], ["--processes", "0"], ["--duration", "-1"]]
+)
+def test_impossible_figures_are_usage_errors(flags: list[str]) -> None:
+    assert CliRunner().invoke(app, ["swarm", *flags]).exit_code == 2
+
+
+@contextmanager
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A cluster in processes of its own; gives the address of its name server."""
+    command = [*RLAB, "cluster", "--port", "0", "--brokers", "1", "--json"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["address"]
+        finally:
+            process.terminate()
+
+
+@pytest.mark.process
+def test_a_swarm_of_processes_lives_for_its_time_and_one_without_an_end_until_it_is_stopped(tmp_path: Path) -> None:
+    with cluster(tmp_path) as address:
+        command = [*RLAB, "swarm", "--namesrv", address, "--consumers", "3", "--rate", "100"]
+        done = subprocess.run(
+            [*command, "--duration", "1.5", "--processes", "2", "--churn", "0.5", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert document["ok"]
+        assert document["sent"] == document["received_unique"] > 50
+        assert document["lost"] == document["duplicates"] == document["double_owner_ms"] == 0
+        assert "joined: balanced in" in done.stderr
+
+        lossy = subprocess.run(
+            [*command, "--topic", "other", "--group", "other", "--consumers", "0", "--duration", "0.5"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (lossy.returncode, "FAILED" in lossy.stdout, lossy.stderr) == (1, True, "")
+
+        with subprocess.Popen([*command, "--duration", "0"], stdout=subprocess.PIPE, text=True) as endless:
+            assert endless.stdout is not None
+            assert "sent 0" in next(line for line in endless.stdout if "joined: balanced in" not in line)
+            endless.send_signal(signal.SIGTERM)
+            rest, _ = endless.communicate(timeout=20)
+    assert endless.returncode == 0
+    assert "PASSED" in rest

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.swarm.conduct import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
+from client.admin import Admin
+from model.errors import ConnectFailed, ServiceNotAvailable
+from simulation.cluster import SimulatedCluster
+from simulation.ownership import Rebalance
+from simulation.run import Simulation, run_simulation
+from simulation.swarm_observer import SwarmSummary
+
+OPTIONS = ConductOptions(
+    name_servers="127.0.0.1:9876",
+    topic="t",
+    group="g",
+    queues=4,
+    consumers=8,
+    producers=2,
+    rate=100.0,
+    body_bytes=64,
+    churn_s=0.0,
+    seed=0,
+    processes=1,
+    duration_s=5.0,
+    session_timeout_s=12.0,
+)
+
+
+@given(consumers=st.integers(0, 20), producers=st.integers(0, 5), processes=st.integers(1, 8), churn_s=st.floats(0, 10))
+def test_the_parts_together_are_the_swarm(consumers: int, producers: int, processes: int, churn_s: float) -> None:
+    whole = replace(OPTIONS, consumers=consumers, producers=producers, processes=processes, churn_s=churn_s)
+    parts = parts_of(whole, run=1_700_000_012_345)
+    assert 1 <= len(parts) <= processes
+    assert sum(part.consumers for part in parts) == consumers
+    numbers = [n for part in parts for n in range(part.first_producer, part.first_producer + part.producers)]
+    assert numbers == list(range(producers))
+    assert sum(part.rate for part in parts) == pytest.approx(whole.rate if producers else 0)
+    assert len({part.prefix for part in parts}) == len(parts)
+    if consumers + producers:
+        assert all(part.consumers + part.producers for part in parts)
+    acts_per_s = sum(1 / part.churn_s for part in parts if part.churn_s)
+    assert acts_per_s == pytest.approx(1 / churn_s if churn_s and consumers else 0)
+
+
+def test_two_runs_have_no_client_in_common() -> None:
+    first, second = parts_of(OPTIONS, run=12_345), parts_of(OPTIONS, run=12_346)
+    assert first[0].prefix != second[0].prefix
+
+
+def test_a_session_has_room_for_lost_heartbeats() -> None:
+    part = parts_of(OPTIONS, run=1)[0]
+    assert part.consumer_options == {"session_timeout_s": 12.0}
+    assert part.client_options["heartbeat_interval_s"] <= 12.0 / 3
+
+
+class Run:
+    """A run on a simulated cluster, and what it told meanwhile."""
+
+    def __init__(self, cluster: SimulatedCluster, **changes: Any) -> None:
+        self.rebalances: list[Rebalance] = []
+        self.statuses: list[SwarmSummary] = []
+        options = {"name_servers": ",".join(cluster.addresses), "clock_ms": cluster.simulation.clock_ms, **changes}
+        self.conductor = Conductor(
+            replace(OPTIONS, **options), on_rebalance=self.rebalances.append, on_status=self.statuses.append
+        )
+
+    @property
+    def summary(self) -> SwarmSummary:
+        assert self.conductor.summary is not None
+        return self.conductor.summary
+
+
+@pytest.mark.simulation
+class TestOnACluster:
+    @pytest.fixture
+    def on_cluster(self, tmp_path: Any) -> Any:
+        def run(scenario: Any, **options: Any) -> Any:
+            async def main(simulation: Simulation) -> Any:
+                async with SimulatedCluster(simulation, tmp_path, **options) as cluster:
+                    with simulation.on_host("swarm"):
+                        return await scenario(cluster)
+
+            return run_simulation(main)
+
+        return run
+
+    def test_it_creates_the_topic_lives_and_counts(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, duration_s=25.0, rate=40.0)
+            await run.conductor.run()
+            return run
+
+        run = on_cluster(scenario)
+        assert run.summary.ok
+        assert (run.summary.consumers, run.summary.queues) == (8, 8)
+        assert run.summary.sent == run.summary.received_unique == pytest.approx(1_000, abs=3)
+        assert [status.sent for status in run.statuses] == pytest.approx([0, 400, 800], abs=3)
+        assert run.rebalances[-1].members == 8
+
+    def test_when_it_is_cancelled_it_still_counts_before_its_consumers_leave(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, duration_s=0.0, churn_s=1.0, rate=20.0)
+            with anyio.move_on_after(20):
+                await run.conductor.run()
+            return run
+
+        run = on_cluster(scenario)
+        assert run.summary.ok
+        assert run.summary.sent > 300
+        assert run.summary.consumers > 0
+        assert run.summary.rebalances > 10
+        assert all(rebalance.members for rebalance in run.rebalances)
+
+    def test_it_follows_a_topic_that_is_scaled_meanwhile(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, duration_s=40.0, rate=20.0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.conductor.run)
+                await anyio.sleep(10)
+                async with Admin(cluster.addresses) as admin:
+                    await admin.scale_topic("t", read=6, write=6)
+            return run
+
+        run = on_cluster(scenario)
+        assert run.summary.ok
+        assert run.summary.queues == 12
+        assert run.rebalances[-1].step == "queues moved by themselves"
+
+    def test_it_waits_a_while_for_a_broker(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.conductor.run)
+                await anyio.sleep(READY_TIMEOUT_S / 2)
+                await cluster.add_broker("broker-z")
+            return run
+
+        assert on_cluster(scenario, brokers=0).summary.ok
+
+    def test_without_a_broker_or_a_name_server_it_says_so(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> None:
+            with pytest.raises(ServiceNotAvailable):
+                await Run(cluster).conductor.run()
+            with pytest.raises(ConnectFailed):
+                await Run(cluster, name_servers="nowhere:9876").conductor.run()
+
+        on_cluster(scenario, brokers=0)
+
+    def test_messages_that_do_not_arrive_in_time_are_lost(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, consumers=0, duration_s=1.0)
+            await run.conductor.run()
+            return run
+
+        summary = on_cluster(scenario).summary
+        assert not summary.ok
+        assert summary.lost == summary.sent > 0

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import uvloop
+
+from cli.demo.cluster import run_cluster
+from cli.swarm.conduct import ConductOptions, Conductor, parts_of
+from cli.swarm.parts import run_parts
+from cli.swarm.wire import Bunch
+from client.config import wall_clock_ms
+from model.errors import ServiceNotAvailable
+from simulation.swarm_observer import SwarmSummary
+
+pytestmark = [pytest.mark.tcp, pytest.mark.process]
+
+
+def options(name_servers: str, processes: int) -> ConductOptions:
+    return ConductOptions(
+        name_servers=name_servers,
+        topic="t",
+        group="g",
+        queues=6,
+        consumers=3,
+        producers=2,
+        rate=200.0,
+        body_bytes=64,
+        churn_s=0.2,
+        seed=0,
+        processes=processes,
+        duration_s=1.0,
+        session_timeout_s=10.0,
+    )
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_parts_here_or_in_processes_make_one_swarm(tmp_path: Path, processes: int) -> None:
+    async def main() -> SwarmSummary | None:
+        async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
+            conductor = Conductor(options(cluster.name_server, processes))
+            with anyio.fail_after(60):
+                await conductor.run()
+            return conductor.summary
+
+    summary = uvloop.run(main())
+    assert summary is not None
+    assert summary.ok
+    assert summary.sent == summary.received_unique > 100
+    assert (summary.duplicates, summary.double_owner_ms, summary.queues) == (0, 0, 6)
+    assert summary.rebalances >= 3
+
+
+def test_a_part_that_dies_ends_the_swarm_with_an_error_that_names_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
+            await cluster.admin.create_topic("t", 6)
+            with anyio.fail_after(60):
+                async with run_parts(parts_of(options(cluster.name_server, 2), run=1), Bunch()) as parts:
+                    victim: Any = parts[0]
+                    os.kill(victim.process.pid, signal.SIGKILL)
+                    await anyio.sleep_forever()
+
+    with pytest.raises(ServiceNotAvailable, match=r"part 1 of the swarm ended by itself \(exit code -9\)"):
+        uvloop.run(main())
+
+
+def test_a_part_that_cannot_start_ends_the_swarm() -> None:
+    async def main() -> None:
+        with anyio.fail_after(60):
+            async with run_parts(parts_of(options("127.0.0.1:1", 2), run=1), Bunch()):
+                raise AssertionError("not reached")
+
+    with pytest.raises(ServiceNotAvailable, match=r"part [12] of the swarm ended by itself \(exit code 1\)"):
+        uvloop.run(main())
