@@ -40,17 +40,22 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
         return instance
     key = (parse_addresses(config.name_servers), config.client_ip or "", config.instance_name)
     shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
-    shared = shared_here.setdefault(key, _Shared(ClientInstance(config)))
-    async with shared.lock:
-        if shared.users == 0:
-            try:
-                await shared.instance.start()
-            except BaseException:
-                # Whoever waits for the lock must not find an instance that failed to start.
-                shared.instance = ClientInstance(config)
-                raise
-        shared.users += 1
-    return shared.instance
+    while True:
+        shared = shared_here.get(key)
+        if shared is None:
+            shared = shared_here[key] = _Shared(ClientInstance(config))
+        async with shared.lock:
+            if shared_here.get(key) is not shared:
+                # While we waited its last user let it go, or it failed to start: this one never runs again.
+                continue
+            if shared.users == 0:
+                try:
+                    await shared.instance.start()
+                except BaseException:
+                    del shared_here[key]
+                    raise
+            shared.users += 1
+            return shared.instance
 
 
 async def release_instance(instance: ClientInstance) -> None:
