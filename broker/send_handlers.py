@@ -43,7 +43,7 @@ class SendHandlers:
         if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
             raise _illegal_size(payload)
         entry = self._writable(topic, queue_id)
-        if len(header) > _PLAIN_FIELDS:
+        if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
             self._send_later(connection, request)
             return
         offset = self._append(entry.topic_id, queue_id, payload, header["tag_hash"])

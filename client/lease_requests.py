@@ -6,8 +6,9 @@ the grant of a lease carries the offset to start from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -70,9 +71,12 @@ class LeaseRequests:
         gives the same ones.
         """
         outcome = LockOutcome()
-        async with anyio.create_task_group() as tasks:
-            for broker_name, mine in _by_broker(queues).items():
-                tasks.start_soon(self._lock_on, broker_name, mine, cause, outcome)
+        await _all_at_once(
+            [
+                partial(self._lock_on, broker_name, mine, cause, outcome)
+                for broker_name, mine in _by_broker(queues).items()
+            ]
+        )
         return outcome
 
     async def _lock_on(self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LockOutcome) -> None:
@@ -122,9 +126,12 @@ class LeaseRequests:
         for commit in commits:
             by_broker.setdefault(commit.queue.broker_name, []).append(commit)
         failures: dict[MessageQueue, RlabError] = {}
-        async with anyio.create_task_group() as tasks:
-            for broker_name, mine in by_broker.items():
-                tasks.start_soon(self._commit_on, code, broker_name, mine, header, failures)
+        await _all_at_once(
+            [
+                partial(self._commit_on, code, broker_name, mine, header, failures)
+                for broker_name, mine in by_broker.items()
+            ]
+        )
         return failures
 
     async def _commit_on(
@@ -160,3 +167,13 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     for queue in queues:
         by_broker.setdefault(queue.broker_name, []).append(queue)
     return by_broker
+
+
+async def _all_at_once(requests: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run requests side by side; without the price of a task group where there is at most one, as there mostly is."""
+    if len(requests) == 1:
+        await requests[0]()
+    elif requests:
+        async with anyio.create_task_group() as tasks:
+            for request in requests:
+                tasks.start_soon(request)

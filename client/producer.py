@@ -171,8 +171,7 @@ class Producer:
             message: what to send.
             key: messages with equal keys go to the same queue, as long as the topic has the same queues.
             queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
-            delay_ms: deliver it so much later, up to 40 days; its offset is -1 until then. `model/delay.py` has the
-                levels of RocketMQ in milliseconds.
+            delay_ms: deliver it so much later, up to 40 days; its offset is -1 until then.
 
         Returns:
             Queue, offset and id.
@@ -216,9 +215,9 @@ class Producer:
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
                 if attempt >= self._attempts or now >= deadline or not _may_retry(error):
                     raise
-                attempt += 1
-                avoid = chosen.broker_name
-                queues = await self._look_again(topic, queues, error)
+                attempt, avoid = attempt + 1, chosen.broker_name
+                if error.code in _ELSEWHERE:
+                    queues = await self._look_again(topic, queues)
             else:
                 latency_s = self._time() - now
                 if latency_s >= _SLOW_S:
@@ -323,12 +322,8 @@ class Producer:
         self._templated[topic] = _Templated(queues, self._time() + _TEMPLATED_S)
         return queues
 
-    async def _look_again(
-        self, topic: str, queues: tuple[MessageQueue, ...], error: RlabError
-    ) -> tuple[MessageQueue, ...]:
-        """The queues for the next attempt: fresh ones when the broker says that ours are out of date."""
-        if error.code not in _ELSEWHERE:
-            return queues
+    async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+        """Fresh queues for the next attempt: the broker said that ours are out of date."""
         instance = self._running()
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues

@@ -73,6 +73,7 @@ class QueueShare:
         self._offsets = OffsetTable()
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._wanted_back: dict[MessageQueue, None] = {}
+        self._released = anyio.Event()
         self._closing = False
         self._relock = False
         # Queues whose grant may have been on its way when the answer was lost.
@@ -229,13 +230,16 @@ class QueueShare:
         for owned in queues:
             del self._releasing[owned.queue]
             self._offsets.forget(owned.queue)
+        self._released.set()
         if any(owned.queue in self._wanted_back for owned in queues):
             self._instance.wake(self._group, Trigger.LOCK, cause)
 
     async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
-        async with anyio.create_task_group() as tasks:
-            for owned in queues:
-                tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
+        busy = [owned for owned in queues if owned.process_queue.in_flight]
+        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
+            async with anyio.create_task_group() as tasks:
+                for owned in busy:
+                    tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
 
     async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
         """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue.
@@ -271,11 +275,13 @@ class QueueShare:
             owned.stop()
             self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="shutdown")
         self.owned.clear()
-        # Queues that are being released already are drained by their own tasks; committing them twice is harmless.
-        queues += self._releasing.values()
         await self._drain(queues)
         with anyio.move_on_after(self._instance.config.request_timeout_s):
             await self._unlock(queues, cause)
+        with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
+            while self._releasing:  # given up before, and released by their own tasks
+                self._released = anyio.Event()
+                await self._released.wait()
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
