@@ -35,8 +35,13 @@ MAX_FUNCTION_LINES = 60
 # and must outlive it.
 SUPERVISORS = {"remoting/server.py", "client/consumer.py"}
 
+# The one place that makes a task outside a group, to hold a group open from a start() to a shutdown().
+TASK_HOLDER = "client/background.py"
+
 # Source files without a test file of their own, each with what covers it instead.
-COVERED_ELSEWHERE: dict[str, str] = {}
+COVERED_ELSEWHERE: dict[str, str] = {
+    "client/group_member.py": "a Protocol without code; mypy checks who implements it",
+}
 
 TEXT_SUFFIXES = {".css", ".html", ".js", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml"}
 TEXT_NAMES = {".dockerignore", ".gitignore", "Dockerfile", "Makefile", "run"}
@@ -111,17 +116,23 @@ def banned_calls(source: Source) -> Iterator[str]:
         if name in BANNED:
             yield f"{source.path}:{line} {name}: {BANNED[name]['msg']}"
     for node in ast.walk(source.tree):
+        if source.path == TASK_HOLDER:
+            continue
         if isinstance(node, ast.Attribute) and node.attr == "create_task" and "loop" in ast.unparse(node.value):
             yield f"{source.path}:{node.lineno} {ast.unparse(node)}: {BANNED['asyncio.create_task']['msg']}"
 
 
 def blind_excepts(source: Source) -> Iterator[str]:
-    """Handlers and suppressions of every exception, except the two supervisors and clean-up that raises again."""
+    """Handlers and suppressions of every exception, except in supervisors and where it is raised on, maybe renamed."""
     if source.path in SUPERVISORS:
         return
     for node in ast.walk(source.tree):
         match node:
             case ast.ExceptHandler(type=kind, body=[*_, ast.Raise(exc=None)]) if catches_everything(kind):
+                continue
+            case ast.ExceptHandler(type=kind, name=name, body=[*_, ast.Raise(cause=ast.Name(id=cause))]) if (
+                catches_everything(kind) and cause == name
+            ):
                 continue
             case ast.ExceptHandler(type=kind) if catches_everything(kind):
                 yield f"{source.path}:{node.lineno} catches everything: name the errors that are expected here"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.decode import decode_messages
+from model.message import Message, MessageExt, encode_payload
+from model.message_queue import MessageQueue
+from model.record import HEADER_BYTES, RecordCorrupt, encode_record, iter_records
+
+QUEUE = MessageQueue("t", "b", 3)
+
+messages = st.builds(
+    Message,
+    topic=st.text(max_size=5),
+    body=st.binary(min_size=1, max_size=300),
+    keys=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    tags=st.text(max_size=5),
+    properties=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+)
+
+
+def record(payload: bytes, *, offset: int = 7, times: int = 0, length_off_by: int = 0) -> bytes:
+    whole = encode_record(1, QUEUE.queue_id, offset, 1_700_000_000_000 + offset, 0, 0, times, payload)
+    return (len(whole) + length_off_by).to_bytes(4, "big") + whole[4:]
+
+
+def payload_of(body: bytes) -> bytes:
+    return encode_payload(Message("t", body), 5, "id")
+
+
+def decoded_one_by_one(body: bytes) -> list[MessageExt]:
+    """The naive twin: slices every payload out and decodes it by itself."""
+    return [
+        MessageExt(QUEUE, r.queue_offset, r.stored_ms, r.times_delivered, *msgpack.unpackb(r.payload, use_list=False))
+        for r in iter_records(body)
+    ]
+
+
+@given(st.lists(st.tuples(messages, st.integers(0, 65_535)), max_size=6))
+def test_a_body_decodes_to_what_the_producers_encoded_and_the_broker_stored(sent: list[tuple[Message, int]]) -> None:
+    body = b"".join(
+        record(encode_payload(message, 5, f"id-{n}"), offset=n, times=times) for n, (message, times) in enumerate(sent)
+    )
+    got = decode_messages(QUEUE, body)
+    assert got == decoded_one_by_one(body)
+    assert [type(message) for message in got] == [MessageExt] * len(sent)
+    assert [(m.offset, m.times_delivered, m.topic, m.body, m.tags, m.keys, m.properties) for m in got] == [
+        (n, times, m.topic, m.body, m.tags, m.keys, m.properties) for n, (m, times) in enumerate(sent)
+    ]
+
+
+def test_a_body_that_ends_inside_a_record_is_refused_wherever_it_ends() -> None:
+    first, second = record(payload_of(b"x"), offset=1), record(payload_of(b"y"), offset=2)
+    for end in range(1, len(first + second)):
+        if end != len(first):
+            with pytest.raises(RecordCorrupt, match="t@b:3"):
+                decode_messages(QUEUE, (first + second)[:end])
+    assert [message.offset for message in decode_messages(QUEUE, first)] == [1]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(record(msgpack.packb(["t", b"x", "", [], {}, 5])), id="a field is missing"),
+        pytest.param(record(msgpack.packb(["t", b"x", "", [], {}, 5, "id", 0])), id="a field too many"),
+        pytest.param(record(msgpack.packb(7)), id="a payload that is no array"),
+        pytest.param(record(b"\xc1"), id="a payload that is not msgpack"),
+        pytest.param(record(payload_of(b"x") + b"\x00"), id="bytes behind the payload"),
+        pytest.param(record(payload_of(b"x"), length_off_by=1), id="a length that reaches into the next record"),
+        pytest.param(record(payload_of(b"x"), length_off_by=-1), id="a length that ends inside the payload"),
+        pytest.param(record(b"", length_off_by=-HEADER_BYTES), id="a length of nothing"),
+    ],
+)
+def test_a_record_whose_payload_is_not_exactly_a_message_is_refused(broken: bytes) -> None:
+    for behind in (b"", record(payload_of(b"y"), offset=8)):
+        with pytest.raises(RecordCorrupt):
+            decode_messages(QUEUE, broken + behind)
