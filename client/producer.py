@@ -177,8 +177,7 @@ class Producer:
             Queue, offset and id.
 
         Raises:
-            RlabError: after the last attempt. `definite` False means that the message may be stored nevertheless, and
-                that sending it again may store it twice.
+            RlabError: after the last attempt. With `definite` False the message may be stored nevertheless.
 
         Cancellation: the message may or may not be stored.
         """
