@@ -195,12 +195,7 @@ class Producer:
         avoid: str | None = None
         attempt = 1
         while True:
-            if queue is not None:
-                chosen = queue
-            elif key is not None:
-                chosen = select_by_key(queues, key)
-            else:
-                chosen = self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
+            chosen = queue or self._choose(topic, queues, key, avoid, now)
             header["queue_id"] = chosen.queue_id
             try:
                 connection = self._masters.get(chosen.broker_name)
@@ -234,7 +229,7 @@ class Producer:
         check_message(message)
         queues = self._publish_queues(message.topic) or await self._resolve(message.topic)
         now = self._time()
-        queue = select_by_key(queues, key) if key is not None else self._picker.pick(message.topic, queues, now=now)
+        queue = self._choose(message.topic, queues, key, None, now)
         connection = await self._connection_to(queue.broker_name, self._timeout_s)
         header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
         connection.notify(_SEND, header, self._encode(message)[1])
@@ -258,7 +253,7 @@ class Producer:
         topic = messages[0].topic
         queues = self._publish_queues(topic) or await self._resolve(topic)
         now = self._time()
-        queue = select_by_key(queues, key) if key is not None else self._picker.pick(topic, queues, now=now)
+        queue = self._choose(topic, queues, key, None, now)
         encoded = [self._encode(message) for message in messages]
         body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
         if len(body) > MAX_FRAME_BYTES - 1024:
@@ -326,6 +321,13 @@ class Producer:
         instance = self._running()
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues
+
+    def _choose(
+        self, topic: str, queues: tuple[MessageQueue, ...], key: str | None, avoid: str | None, now: float
+    ) -> MessageQueue:
+        if key is not None:
+            return select_by_key(queues, key)
+        return self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
 
     def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
         raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")

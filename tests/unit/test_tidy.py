@@ -131,7 +131,7 @@ def blind_excepts(source: Source) -> Iterator[str]:
             case ast.ExceptHandler(type=kind, body=[*_, ast.Raise(exc=None)]) if catches_everything(kind):
                 continue
             case ast.ExceptHandler(type=kind, name=name, body=[*_, ast.Raise(cause=ast.Name(id=cause))]) if (
-                catches_everything(kind) and cause == name
+                kind is not None and ast.unparse(kind) == "Exception" and cause == name
             ):
                 continue
             case ast.ExceptHandler(type=kind) if catches_everything(kind):
