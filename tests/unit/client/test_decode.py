@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -33,10 +35,11 @@ def payload_of(body: bytes) -> bytes:
 
 def decoded_one_by_one(body: bytes) -> list[MessageExt]:
     """The naive twin: slices every payload out and decodes it by itself."""
-    return [
-        MessageExt(QUEUE, r.queue_offset, r.stored_ms, r.times_delivered, *msgpack.unpackb(r.payload, use_list=False))
-        for r in iter_records(body)
-    ]
+    decoded = []
+    for stored in iter_records(body):
+        payload: Any = msgpack.unpackb(stored.payload, use_list=False)
+        decoded.append(MessageExt(QUEUE, stored.queue_offset, stored.stored_ms, stored.times_delivered, *payload))
+    return decoded
 
 
 @given(st.lists(st.tuples(messages, st.integers(0, 65_535)), max_size=6))

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from client.owned_queue import OwnedQueue
+from client.process_queue import ProcessQueue
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from simulation.run import Simulation, run_simulation
+
+QUEUE = MessageQueue("t", "b", 0)
+
+
+def owned_with(n: int, *, in_flight: int) -> tuple[OwnedQueue, list[MessageExt]]:
+    """A queue with n messages, the first ones of which a listener has."""
+    process_queue = ProcessQueue(0)
+    process_queue.put([MessageExt(QUEUE, offset, 0, 0, "t", b"x", "", (), {}, 0, "id") for offset in range(n)])
+    return OwnedQueue(QUEUE, 1, process_queue), process_queue.next_batch(in_flight, 0.0)
+
+
+def test_a_stop_ends_the_pull_loop_and_hands_out_nothing_more_but_lets_listeners_finish() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, taken = owned_with(3, in_flight=1)
+
+        async def pull() -> None:
+            with owned.pulling:
+                await anyio.sleep_forever()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pull)
+            await anyio.sleep(1)
+            owned.stop()
+        assert owned.process_queue.next_batch(9, 0.0) == []
+        assert owned.process_queue.finish(taken) == 1
+
+    run_simulation(scenario)
+
+
+def test_progress_wakes_all_who_wait_once() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(1, in_flight=1)
+        owned.made_progress()  # nobody waits: this must not count later
+        woken: list[float] = []
+
+        async def wait() -> None:
+            await owned.wait_progress()
+            woken.append(simulation.loop.time())
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(wait)
+            await anyio.sleep(2)
+            owned.made_progress()
+            owned.made_progress()
+            await anyio.sleep(1)
+            assert woken == [2, 2, 2]
+            tasks.start_soon(wait)
+            await anyio.sleep(1)
+            owned.made_progress()
+        assert woken[3:] == [4]
+
+    run_simulation(scenario)
+
+
+def test_one_who_stops_waiting_leaves_the_others_waiting() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(1, in_flight=1)
+
+        async def impatient() -> None:
+            with anyio.move_on_after(1) as scope:
+                await owned.wait_progress()
+            assert scope.cancelled_caught
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(impatient)
+            tasks.start_soon(owned.wait_progress)
+            await anyio.sleep(5)
+            owned.made_progress()
+        assert simulation.loop.time() == 5
+        with anyio.move_on_after(1):
+            await owned.wait_progress()
+        owned.made_progress()  # everybody who waited is gone
+
+    run_simulation(scenario)
+
+
+def test_a_queue_is_drained_when_its_last_message_leaves_the_listener_whatever_else_it_holds() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, (first, second) = owned_with(5, in_flight=2)
+
+        async def listen() -> None:
+            await anyio.sleep(3)
+            owned.process_queue.finish([second])
+            owned.made_progress()
+            await anyio.sleep(4)
+            owned.process_queue.give_back([first], not_before=99.0)
+            owned.made_progress()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            await owned.wait_drained(60)
+            assert simulation.loop.time() == 7
+
+    run_simulation(scenario)
+
+
+@pytest.mark.parametrize(("in_flight", "takes_s"), [(0, 0), (1, 4)])
+def test_draining_waits_for_listeners_only_and_no_longer_than_the_grace(in_flight: int, takes_s: float) -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(2, in_flight=in_flight)
+        await owned.wait_drained(4)
+        assert simulation.loop.time() == takes_s
+
+    run_simulation(scenario)
