@@ -124,14 +124,15 @@ async def _sync(broker: Broker) -> None:
     """Make written messages durable in the background; a thread waits for the disk, not the loop."""
     store = broker.store
     while True:
+        # An idle broker has nothing to wake up for.
+        await broker.barrier.wait_written()
         await anyio.sleep(SYNC_INTERVAL_S)
-        if store.synced_position < store.written_position:
-            try:
-                job = store.begin_sync()
-                await broker.loop.run_in_executor(None, job.run)
-                store.finish_sync(job)
-            except StoreReadOnly:
-                # Said once, when it failed; every send is told, and only a restart helps.
-                return
-            except StoreError as error:
-                logger.error("broker %s: %s", broker.config.name, error)
+        try:
+            job = store.begin_sync()
+            await broker.loop.run_in_executor(None, job.run)
+            store.finish_sync(job)
+        except StoreReadOnly:
+            # Said once, when it failed; every send is told, and only a restart helps.
+            return
+        except StoreError as error:
+            logger.error("broker %s: %s", broker.config.name, error)

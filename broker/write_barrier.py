@@ -47,6 +47,7 @@ class WriteBarrier:
         self._queues: dict[tuple[str, int], None] = {}
         self._after_append: list[Written] = []
         self._after_commit: list[Written] = []
+        self._unsynced = asyncio.Event()
 
     def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
         """Answer a send with its offset once its message is written."""
@@ -120,4 +121,11 @@ class WriteBarrier:
             self._store.flush()
         except RlabError as error:
             return error
+        if self._store.written_position > self._store.synced_position:
+            self._unsynced.set()
         return None
+
+    async def wait_written(self) -> None:
+        """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""
+        await self._unsynced.wait()
+        self._unsynced.clear()

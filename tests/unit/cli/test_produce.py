@@ -32,7 +32,14 @@ class FakeProducer(Producer):
         self.got: list[tuple[float, Message, str | None]] = []
         self.under_way = self.most_under_way = 0
 
-    async def send(self, message: Message, *, key: str | None = None, queue: MessageQueue | None = None) -> SendResult:
+    async def send(
+        self,
+        message: Message,
+        *,
+        key: str | None = None,
+        queue: MessageQueue | None = None,
+        delay_ms: int | None = None,
+    ) -> SendResult:
         self.got.append((self._simulation.loop.time(), message, key))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
