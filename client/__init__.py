@@ -6,7 +6,6 @@ from client import Message, Producer, PushConsumer
 from __future__ import annotations
 
 from client.admin import Admin
-from client.admin import Admin
 from client.consumer import ConsumeResult
 from client.producer import Producer
 from client.push_consumer import PushConsumer
@@ -15,7 +14,6 @@ from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
 
 __all__ = [
-    "Admin",
     "Admin",
     "ConsumeFrom",
     "ConsumeResult",
