@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Config, Json, Verbose
+from cli.options import Config, Json, Verbose, switch
 from cli.output import print_json, print_line, print_note
 from cli.runtime import FAILED, run
 
@@ -36,7 +36,7 @@ def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every event to this file, as JSON Lines.")
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Print lines, on a terminal too.", show_default=False)] = False,
+    plain: Annotated[bool, switch("--plain", help_text="Print lines, on a terminal too.")] = False,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -94,12 +94,13 @@ async def _run(
 async def _with_lines(options: StoryOptions, state: DemoState, say: Callable[[str], None]) -> DemoResult:
     """Run it and say a line for each step, and for each warning."""
     from cli.demo.report import step_line
+    from cli.demo.state import Tone
     from cli.demo.story import run_story
 
     def time() -> str:
         return f"{(state.clock_ms() - state.started_ms) / 1000:5.1f} s  "
 
-    state.on_note = lambda note: say(f"{time()}warning: {note.text}") if note.warning else None
+    state.on_note = lambda note: say(f"{time()}warning: {note.text}") if note.tone is Tone.WARNING else None
     state.on_step = lambda step: say(time() + step_line(step))
     return await run_story(options, state)
 
@@ -109,11 +110,12 @@ async def _with_view(options: StoryOptions, state: DemoState) -> DemoResult:
     from rich.console import Console
 
     from cli.demo.report import step_line
+    from cli.demo.state import Tone
     from cli.demo.story import run_story
     from cli.demo.view import keep_drawing, live_view
     from remoting.tasks import background_tasks
 
-    state.on_step = lambda step: state.note(step_line(step))
+    state.on_step = lambda step: state.note(step_line(step), Tone.RESULT)
     with live_view(Console()) as live:
         async with background_tasks() as tasks:
             tasks.start_soon(keep_drawing, live, state)
@@ -137,11 +139,14 @@ class _NoteHandler(logging.Handler):
     """Hands log records to the state."""
 
     def __init__(self, state: DemoState, level: int) -> None:
+        from cli.demo.state import Tone
+
         super().__init__(level)
         self._state = state
+        self._tone = Tone.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._state.note(record.getMessage(), warning=True)
+        self._state.note(record.getMessage(), self._tone)
 
 
 @contextmanager

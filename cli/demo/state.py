@@ -31,13 +31,21 @@ class Health(StrEnum):
     LEFT = "left"
 
 
+class Tone(StrEnum):
+    """How a note is meant."""
+
+    PLAIN = "plain"
+    RESULT = "result"
+    WARNING = "warning"
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of what happened: when, and whether it is bad."""
+    """One line of what happened, and when."""
 
     t_ms: float
     text: str
-    warning: bool = False
+    tone: Tone = Tone.PLAIN
 
 
 class DemoState:
@@ -60,7 +68,6 @@ class DemoState:
         step: what is being done now.
         notes: what happened last, oldest first.
         moved_ms: queue -> when it came to its owner.
-        warnings: how many notes were warnings.
         started_ms: when it began.
         on_note: called with each new note.
         on_step: called with each step that ended.
@@ -87,7 +94,6 @@ class DemoState:
         self.step = "the cluster starts"
         self.notes: deque[Note] = deque(maxlen=MAX_NOTES)
         self.moved_ms: dict[MessageQueue, float] = {}
-        self.warnings = 0
         self.clock_ms = clock_ms
         self.started_ms = clock_ms()
         self._group = group
@@ -116,10 +122,9 @@ class DemoState:
         self.steps.append(self.tracker.end())
         self.on_step(self.steps[-1])
 
-    def note(self, text: str, *, warning: bool = False) -> None:
+    def note(self, text: str, tone: Tone = Tone.PLAIN) -> None:
         """Write down a line that is no event."""
-        self.warnings += warning
-        self._note(Note(self.clock_ms(), text, warning))
+        self._note(Note(self.clock_ms(), text, tone))
 
     def _note(self, note: Note) -> None:
         self.notes.append(note)

@@ -18,7 +18,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from cli.demo.report import milliseconds, words
-from cli.demo.state import DemoState, Health, Note, short
+from cli.demo.state import DemoState, Health, Note, Tone, short
 from model.message_queue import MessageQueue
 
 FRAMES_PER_S = 10
@@ -30,6 +30,7 @@ LAG_ALARM = 200
 
 _COLOURS = ("dodger_blue1", "medium_purple1", "spring_green3", "gold3", "dark_orange", "hot_pink")
 _HEALTH = {Health.NOT_YET: "dim", Health.LIVE: "green", Health.SILENT: "bold red", Health.LEFT: "dim"}
+_TONE = {Tone.PLAIN: "", Tone.RESULT: "green", Tone.WARNING: "yellow"}
 _LABEL_COLUMNS = 14
 
 
@@ -178,7 +179,7 @@ def _notes(state: DemoState, lines: int) -> Text:
 
 def _note(text: Text, note: Note, started_ms: float) -> None:
     text.append(f"{(note.t_ms - started_ms) / 1000:7.3f}  ", "dim")
-    text.append(note.text, "yellow" if note.warning else "")
+    text.append(note.text, _TONE[note.tone])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.demo.command import logs_into
-from cli.demo.state import DemoState
+from cli.demo.state import DemoState, Tone
 from cli.main import app
 from client.allocate import AllocateMessageQueueAveragely
 from model.event_log import decode_events
@@ -47,7 +47,7 @@ def test_while_it_runs_log_records_become_notes_and_go_nowhere_else() -> None:
         logger.warning("heartbeat to %s failed", "b")
     with logs_into(state, logging.ERROR):
         logger.warning("left out")
-    assert [(note.text, note.warning) for note in state.notes] == [("heartbeat to b failed", True)]
+    assert [(note.text, note.tone) for note in state.notes] == [("heartbeat to b failed", Tone.WARNING)]
     assert logging.getLogger().handlers is before
 
 

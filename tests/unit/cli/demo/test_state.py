@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.demo.state import MAX_NOTES, DemoState, Note, short
+from cli.demo.state import MAX_NOTES, DemoState, Note, Tone, short
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
@@ -89,10 +89,9 @@ def test_steps_and_notes_are_kept_and_told_at_once() -> None:
     state.begin_step("c1 starts")
     assert state.step == "c1 starts"
     state.end_step()
-    state.note("cut", warning=True)
+    state.note("cut", Tone.WARNING)
     assert [step.step for step in steps] == [step.step for step in state.steps] == ["c1 starts"]
-    assert notes == [Note(5_000.0, "cut", warning=True)]
-    assert state.warnings == 1
+    assert notes == [Note(5_000.0, "cut", Tone.WARNING)]
 
 
 def test_only_the_last_notes_are_kept() -> None:
