@@ -311,6 +311,8 @@ class ClientInstance:
         self._driver.wake_by(now)
 
     def _begin_passes(self, now: float) -> None:
+        if not self._background.running:
+            return  # the timer ran out between the stop and the end of the driver
         for due in self._schedule.take_due(now):
             self._background.start_soon(self._run_pass, due)
 

@@ -79,7 +79,7 @@ class WorkerPool:
             if not idle.done():
                 idle.set_result(None)
                 return
-        if self._workers < self._max_workers and self._background is not None:
+        if self._workers < self._max_workers and self._background is not None and self._background.running:
             self._workers += 1
             self._background.start_soon(self._work)
 
