@@ -52,10 +52,7 @@ def load_config(context: typer.Context, file: Path | None) -> Path | None:
         raise typer.BadParameter(
             f"{file}: [{'.'.join(path)}] has no option {unknown[0]!r}; it has {', '.join(sorted(known))}"
         )
-    context.default_map = {
-        **(context.default_map or {}),
-        **{known[name]: value for name, value in values.items() if name in known},
-    }
+    context.default_map = {known[name]: value for name, value in values.items() if name in known}
     return file
 
 

@@ -171,6 +171,16 @@ def test_a_deleted_topic_is_gone_everywhere_and_stays_away(tmp_path: Path) -> No
     administer(scenario, tmp_path, name_servers=2)
 
 
+def test_name_servers_forget_a_deleted_topic_without_waiting_for_its_brokers(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("t", 2)
+        with cluster.simulation.network.partition("namesrv-1", ["broker-a", "broker-b"]):
+            await admin.delete_topic("t")
+            assert "t" not in await admin.topics()
+
+    administer(scenario, tmp_path)
+
+
 def test_a_topic_stays_listed_while_a_broker_that_has_it_cannot_be_told_to_delete_it(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
         await admin.create_topic("t", 1)
