@@ -19,10 +19,10 @@ TIMEOUT_S = 60.0
 """For one command, on a machine that is busy with other things."""
 
 
-def environment() -> dict[str, str]:
+def environment(**more: str) -> dict[str, str]:
     """Ours, without what somebody set for their own cluster, and with this tree's packages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RLAB_")}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -40,7 +40,8 @@ class Daemon:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=cwd,
-            env=environment(),
+            # What a killed daemon cannot remove lies where the test's own files are.
+            env=environment(TMPDIR=str(cwd)),
             text=True,
         )
         assert self.process.stdout is not None

@@ -150,7 +150,6 @@ def test_a_producer_that_is_stopped_says_how_far_it_came(cluster: Daemon, tmp_pa
 
 
 def test_a_cluster_keeps_its_messages_where_it_is_told_and_leaves_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
     keep = ("cluster", "--port", "0", "--brokers", "2", "--data", "kept")
     with stopped_cleanly(*keep, "--topic", "t", "--queues", "3", cwd=tmp_path) as cluster:
         assert list(cluster.said["brokers"]) == ["broker-a", "broker-b"]
@@ -171,6 +170,7 @@ def test_a_child_that_dies_ends_its_cluster_with_an_error(tmp_path: Path) -> Non
         assert "error: broker-b ended by itself (exit code -9)" in cluster.stderr
         assert "Traceback" not in cluster.stderr
         assert children(cluster.process.pid) == []
+        assert list(tmp_path.glob("rlab-*")) == []
 
 
 def test_a_child_that_cannot_start_ends_its_cluster_with_its_own_words(tmp_path: Path) -> None:

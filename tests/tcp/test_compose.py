@@ -15,9 +15,7 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-from typer.main import get_command
 
-from cli.main import app
 from client.admin import Admin
 from tests.tcp.rlab_process import ROOT, TIMEOUT_S, Daemon, command, environment, stopped_cleanly, wait_until
 
@@ -72,7 +70,6 @@ def test_each_daemon_comes_up_and_both_name_servers_know_both_brokers(running: d
     assert [running[name].said["name"] for name in ("broker-a", "broker-b")] == ["broker-a", "broker-b"]
 
 
-@pytest.mark.skipif("swarm" not in get_command(app).commands, reason="this rlab has no swarm")  # type: ignore[attr-defined]
 def test_the_swarm_joins_the_cluster_and_leaves_when_it_is_stopped(running: dict[str, Daemon], tmp_path: Path) -> None:
     addresses = {name: daemon.address for name, daemon in running.items()}
     consumers = int(option("swarm", "--consumers"))
