@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from itertools import pairwise
 from random import Random
@@ -14,6 +15,7 @@ from client.instance import ClientInstance
 from client.rebalance import RebalancePass, Trigger
 from model.errors import ConfigError, ConnectFailed, IllegalOperation
 from model.events import EventKind
+from model.heartbeat import ConsumeFrom
 from model.limits import (
     OFFSET_PERSIST_INTERVAL_S,
     REBALANCE_INTERVAL_S,
@@ -23,7 +25,7 @@ from model.limits import (
 )
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
-from simulation.cluster import SimulatedCluster
+from simulation.cluster import BROKER_PORT, SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
 from tests.unit.client.members import FakeMember, introduce, running_instance
@@ -346,15 +348,18 @@ def test_events_are_kept_until_a_broker_takes_them(simulate: Simulate) -> None:
         await broker.stop()
         await anyio.sleep(1)
         async with running_instance(cluster, trace=True, route_poll_interval_s=2.0) as instance:
-            event = instance.events.emit(EventKind.CLIENT_START, client=instance.client_id)
+            noted = [instance.events.emit(EventKind.CLIENT_START, detail="no route yet")]
             await anyio.sleep(5 * TRACE_FLUSH_INTERVAL_S)
             await broker.start()
             await anyio.sleep(10)
-            assert event not in [each.id for each in instance.events.take()]
-            topic = broker.running.broker.topics.existing(TRACE_TOPIC)
-            ends = [
-                broker.running.broker.store.max_offset(topic.topic_id, n) for n in range(topic.config.read_queue_nums)
-            ]
-            assert sum(ends) >= 1
+            with cluster.simulation.network.refuse("broker-a", BROKER_PORT):
+                cluster.simulation.network.cut("c", "broker-a")
+                noted.append(instance.events.emit(EventKind.CLIENT_START, detail="a route and nobody there"))
+                await anyio.sleep(10)
+            await anyio.sleep(10)
+            reader = await cluster.start_consumer("reader", TRACE_TOPIC, consume_from=ConsumeFrom.FIRST_OFFSET)
+            await anyio.sleep(1)
+            sent = [json.loads(line) for body in reader.bodies for line in body.splitlines()]
+            assert {f"{event['node']}/{event['seq']}" for event in sent} >= set(noted)
 
     simulate(scenario, brokers=1)
