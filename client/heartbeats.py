@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import anyio
 import msgpack
@@ -13,6 +14,7 @@ from model.errors import NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
+from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +89,8 @@ class Heartbeats:
         Cancellation: some may not have been told.
         """
         failed: dict[str, None] = {}
-        async with anyio.create_task_group() as tasks:
-            for address in self._addresses() if addresses is None else addresses:
-                tasks.start_soon(self._send_to, address, cause, failed)
+        chosen = self._addresses() if addresses is None else addresses
+        await run_together([partial(self._send_to, address, cause, failed) for address in chosen])
         return not failed
 
     async def _send_to(self, address: str, cause: str, failed: dict[str, None]) -> None:
@@ -134,10 +135,8 @@ class Heartbeats:
         Cancellation: some may not have been told.
         """
         header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
-        async with anyio.create_task_group() as tasks:
-            for address in self._addresses():
-                if self._remoting.connected(address) is not None:
-                    tasks.start_soon(self._leave_one, address, header)
+        connected = [address for address in self._addresses() if self._remoting.connected(address) is not None]
+        await run_together([partial(self._leave_one, address, header) for address in connected])
 
     async def _leave_one(self, address: str, header: dict[str, object]) -> None:
         try:

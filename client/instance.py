@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -35,6 +36,7 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
+from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
@@ -260,9 +262,7 @@ class ClientInstance:
         if topics:
             await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
         if not failures:
-            async with anyio.create_task_group() as tasks:
-                for topic in topics[1:]:
-                    tasks.start_soon(update, topic)
+            await run_together([partial(update, topic) for topic in topics[1:]])
         await self._routes_changed(changed, known, cause)
         if failures:
             raise failures[0]
@@ -362,9 +362,7 @@ class ClientInstance:
     # --- small tasks -------------------------------------------------------------------------------------------------
 
     async def _persist_offsets(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            for consumer in list(self._consumers.values()):
-                tasks.start_soon(consumer.persist_offsets)
+        await run_together([consumer.persist_offsets for consumer in self._consumers.values()])
 
     async def _send_trace(self) -> None:
         """Send the events since the last call to SYS_TRACE on any broker; they stay here when that fails."""

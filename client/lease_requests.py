@@ -6,18 +6,18 @@ the grant of a lease carries the offset to start from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-import anyio
 import msgpack
 
 from client.instance import ClientInstance
 from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
+from remoting.tasks import run_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class LeaseRequests:
         gives the same ones.
         """
         outcome = LockOutcome()
-        await _all_at_once(
+        await run_together(
             [
                 partial(self._lock_on, broker_name, mine, cause, outcome)
                 for broker_name, mine in _by_broker(queues).items()
@@ -126,7 +126,7 @@ class LeaseRequests:
         for commit in commits:
             by_broker.setdefault(commit.queue.broker_name, []).append(commit)
         failures: dict[MessageQueue, RlabError] = {}
-        await _all_at_once(
+        await run_together(
             [
                 partial(self._commit_on, code, broker_name, mine, header, failures)
                 for broker_name, mine in by_broker.items()
@@ -167,13 +167,3 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     for queue in queues:
         by_broker.setdefault(queue.broker_name, []).append(queue)
     return by_broker
-
-
-async def _all_at_once(requests: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run requests side by side; without the price of a task group where there is at most one, as there mostly is."""
-    if len(requests) == 1:
-        await requests[0]()
-    elif requests:
-        async with anyio.create_task_group() as tasks:
-            for request in requests:
-                tasks.start_soon(request)

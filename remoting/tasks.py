@@ -1,4 +1,4 @@
-"""Background tasks of a server or client: they live as long as a block, and the block's own error comes out as itself.
+"""Tasks of servers and clients: in the background for as long as a block, or side by side until all have ended.
 
 anyio wraps whatever leaves a task group in an ExceptionGroup, the error of the block included. A caller of a context
 manager that keeps its tasks to itself should not see that: `except ConfigError` around it has to work.
@@ -6,8 +6,9 @@ manager that keeps its tasks to itself should not see that: `except ConfigError`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -40,3 +41,24 @@ async def background_tasks() -> AsyncIterator[TaskGroup]:
     if failure is not None:
         # Out here and not in the handler, where it would be given the group as its context.
         raise failure
+
+
+async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) -> None:
+    """Run coroutine functions side by side until all have ended.
+
+    Without the price of a task group where there is only one, as there mostly is: one broker to ask, one consumer.
+
+    Args:
+        jobs: they end their own expected errors; one that fails cancels the others.
+
+    Raises:
+        BaseException: what the only one raised; an ExceptionGroup if there were several.
+
+    Cancellation: all of them are cancelled and waited for.
+    """
+    if len(jobs) == 1:
+        await jobs[0]()
+    elif jobs:
+        async with anyio.create_task_group() as tasks:
+            for job in jobs:
+                tasks.start_soon(job)

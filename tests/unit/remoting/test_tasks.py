@@ -1,11 +1,13 @@
-"""Tasks that live as long as a block, whose own error is not wrapped."""
+"""Tasks that live as long as a block, whose own error is not wrapped; and jobs side by side."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import anyio
 import pytest
 
-from remoting.tasks import background_tasks
+from remoting.tasks import background_tasks, run_together
 from simulation.run import Simulation, run_simulation
 
 
@@ -89,5 +91,34 @@ def test_cancellation_from_outside_is_not_an_error() -> None:
                 tasks.start_soon(anyio.sleep_forever)
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
+
+    run_simulation(main)
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_jobs_run_side_by_side_until_all_have_ended(n: int) -> None:
+    ended: list[int] = []
+
+    async def job(number: int) -> None:
+        await anyio.sleep(number + 1)
+        ended.append(number)
+
+    async def main(simulation: Simulation) -> None:
+        await run_together([partial(job, number) for number in range(n)])
+        assert simulation.loop.time() == n
+
+    run_simulation(main)
+    assert ended == list(range(n))
+
+
+def test_the_only_job_that_fails_is_not_wrapped_and_one_of_several_is() -> None:
+    async def fails() -> None:
+        raise ValueError("no")
+
+    async def main(_: Simulation) -> None:
+        with pytest.raises(ValueError, match="no"):
+            await run_together([fails])
+        with pytest.raises(ExceptionGroup):
+            await run_together([fails, anyio.sleep_forever])
 
     run_simulation(main)
