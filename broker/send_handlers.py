@@ -9,15 +9,11 @@ import msgpack
 from broker.broker import Broker
 from broker.topic_table import TopicEntry, check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
-from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
-
-MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
-"""A body with its topic, keys and properties."""
-
 
 _PLAIN_FIELDS = 3
 """Fields of a send that wants nothing special: topic, queue and tag hash."""
@@ -90,14 +86,18 @@ def _illegal_size(payload: bytes | None) -> RlabError:
 def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
     try:
         batch: Any = msgpack.unpackb(body or b"")
-        pairs = [(payload, tag_hash) for tag_hash, payload in batch]
+        pairs = [
+            (payload, tag_hash)
+            for tag_hash, payload in batch
+            if type(payload) is bytes and type(tag_hash) is int and -(2**31) <= tag_hash < 2**31
+        ]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise InvalidParameter(f"the body of a batch must be an array of [tag hash, payload]: {error}") from error
-    if not 1 <= len(pairs) <= MAX_BATCH_MESSAGES:
-        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {len(pairs)}: split it")
-    for payload, tag_hash in pairs:
-        if type(payload) is not bytes or type(tag_hash) is not int or not -(2**31) <= tag_hash < 2**31:
-            raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise _illegal_size(payload)
+    if not 1 <= len(batch) <= MAX_BATCH_MESSAGES:
+        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {len(batch)}: split it")
+    if len(pairs) != len(batch):
+        raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
+    longest = max((payload for payload, _ in pairs), key=len)
+    if len(longest) > MAX_PAYLOAD_BYTES:
+        raise _illegal_size(longest)
     return pairs

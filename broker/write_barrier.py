@@ -94,6 +94,8 @@ class WriteBarrier:
         if not_stored is None:
             for connection, request, offset in sends:
                 connection.respond(request, {"offset": offset})
+            if sends:
+                sends[-1][0].flush()  # spares the last one, mostly the only one, a turn of the loop
         else:
             for connection, request, _ in sends:
                 connection.respond_error(request, not_stored)

@@ -55,6 +55,7 @@ class ClientInstance:
         events: what happened here.
         views: who is in which group.
         heartbeats: what brokers know of us.
+        broker_returned: set, and replaced, when a lost broker is back and knows us.
         masters: broker name -> open connection to its master, for those who send a lot; emptied whenever a route
             changes or a connection is lost.
     """
@@ -87,6 +88,7 @@ class ClientInstance:
         )
         self._published: dict[str, None] = {}
         self.masters: dict[str, Connection] = {}
+        self.broker_returned = anyio.Event()
         self._absent: dict[str, None] = {}
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
@@ -356,6 +358,8 @@ class ClientInstance:
         self._reconnects.keep_trying(address, cause)
 
     def _broker_returned(self, cause: str) -> None:
+        self.broker_returned.set()
+        self.broker_returned = anyio.Event()
         for group in self._consumers:
             self.wake(group, Trigger.RECONNECT, cause)
 

@@ -19,6 +19,7 @@ from client.consumer_options import check_option_names
 from client.instance import ClientInstance
 from client.instance_registry import acquire_instance, release_instance
 from client.queue_picker import QueuePicker, select_by_key
+from client.send_batcher import SendBatcher
 from client.service_state import ServiceState
 from model.errors import (
     ConnectFailed,
@@ -140,6 +141,7 @@ class Producer:
         self._time = asyncio.get_running_loop().time
         self._publish_queues = self._instance.routes.publish_queues
         self._masters = self._instance.masters
+        self._batcher = SendBatcher(asyncio.get_running_loop(), self._masters)
         self._instance.add_producer(self.group)
         self._instance.events.emit(EventKind.CLIENT_START, group=self.group, client=self._instance.client_id)
         self._state = ServiceState.RUNNING
@@ -189,26 +191,26 @@ class Producer:
         self._sent += 1
         message_id = f"{self._id_prefix}{self._sent:08x}"
         payload = encode_payload(message, int(self._clock_ms()), message_id)
-        header = {"topic": topic, "queue_id": 0, "tag_hash": tag_hash(message.tags) if message.tags else 0}
-        if delay_ms is not None:
-            header["delay_ms"] = delay_ms
+        hashed = tag_hash(message.tags) if message.tags else 0
         avoid: str | None = None
+        doubt: RlabError | None = None  # of an attempt that may have been carried out
         attempt = 1
         while True:
             chosen = queue or self._choose(topic, queues, key, avoid, now)
-            header["queue_id"] = chosen.queue_id
             try:
                 connection = self._masters.get(chosen.broker_name)
                 if connection is None or not connection.ready:
                     connection = await self._connection_to(chosen.broker_name, deadline - now)
-                response = await connection.request(_SEND, header, payload, deadline - now)
-                if response.code:
-                    raise_for_code(response)
+                if delay_ms is None:
+                    offset = await self._batcher.add(chosen, payload, hashed, deadline)
+                else:
+                    offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, deadline - now)
             except RlabError as error:
                 now = self._time()
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
+                doubt = doubt if error.definite else error
                 if attempt >= self._attempts or now >= deadline or not _may_retry(error):
-                    raise
+                    raise (doubt or error) from None
                 attempt, avoid = attempt + 1, chosen.broker_name
                 if error.code in _ELSEWHERE:
                     queues = await self._look_again(topic, queues)
@@ -216,7 +218,7 @@ class Producer:
                 latency_s = self._time() - now
                 if latency_s >= _SLOW_S:
                     self._picker.record(chosen.broker_name, latency_s, now + latency_s)
-                return _new_tuple(SendResult, (chosen, response.header["offset"], message_id))
+                return _new_tuple(SendResult, (chosen, offset, message_id))
 
     async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
         """Send a message without waiting for an answer: it may be lost, and nobody says so.
@@ -278,6 +280,13 @@ class Producer:
         self._sent += 1
         message_id = f"{self._id_prefix}{self._sent:08x}"
         return message_id, encode_payload(message, int(self._clock_ms()), message_id)
+
+    async def _send_later(
+        self, connection: Connection, queue: MessageQueue, payload: bytes, hashed: int, delay_ms: int, timeout_s: float
+    ) -> int:
+        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
+        offset: int = raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"]
+        return offset
 
     async def _connection_to(self, broker_name: str, timeout_s: float) -> Connection:
         connection = await self._running().connect_master(broker_name, timeout_s)

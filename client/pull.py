@@ -14,6 +14,7 @@ from client.owned_queue import OwnedQueue
 from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.record import RecordCorrupt
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
@@ -77,12 +78,13 @@ class PullLoop:
                     await owned.wait_progress()
                     continue
                 try:
-                    response = await self._pull()
-                except NetworkError as error:
+                    go_on = await self._take(await self._pull())
+                except (NetworkError, RecordCorrupt) as error:
                     logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
-                    await anyio.sleep(PULL_RETRY_ERROR_S)
+                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                        await self._instance.broker_returned.wait()
                     continue
-                if not await self._take(response):
+                if not go_on:
                     return
 
     async def _pull(self) -> Command:

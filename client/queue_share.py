@@ -211,18 +211,20 @@ class QueueShare:
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _release(self, queues: list[OwnedQueue], cause: str) -> None:
-        """Give queues up in the background: the idle ones in one request, each busy one when it is done."""
+        """Give queues up in the background: the idle ones in one request per broker, each busy one when it is done."""
         for owned in queues:
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
             self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="revoked")
-        idle = [owned for owned in queues if not owned.process_queue.in_flight]
-        if idle:
-            self._background.start_soon(self._finish_release, idle, cause)
+        idle: dict[str, list[OwnedQueue]] = {}
         for owned in queues:
             if owned.process_queue.in_flight:
                 self._background.start_soon(self._finish_release, [owned], cause)
+            else:
+                idle.setdefault(owned.queue.broker_name, []).append(owned)
+        for of_one_broker in idle.values():
+            self._background.start_soon(self._finish_release, of_one_broker, cause)
 
     async def _finish_release(self, queues: list[OwnedQueue], cause: str) -> None:
         await self._drain(queues)

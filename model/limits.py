@@ -21,6 +21,8 @@ WRITE_HIGH_WATER_BYTES = 1024 * 1024
 WRITE_LOW_WATER_BYTES = 256 * 1024
 COMMANDS_PER_TURN = 16
 """Commands of one connection handled per turn of the loop; see `remoting/connection.py`."""
+BODY_BYTES_AS_ONE_COMMAND = 512
+"""So many bytes of a command's body count as one more command of the turn."""
 MAX_INBOX_COMMANDS = 4_096
 """Commands read and not handled yet, above which a connection is not read."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
@@ -89,6 +91,10 @@ MAX_QUEUES_PER_TOPIC = 65_536
 DEFAULT_TOPIC_QUEUES = 4
 TEMPLATE_TOPIC_QUEUES = 8
 MAX_BATCH_MESSAGES = 4_096
+MAX_BATCH_BYTES = 1024 * 1024
+"""Payloads of one loop turn beyond which a producer sends what it has to a queue without waiting for the rest."""
+MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
+"""A body with its topic, keys and properties."""
 MAX_KEYS = 64
 MAX_PROPERTIES = 128
 

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
+    BODY_BYTES_AS_ONE_COMMAND,
     COMMANDS_PER_TURN,
     MAX_INBOX_COMMANDS,
     MAX_UNSENT_BYTES,
@@ -174,9 +175,10 @@ class Connection(asyncio.Protocol):
         out = self._out
         out.append(frame)
         if len(out) == 1:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is queued now instead of at the end of the loop turn."""
         out, transport = self._out, self._transport
         if not out or transport is None or self.closed:
             return
@@ -191,7 +193,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send what is queued, then close. Idempotent."""
         if not self.closed:
-            self._flush()
+            self.flush()
             self._shut()
             if self._transport is not None:
                 self._transport.close()
@@ -266,7 +268,7 @@ class Connection(asyncio.Protocol):
             self._inbox.extend(commands)
             self._update_reading()
             return
-        if len(commands) > COMMANDS_PER_TURN:
+        if len(commands) > 1:
             self._inbox.extend(commands)
             self._take_turn()
             return
@@ -276,9 +278,12 @@ class Connection(asyncio.Protocol):
 
     def _take_turn(self) -> None:
         """Handle some of what has come, and leave the rest for the next turn of the loop."""
-        inbox = self._inbox
-        for _ in range(min(COMMANDS_PER_TURN, len(inbox))):
-            self._handle(inbox.popleft())
+        inbox, work = self._inbox, COMMANDS_PER_TURN
+        while inbox and work > 0:
+            command = inbox.popleft()
+            # A batch of messages is as much work as the messages would be.
+            work -= 1 + (len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else 0)
+            self._handle(command)
         self._update_reading()
         if inbox:
             self._loop.call_soon(self._take_turn)

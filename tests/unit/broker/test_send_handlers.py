@@ -7,7 +7,6 @@ import errno
 import msgpack
 import pytest
 
-from broker.send_handlers import MAX_PAYLOAD_BYTES
 from model.errors import (
     InvalidParameter,
     MessageIllegal,
@@ -17,7 +16,7 @@ from model.errors import (
     SystemError_,
     TopicNotExist,
 )
-from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode

@@ -31,6 +31,9 @@ class Answers:
     def respond(self, request: Command, header: dict[str, int]) -> None:
         self.offsets.append(header["offset"])
 
+    def flush(self) -> None:
+        """Nothing is queued here."""
+
     def respond_error(self, request: Command, error: RlabError) -> None:
         self.errors.append(error)
 

@@ -420,7 +420,6 @@ def test_after_a_timeout_nobody_can_tell_whether_the_message_is_stored(simulate:
     simulate(scenario, brokers=1)
 
 
-@pytest.mark.xfail(strict=True, reason="the error of the last attempt hides what an earlier one may have done")
 def test_an_error_after_an_attempt_that_may_have_been_stored_does_not_say_that_nothing_was_sent(
     simulate: Simulate,
 ) -> None:
@@ -450,7 +449,6 @@ def test_an_error_after_an_attempt_that_may_have_been_stored_does_not_say_that_n
     simulate(scenario, brokers=1)
 
 
-@pytest.mark.xfail(strict=True, reason="the error of the last attempt hides what an earlier one may have done")
 def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
