@@ -43,7 +43,7 @@ def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
             length, offset, stored_ms, _, _, times_delivered = _unpack_header(read_bytes(HEADER_BYTES))
             payload: Any = unpack()
             position += length
-            if tell() != position or len(payload) != _PAYLOAD_FIELDS:
+            if len(payload) != _PAYLOAD_FIELDS or tell() != position:
                 raise RecordCorrupt(f"record {offset} of {queue}: its payload does not fill its {length} bytes")
             # The constructor of a named tuple is Python code and costs as much as decoding the payload.
             add(_new_tuple(MessageExt, (queue, offset, stored_ms, times_delivered, *payload)))

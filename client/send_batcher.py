@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import msgpack
 
@@ -28,7 +27,7 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 @dataclass(slots=True)
 class _Batch:
-    """Messages of one turn for one queue.
+    """Messages of one turn for one queue; itself the waiter for the answer of their request.
 
     Attributes:
         rows: [tag hash, payload] of each.
@@ -41,6 +40,27 @@ class _Batch:
     rows: list[tuple[int, bytes]] = field(default_factory=list)
     futures: list[asyncio.Future[int]] = field(default_factory=list)
     size_bytes: int = 0
+
+    def done(self) -> bool:
+        """Never before the answer: senders that gave up do not matter to the others."""
+        return False
+
+    def set_result(self, response: Command) -> None:
+        """Give every sender its offset, or the broker's refusal."""
+        if response.code:
+            self.set_exception(error_of(response.code, str(response.header.get("remark", "no remark"))))
+            return
+        offset = response.header["offset"]
+        for future in self.futures:
+            if not future.done():
+                future.set_result(offset)
+            offset += 1
+
+    def set_exception(self, error: Exception) -> None:
+        """Fail every sender, each with an error of its own: one collects the traceback of everybody who raises it."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(type(error)(*error.args))
 
 
 class SendBatcher:
@@ -97,7 +117,7 @@ class SendBatcher:
     def _send(self, queue: MessageQueue, batch: _Batch) -> Connection | None:
         connection = self._masters.get(queue.broker_name)
         if connection is None:
-            _fail(batch, ConnectFailed(f"the connection to {queue.broker_name!r} closed; nothing was sent"))
+            batch.set_exception(ConnectFailed(f"the connection to {queue.broker_name!r} closed; nothing was sent"))
             return None
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id}
         if len(batch.rows) == 1:
@@ -106,31 +126,7 @@ class SendBatcher:
         else:
             code, body = _SEND_BATCH, _pack(batch.rows)
         try:
-            request = connection.request(code, header, body, batch.deadline - self._loop.time())
+            connection.request_for(batch, code, header, body, batch.deadline - self._loop.time())
         except RlabError as error:
-            _fail(batch, error)
-        else:
-            request.add_done_callback(partial(_answered, batch))
+            batch.set_exception(error)
         return connection
-
-
-def _answered(batch: _Batch, request: asyncio.Future[Command]) -> None:
-    error = request.exception()
-    if error is None:
-        response = request.result()
-        if response.code == 0:
-            offset = response.header["offset"]
-            for future in batch.futures:
-                if not future.done():
-                    future.set_result(offset)
-                offset += 1
-            return
-        error = error_of(response.code, str(response.header.get("remark", "no remark")))
-    _fail(batch, error)
-
-
-def _fail(batch: _Batch, error: BaseException) -> None:
-    for future in batch.futures:
-        if not future.done():
-            # One of its own for each: an exception collects the traceback of everybody who raises it.
-            future.set_exception(type(error)(*error.args))

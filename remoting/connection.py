@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
@@ -39,6 +39,22 @@ logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
 _MAX_REMARK_CHARS = 1_000
+
+
+class Waiter(Protocol):
+    """Who waits for an answer: a future, or something that passes it on."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, result: Command, /) -> None:
+        """Take the response, whatever its code."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take what went wrong instead."""
+        ...
 
 
 class Connection(asyncio.Protocol):
@@ -76,7 +92,7 @@ class Connection(asyncio.Protocol):
         self._pause_reads_when_blocked = pause_reads_when_blocked
         self._encode = codec.encode
         self._decoder = codec.decoder()
-        self._session: RequestSession[asyncio.Future[Command]] = RequestSession()
+        self._session: RequestSession[Waiter] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._inbox: deque[Command] = deque()
@@ -113,11 +129,29 @@ class Connection(asyncio.Protocol):
             FlowControl: too many requests are in flight here.
             ValueError: the frame would be longer than the limit; nothing was sent.
         """
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self.request_for(future, code, header, body, timeout_s)
+        return future
+
+    def request_for(
+        self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
+    ) -> None:
+        """Send a request whose answer goes to a waiter of the caller's own, without the turn that a future takes.
+
+        Args:
+            waiter: gets the response or the failure; must not raise.
+            code: see `request`, as for the rest.
+            header: its fields.
+            body: its body.
+            timeout_s: seconds until the waiter gets `RequestTimeout`.
+
+        Raises:
+            ConnectionLost, FlowControl, ValueError: see `request`.
+        """
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
-        future: asyncio.Future[Command] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
-        opaque = self._session.start(deadline, future)
+        opaque = self._session.start(deadline, waiter)
         if deadline < self._timer_at:
             self._arm(deadline)
         try:
@@ -126,7 +160,6 @@ class Connection(asyncio.Protocol):
             self._session.finish(opaque)
             raise
         self._send(frame)
-        return future
 
     def notify(self, code: int, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None) -> bool:
         """Send a one-way request.
@@ -281,8 +314,11 @@ class Connection(asyncio.Protocol):
         inbox, work = self._inbox, COMMANDS_PER_TURN
         while inbox and work > 0:
             command = inbox.popleft()
-            # A batch of messages is as much work as the messages would be.
-            work -= 1 + (len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else 0)
+            work -= 1
+            if command.body and command.flags != RESPONSE:
+                # A batch of messages is as much work as the messages would be. What a pull brought is not: it only
+                # wakes the one who waits for it, and with fewer of them per turn a consumer took half the messages.
+                work -= len(command.body) // BODY_BYTES_AS_ONE_COMMAND
             self._handle(command)
         self._update_reading()
         if inbox:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from remoting.connection import Connection
+from remoting.connection import Connection, Waiter
 from remoting.request_code import RequestCode
 
 
@@ -45,16 +45,16 @@ class WireTap:
 def wire(monkeypatch: pytest.MonkeyPatch) -> WireTap:
     """A tap on all connections of the test."""
     tap = WireTap()
-    request, notify = Connection.request, Connection.notify
+    request_for, notify = Connection.request_for, Connection.notify
 
-    def tapped_request(self: Connection, code: int, header: Any = None, *rest: Any, **named: Any) -> Any:
-        tap.note(self, code, header or {})
-        return request(self, code, header or {}, *rest, **named)
+    def tapped_request(self: Connection, waiter: Waiter, code: int, header: Any, *rest: Any) -> None:
+        tap.note(self, code, header)
+        request_for(self, waiter, code, header, *rest)
 
     def tapped_notify(self: Connection, code: int, header: Any = None, *rest: Any, **named: Any) -> Any:
         tap.note(self, code, header or {})
         return notify(self, code, header or {}, *rest, **named)
 
-    monkeypatch.setattr(Connection, "request", tapped_request)
+    monkeypatch.setattr(Connection, "request_for", tapped_request)
     monkeypatch.setattr(Connection, "notify", tapped_notify)
     return tap
