@@ -147,7 +147,7 @@ class QueueShare:
         for queue, grant in outcome.granted.items():
             self._unsure.pop(queue, None)
             if queue in self.owned:
-                self.owned[queue].token = grant.token
+                self._regranted(self.owned[queue], grant, cause)
             elif not self._closing and queue not in self._releasing:
                 self._granted(queue, grant, cause, keep=queue in target)
         for queue in outcome.refused:
@@ -172,6 +172,15 @@ class QueueShare:
             # An earlier request was granted and its answer lost; by now the queue is another member's to have.
             self._releasing[queue] = owned
             self._background.start_soon(self._finish_release, [owned], cause)
+
+    def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
+        """A lease that was freed, because the broker did not hear of us, is ours again."""
+        if grant.start_offset <= owned.process_queue.commit_offset:
+            owned.token = grant.token
+            return
+        # Another member had it meanwhile, and has committed what we would consume once more.
+        self._lost(owned)
+        self._granted(owned.queue, grant, cause, keep=True)
 
     def _process_queue(self, start_offset: int) -> ProcessQueue:
         options = self._options

@@ -91,9 +91,13 @@ class SendBatcher:
         batches = self._batches
         batch = batches.get(queue)
         if batch is None:
+            batch = _Batch(deadline)
             if not batches:
+                connection = self._masters.get(queue.broker_name)
+                if connection is not None and connection.in_flight == 0:
+                    return self._send_now(connection, queue, batch, payload, tag_hash)
                 self._loop.call_soon(self._flush)
-            batch = batches[queue] = _Batch(deadline)
+            batches[queue] = batch
         elif deadline < batch.deadline:
             batch.deadline = deadline
         future: asyncio.Future[int] = self._loop.create_future()
@@ -102,6 +106,17 @@ class SendBatcher:
         batch.size_bytes += len(payload)
         if batch.size_bytes >= MAX_BATCH_BYTES or len(batch.rows) >= MAX_BATCH_MESSAGES:
             self._send(queue, batches.pop(queue))
+        return future
+
+    def _send_now(
+        self, connection: Connection, queue: MessageQueue, batch: _Batch, payload: bytes, tag_hash: int
+    ) -> asyncio.Future[int]:
+        """Send the only message there is at once: one sender that waits for each answer gains a turn of the loop."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        batch.rows.append((tag_hash, payload))
+        batch.futures.append(future)
+        self._send(queue, batch)
+        connection.flush()
         return future
 
     def _flush(self) -> None:

@@ -191,6 +191,11 @@ class Connection(asyncio.Protocol):
         # Cut, because messages quote what the peer sent, and that may be as long as a frame.
         self.respond(request, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None, error.code)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests of ours that are not answered yet."""
+        return len(self._session)
+
     async def wait_writable(self) -> None:
         """Wait until the peer reads again. Returns at once when it does.
 

@@ -2,8 +2,8 @@
 
 Both sides are an `asyncio.Protocol` under uvloop; frames and their packing are those of a real send of a 256-byte body.
 
-- The server finds the frames in what it reads, by their length, and writes them all back in one write. It unpacks
-  nothing, checks nothing, keeps nothing.
+- The server finds the frames in what it reads, by their length, unpacks each, packs the same fields again as the
+  response of its opaque, and writes them all back in one write. It checks nothing and keeps nothing.
 - The client packs one frame for each request, hands out a future, and writes the frames of one loop turn together. Of
   what comes back it unpacks each frame and completes the future with the same opaque. It has no timeouts, no limits, no
   retries, and it makes the payload once instead of encoding a message for each request.
@@ -28,7 +28,7 @@ from cli.runtime import wait_for_eof
 from model.message import Message, encode_payload
 from remoting.address import format_address, parse_address
 from remoting.codec import LENGTH_BYTES, VERSION
-from remoting.command import REQUEST
+from remoting.command import REQUEST, RESPONSE
 from remoting.request_code import RequestCode
 
 BODY = b"x" * 256
@@ -57,8 +57,16 @@ def split(data: bytes) -> tuple[list[bytes], bytes]:
     return frames, data[position:]
 
 
+def answer_to(frame: bytes) -> bytes:
+    """The response that echoes a frame; both with their length in front."""
+    fields: Any = _unpack(memoryview(frame)[LENGTH_BYTES:])
+    _, _, code, opaque, header, body = fields
+    packed: bytes = _pack((VERSION, RESPONSE, code, opaque, header, body))
+    return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
+
+
 class EchoServer(asyncio.Protocol):
-    """Writes every frame back."""
+    """Answers every frame with a response of the same header and body."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -72,7 +80,7 @@ class EchoServer(asyncio.Protocol):
         """Called by the loop."""
         frames, self._rest = split(self._rest + data if self._rest else data)
         if frames and self._transport is not None:
-            self._transport.write(b"".join(frames))
+            self._transport.write(b"".join([answer_to(frame) for frame in frames]))
 
 
 class EchoClient(asyncio.Protocol):
