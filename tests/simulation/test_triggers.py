@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -248,6 +250,57 @@ def test_a_member_that_was_silent_and_wakes_up_gets_its_share_back(simulate: Sim
         await cluster.wait_converged(RECONNECT_MAX_S + 2)
 
     simulate(scenario)
+
+
+def test_a_member_that_was_silent_does_not_do_again_what_another_has_done_meanwhile(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        free = anyio.Event()
+
+        async def stuck(message: MessageExt) -> None:
+            await free.wait()
+
+        await cluster.create_topic("t", queues=1)
+        options: dict[str, Any] = {"session_timeout_s": 3.0, "max_workers": 1, "max_queue_count": 5}
+        silent = await cluster.start_consumer("g", "t", work=stuck, **options)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 20)
+        await anyio.sleep(1)
+        hung = silent.hang()
+        await anyio.sleep(5)
+        other = await cluster.start_consumer("g", "t")
+        await anyio.sleep(1)
+        await other.stop()
+        assert len(other.bodies) == 20
+        hung.heal()
+        silent.live = True
+        await cluster.wait_converged(5)
+        free.set()
+        await producer.send("t", b"20")
+        await anyio.sleep(1)
+        assert silent.bodies == [b"0", b"20"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_member_that_was_silent_keeps_what_nobody_else_has_touched(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        silent = await cluster.start_consumer("g", "t", session_timeout_s=3.0)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 20)
+        await anyio.sleep(6)
+        hung = silent.hang()
+        await anyio.sleep(5)
+        hung.heal()
+        silent.live = True
+        await cluster.wait_converged(5)
+        assert len(cluster.events_of(EventKind.LOCK_EXPIRED, topic="t")) == 1
+        await producer.send("t", b"20")
+        await anyio.sleep(1)
+        assert silent.bodies == [b"%d" % n for n in range(21)]
+        assert not cluster.events_of(EventKind.QUEUE_DROPPED, topic="t")
+
+    simulate(scenario, brokers=1)
 
 
 @pytest.mark.parametrize("down_s", [0.0, 4.0])
