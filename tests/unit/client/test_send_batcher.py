@@ -49,6 +49,7 @@ def test_a_send_that_is_alone_is_a_plain_send_and_company_is_one_request(simulat
         await send_together(producer, [b"a", b"b", b"c"], first.queue)
         assert [sent.code for sent in wire.sent if sent.header.get("topic") == "t" and "queue_id" in sent.header] == [
             RequestCode.SEND_MESSAGE,
+            RequestCode.SEND_MESSAGE,  # nothing was under way, so the first of three does not wait for the others
             RequestCode.SEND_BATCH_MESSAGE,
         ]
 
