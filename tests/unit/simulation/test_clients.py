@@ -29,7 +29,7 @@ def test_a_delivery_is_finished_only_when_its_listener_returned_success(tmp_path
     async def main(simulation: Simulation) -> None:
         async with SimulatedCluster(simulation, tmp_path, brokers=1) as cluster:
             await cluster.create_topic("t")
-            consumer = await cluster.start_consumer("g", "t", work=work, shutdown_grace_s=1.0)
+            consumer = await cluster.start_consumer("g", "t", work=work, shutdown_grace_s=1.0, retry_delay_ms=2_000)
             producer = await cluster.start_producer()
             for body in (b"good", b"fails", b"later", b"hangs"):
                 await producer.send("t", body)
