@@ -217,7 +217,9 @@ def parse(address: str) -> tuple[str, int]:
 
 def children(pid: int) -> list[tuple[int, str]]:
     """Process id and arguments of the children of a process."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split(maxsplit=2) for line in listing.splitlines()]
     return [(int(row[0]), row[2]) for row in rows if len(row) == 3 and int(row[1]) == pid]
 
