@@ -22,6 +22,7 @@ from broker.delay_table import DelayTable, LowWater
 from broker.metadata_store import MetadataStore
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
+from broker.store.store_errors import StoreError
 from broker.topic_table import TopicTable
 from broker.write_barrier import WriteBarrier
 from model.errors import RlabError
@@ -111,12 +112,22 @@ class DelayService:
         return None if due_ms is None else self._loop_time_of(due_ms)
 
     def _deliver(self, now: float) -> None:
-        for due_ms, offset in self._table.take_due(int(self._clock_ms()), _PER_TURN):
-            parked = self._read(offset)
+        for _, offset in self._table.take_due(int(self._clock_ms()), _PER_TURN):
+            try:
+                parked = self._read(offset)
+            except StoreError as error:
+                logger.error("a delayed message could not be read: %s", error)
+                self._try_later(offset)
+                continue
             if parked is not None:
-                self._deliver_one(offset, due_ms, parked)
+                self._deliver_one(offset, parked)
 
-    def _deliver_one(self, offset: int, due_ms: int, parked: list[Any]) -> None:
+    def _try_later(self, offset: int) -> None:
+        retry_ms = int(self._clock_ms()) + _RETRY_MS
+        self._table.put_back(offset, retry_ms)
+        self.driver.wake_by(self._loop_time_of(retry_ms))
+
+    def _deliver_one(self, offset: int, parked: list[Any]) -> None:
         _, topic, queue_id, tag_hash, times_delivered, payload = parked
         entry = self._topics.get(topic)
         if entry is not None:
@@ -129,9 +140,7 @@ class DelayService:
             if failure is None:
                 self._table.done(offset, mark)
             else:
-                retry_ms = int(self._clock_ms()) + _RETRY_MS
-                self._table.put_back(offset, retry_ms)
-                self.driver.wake_by(self._loop_time_of(retry_ms))
+                self._try_later(offset)
 
         self._barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
 

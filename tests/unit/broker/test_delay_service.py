@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
+from broker.store.read_result import ReadResult
+from broker.store.store_errors import StoreReadFailed
 from client.producer import Producer
 from model.errors import InvalidParameter
 from model.message import Message
+from model.names import SCHEDULE_TOPIC
 from simulation.clients import SimulatedProducer
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -82,5 +87,31 @@ def test_a_delay_out_of_range_is_refused_by_name(simulate: Simulate) -> None:
         producer = await cluster.start_producer()
         with pytest.raises(InvalidParameter, match="delay_ms"):
             await send_later(producer, b"x", -1)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_disk_that_cannot_be_read_delays_a_message_and_loses_none(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        producer = await cluster.start_producer()
+        await send_later(producer, b"x", 2_000)
+        broker = cluster.brokers["broker-a"].running.broker
+        parked_id, read = broker.topics.existing(SCHEDULE_TOPIC).topic_id, broker.store.read
+
+        def fails_for_parked(topic_id: int, *rest: Any, **options: Any) -> ReadResult:
+            if topic_id == parked_id:
+                raise StoreReadFailed("an I/O error")
+            return read(topic_id, *rest, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.store, "read", fails_for_parked)
+            await anyio.sleep(5)
+            assert consumer.bodies == []
+        await anyio.sleep(2)
+        assert consumer.bodies == [b"x"]
 
     simulate(scenario, brokers=1)
