@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -162,6 +162,7 @@ class GroupView:
     group: str
     version: int
     members: dict[str, tuple[str, ...]]
+    _members_of: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def to_wire(self) -> list[Any]:
         """Form for a frame's body, encoded once per version."""
@@ -178,4 +179,9 @@ class GroupView:
 
         RocketMQ lists the whole group, so that a member without the topic is given queues that nobody reads.
         """
-        return [client_id for client_id, topics in self.members.items() if topic in topics]
+        # Made once for each topic: a view stays the same over many passes, and a large group asks for it in each.
+        members = self._members_of.get(topic)
+        if members is None:
+            members = [client_id for client_id, topics in self.members.items() if topic in topics]
+            self._members_of[topic] = members
+        return members.copy()

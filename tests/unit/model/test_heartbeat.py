@@ -144,3 +144,10 @@ def test_a_view_survives_the_wire() -> None:
 
 def test_a_topic_is_shared_by_the_members_that_subscribe_to_it() -> None:
     assert [VIEW.members_of(topic) for topic in ("a", "b", "x")] == [["c1"], ["c1", "c2"], []]
+
+
+def test_the_members_of_a_topic_are_the_callers_to_change() -> None:
+    view = GroupView(group="g", version=1, members={"a": ("t",), "b": ("t", "u")})
+    view.members_of("t").reverse()
+    assert view.members_of("t") == ["a", "b"]
+    assert view == GroupView(group="g", version=1, members={"a": ("t",), "b": ("t", "u")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import subprocess
@@ -194,3 +195,13 @@ def test_what_the_loop_only_reports_fails_the_simulation_too() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         run_simulation(main)
     assert caught.group_contains(RuntimeError, match="something odd")
+
+
+def test_garbage_is_collected_as_before_once_a_simulation_is_over() -> None:
+    async def main(_: Simulation) -> None:
+        raise ValueError("over")
+
+    before = gc.get_threshold()
+    with pytest.raises(ValueError, match="over"):
+        run_simulation(main)
+    assert gc.get_threshold() == before
