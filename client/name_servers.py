@@ -61,23 +61,6 @@ class NameServers:
                 return answer
         raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
 
-    async def every(self, code: RequestCode, header: Mapping[str, Any]) -> None:
-        """Send a request to all of them: they do not talk to each other.
-
-        Raises:
-            RlabError: of the first that failed, after all were asked.
-
-        Cancellation: some of them may have been asked.
-        """
-        failure: Exception | None = None
-        for address in self._addresses:
-            try:
-                await self._remoting.request(address, code, header, None, self._timeout_s)
-            except NetworkError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
     async def route(self, topic: str) -> TopicRoute | None:
         """Where a topic lives; None when the name server says that nobody serves it.
 
