@@ -304,6 +304,7 @@ class CommitLog:
         self.close_file(segment)
         self.forget_files(segment)
         self.files.remove(self.directory / segment.index_name)
+        self.files.remove(self.directory / segment.keys_name)
 
     def forget_files(self, segment: Segment) -> None:
         """Close what is open of a segment's files, and drop what was loaded of its index."""

@@ -18,7 +18,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.control_record import encode_queue_table
 from broker.store.damage import DamageLog
 from broker.store.files import TEMPORARY_SUFFIX
-from broker.store.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from broker.store.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
 from broker.store.segment_index import MemoryIndex, QueueKey
 
 _LOG_NAME = re.compile(r"(\d{20})\.log")
@@ -100,12 +100,13 @@ class Recovery:
         )
 
     def _clean_up(self) -> list[int]:
-        """Return the base positions of the segments; remove unfinished files and indexes without a segment."""
+        """Return the base positions of the segments; remove unfinished files, and what belongs to no segment."""
         log = self._log
         names = log.files.list_names(log.directory)
         logs = [name for name in names if _LOG_NAME.fullmatch(name)]
         for name in names:
-            is_orphan = name.endswith(INDEX_SUFFIX) and name.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX not in logs
+            stem, dot, suffix = name.rpartition(".")
+            is_orphan = dot + suffix in (INDEX_SUFFIX, KEYS_SUFFIX) and stem + LOG_SUFFIX not in logs
             if is_orphan or name.endswith(TEMPORARY_SUFFIX):
                 log.files.remove(log.directory / name)
         return [int(name.removesuffix(LOG_SUFFIX)) for name in logs]
@@ -189,6 +190,7 @@ class Recovery:
         log = self._log
         segment = log.discard_newest()
         log.files.remove(log.directory / segment.index_name)
+        log.files.remove(log.directory / segment.keys_name)
         self._end_position = segment.base_position
 
     def _begin_segment(self, now_ms: int) -> None:

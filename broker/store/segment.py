@@ -8,6 +8,7 @@ from broker.store.segment_index import SegmentIndex
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
+KEYS_SUFFIX = ".keys"
 _NAME_DIGITS = 20
 
 
@@ -44,6 +45,11 @@ class Segment:
     def index_name(self) -> str:
         """File name of its index."""
         return f"{self.base_position:0{_NAME_DIGITS}d}{INDEX_SUFFIX}"
+
+    @property
+    def keys_name(self) -> str:
+        """File name of its table of terms, if somebody has looked for one in it (`key_file.py`)."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{KEYS_SUFFIX}"
 
     @property
     def end_position(self) -> int:

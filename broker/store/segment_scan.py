@@ -32,7 +32,7 @@ _unpack_header = HEADER.unpack_from
 _pack_entry = ENTRY.pack
 
 _Found = tuple[int, int, int, int, int, int, int, int, bytes]
-"""position, length, topic_id, queue_id, queue_offset, stored_ms, tag_hash, flags, payload (of control records only)."""
+"""position, length, topic_id, queue_id, queue_offset, stored_ms, tag_hash, flags, payload (empty unless asked for)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None)
     scan = Scan(index=MemoryIndex(ends_before or {}))
     rows = scan.index.rows
     queues_known = ends_before is not None
-    for position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload in _walk(read, size):
+    for position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload in walk(read, size):
         scan.damaged_bytes += position - scan.valid_bytes
         scan.valid_bytes = position + length
         if flags & CONTROL_FLAG:
@@ -105,9 +105,18 @@ def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None)
     return scan
 
 
-def _walk(read: Read, size: int) -> Iterator[_Found]:
-    """Yield every whole record; what lies between two of them is damaged."""
-    position = 0
+def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = False) -> Iterator[_Found]:
+    """Yield every whole record; what lies between two of them is damaged.
+
+    Args:
+        read: reads the segment file.
+        size: bytes of the file to look at.
+        position: where to begin: the start of a record.
+        with_payloads: yield the payload of every record, and not only of the store's own.
+
+    Raises:
+        OSError: while iterating: the file cannot be read.
+    """
     block, base = b"", 0
     view = memoryview(block)
     while size - position >= HEADER_BYTES:
@@ -119,7 +128,7 @@ def _walk(read: Read, size: int) -> Iterator[_Found]:
                 needed = length
                 stop = at + length
                 if stop <= len(block) and crc32(view[at + CRC_FROM : stop]) == crc:
-                    payload = block[at + HEADER_BYTES : stop] if flags & CONTROL_FLAG else b""
+                    payload = block[at + HEADER_BYTES : stop] if with_payloads or flags & CONTROL_FLAG else b""
                     yield position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload
                     position += length
                     continue

@@ -4,6 +4,7 @@ STORE                        marker: one line with the format version
 LOCK                         held by the process that has the store open
 00000000000000000000.log     segments, named after the log position of their first byte
 00000000000000000000.index   their queue indexes (`segment_index.py`)
+00000000000000000000.keys    what is in them by key and message id, once somebody asked (`key_file.py`)
 """
 
 from __future__ import annotations
