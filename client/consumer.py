@@ -19,10 +19,18 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumeResult(StrEnum):
-    """What a listener says of its messages. RocketMQ: ConsumeConcurrentlyStatus."""
+    """What a listener says of its messages. RocketMQ: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus."""
 
     SUCCESS = "SUCCESS"
+    """Done. Without automatic commit: processed, and to come again unless a COMMIT follows."""
     RECONSUME_LATER = "RECONSUME_LATER"
+    """Failed: to come again through the retry topic; in order, where it stands, with what follows waiting for it."""
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+    """The orderly name of the same."""
+    COMMIT = "COMMIT"
+    """Without automatic commit: this batch and all before it that were processed are done."""
+    ROLLBACK = "ROLLBACK"
+    """Without automatic commit: all of them come again."""
 
 
 AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any
 
 from client.config import ClientConfig
@@ -22,7 +23,19 @@ from model.limits import (
     PULL_BATCH,
     REBALANCE_INTERVAL_S,
     SHUTDOWN_GRACE_S,
+    SUSPEND_S,
 )
+
+
+class ConsumeOrder(StrEnum):
+    """Which messages wait for each other."""
+
+    NONE = "none"
+    """None: they run at the same time, and a failed one comes again later."""
+    QUEUE = "queue"
+    """Those of a queue (RocketMQ: MessageListenerOrderly)."""
+    KEY = "key"
+    """Those of a queue with the same first key. Producers send the messages of a key to the same queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,9 @@ class ConsumerOptions:
     Attributes:
         consume_from: where a group without commits starts.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
+        order: which messages wait for each other: `none`, `queue` or `key`.
+        auto_commit: in order only: whether SUCCESS ends a message, or waits for a COMMIT.
+        suspend_s: in order only: how long those that wait for a failed message stand still.
         max_workers: batches that may be with listeners at the same time.
         consume_batch: messages handed to a listener at once, at the most.
         pull_batch: messages asked for at once.
@@ -48,6 +64,9 @@ class ConsumerOptions:
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int = 0
+    order: ConsumeOrder | str = ConsumeOrder.NONE
+    auto_commit: bool = True
+    suspend_s: float = SUSPEND_S
     max_workers: int = 20
     consume_batch: int = 1
     pull_batch: int = PULL_BATCH
@@ -71,6 +90,10 @@ class ConsumerOptions:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"{name} must be {low} to {high}, got {value!r}")
+        if self.order not in list(ConsumeOrder):
+            raise ConfigError(f"order must be one of {', '.join(ConsumeOrder)}; got {self.order!r}")
+        if not self.auto_commit and self.order == ConsumeOrder.NONE:
+            raise ConfigError("auto_commit=False needs an order: a COMMIT ends what came before it")
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
         if self.retry_delay_ms is not None and not 0 <= self.retry_delay_ms <= MAX_DELAY_MS:
@@ -88,6 +111,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_queue_span", 1, 65_535),
     ("max_attempts", 0, 65_000),
     ("consume_retry_s", 0, 3600),
+    ("suspend_s", 0.01, 30),
     ("session_timeout_s", 0.1, 3600),
     ("rebalance_interval_s", 0.01, 3600),
     ("shutdown_grace_s", 0, 3600),

@@ -15,8 +15,9 @@ import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.background import Background
+from client.consume_service import ConsumeConcurrently, ConsumeOrderly, ConsumeService
 from client.consumer import ConsumeResult, Listener, ListenerCall
-from client.consumer_options import split_options
+from client.consumer_options import ConsumeOrder, split_options
 from client.instance import ClientInstance
 from client.instance_registry import acquire_instance, release_instance
 from client.owned_queue import OwnedQueue
@@ -77,7 +78,7 @@ class PushConsumer:
         self._instance: ClientInstance | None = None
         self._share: QueueShare | None = None
         self._pool: WorkerPool | None = None
-        self._send_back: SendBack | None = None
+        self._service: ConsumeService | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class PushConsumer:
                 self._subscriptions.get,
                 self._pool.offer,
             )
-            self._send_back = SendBack(instance, self.group, self.options.max_attempts, self.options.retry_delay_ms)
+            self._service = self._consume_service(instance, self._pool)
             self._pool.start(self._background)
             instance.register(self)
             self._state = ServiceState.RUNNING
@@ -282,26 +283,25 @@ class PushConsumer:
             # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
             logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
             result = ConsumeResult.RECONSUME_LATER
-        process_queue = owned.process_queue
+        assert self._service is not None, "messages are consumed after the start"
         if owned.lost:
             self.late_results += len(messages)
-        elif result is ConsumeResult.SUCCESS:
-            process_queue.finish(messages)
         else:
-            await self._failed(owned, messages)
+            await self._service.settle(owned, messages, result)
         owned.made_progress()
 
-    async def _failed(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        """Send failed messages back to a broker; try those again here that none takes."""
-        assert self._pool is not None, "messages are consumed by the pool"
-        assert self._send_back is not None, "messages are consumed after the start"
-        for message in messages:
-            if await self._send_back(message):
-                owned.process_queue.finish([message])
-            else:
-                not_before = anyio.current_time() + self.options.consume_retry_s
-                owned.process_queue.give_back([message], not_before)
-                self._pool.retry_at(owned, not_before)
+    def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
+        options = self.options
+        send_back = SendBack(instance, self.group, options.max_attempts, options.retry_delay_ms)
+        if options.order == ConsumeOrder.NONE:
+            return ConsumeConcurrently(pool, send_back, options.consume_retry_s)
+        return ConsumeOrderly(
+            pool,
+            send_back,
+            max_attempts=options.max_attempts,
+            suspend_s=options.suspend_s,
+            auto_commit=options.auto_commit,
+        )
 
     def _listener_of(self, message: MessageExt) -> ListenerCall | None:
         # A message of the retry topic belongs to the listener of the topic that it was sent to.

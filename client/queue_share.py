@@ -19,10 +19,11 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.background import Background
-from client.consumer_options import ConsumerOptions
+from client.consumer_options import ConsumeOrder, ConsumerOptions
 from client.instance import ClientInstance
 from client.lease_requests import Commit, Grant, LeaseRequests
 from client.offset_table import OffsetTable
+from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
 from client.owned_queue import OwnedQueue
 from client.process_queue import ProcessQueue
 from client.pull import PullCallbacks, PullLoop
@@ -184,12 +185,14 @@ class QueueShare:
 
     def _process_queue(self, start_offset: int) -> ProcessQueue:
         options = self._options
-        return ProcessQueue(
-            start_offset,
-            max_count=options.max_queue_count,
-            max_bytes=options.max_queue_bytes,
-            max_span=options.max_queue_span,
-        )
+        limits = {
+            "max_count": options.max_queue_count,
+            "max_bytes": options.max_queue_bytes,
+            "max_span": options.max_queue_span,
+        }
+        if options.order == ConsumeOrder.NONE:
+            return ProcessQueue(start_offset, **limits)
+        return OrderedProcessQueue(start_offset, by_key if options.order == ConsumeOrder.KEY else whole_queue, **limits)
 
     def _start(self, owned: OwnedQueue) -> None:
         self.owned[owned.queue] = owned

@@ -45,28 +45,41 @@ class SendBack:
 
         Cancellation: a broker may have it, so the message may come twice.
         """
+        return await self._give(message, self._max_attempts)
+
+    async def bury(self, message: MessageExt) -> bool:
+        """Make a message a dead letter at once: its attempts were made where it stood, in order.
+
+        Returns:
+            Whether some broker has it now.
+
+        Cancellation: a broker may have it, so the dead letter may be there twice.
+        """
+        return await self._give(message, 0)
+
+    async def _give(self, message: MessageExt, max_attempts: int) -> bool:
         try:
-            await self._to_its_broker(message)
+            await self._to_its_broker(message, max_attempts)
         except RlabError as error:
             logger.warning("%s: %r could not be sent back: %s", self._instance.client_id, message, error)
-            return await self._publish_copy(message)
+            return await self._publish_copy(message, max_attempts)
         return True
 
-    async def _to_its_broker(self, message: MessageExt) -> None:
+    async def _to_its_broker(self, message: MessageExt, max_attempts: int) -> None:
         header: dict[str, object] = {
             "group": self._group,
             "topic": message.queue.topic,
             "queue_id": message.queue.queue_id,
             "offset": message.offset,
-            "max_attempts": self._max_attempts,
+            "max_attempts": max_attempts,
         }
         if self._delay_ms is not None:
             header["delay_ms"] = self._delay_ms
         await self._request(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, None)
 
-    async def _publish_copy(self, message: MessageExt) -> bool:
+    async def _publish_copy(self, message: MessageExt, max_attempts: int) -> bool:
         times_delivered = message.times_delivered + 1
-        dead = times_delivered > self._max_attempts
+        dead = times_delivered > max_attempts
         topic = dlq_topic(self._group) if dead else retry_topic(self._group)
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
         payload = encode_payload(copy, message.born_ms, message.message_id)

@@ -95,6 +95,7 @@ class WorkerPool:
                 if self._ready:
                     self._wake_worker()
                 await self._consume(*batch)
+                self.offer_again(batch[0])  # in order, only the end of a batch makes the next one ready
             else:
                 idle = self._loop.create_future()
                 self._idle.append(idle)

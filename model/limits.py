@@ -75,6 +75,8 @@ MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
 CONSUME_RETRY_S = 5.0
 """Wait before a failed message is handed to the listener again inside the same consumer."""
+SUSPEND_S = 1.0
+"""How long an orderly queue, or key, stands still after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
 MAX_DELAYED_MESSAGES = 1_000_000

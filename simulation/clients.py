@@ -129,14 +129,14 @@ class SimulatedConsumer:
         Cancellation: it is dead, but some of its tasks may still be in memory.
         """
         self.live = False
-        self.simulation.network.stall(self.host)
-        self.simulation.network.cut(self.host)
         # A clean shutdown would finish, commit and say goodbye. No shipped code kills itself, so its tasks are ended
         # here from the outside: the listeners first, then what they run on.
         instance = self.consumer._instance
         assert instance is not None, "a consumer that was not started cannot crash"
-        await self.consumer._background.stop()
-        await release_instance(instance)
+        with self.simulation.network.stall(self.host):
+            self.simulation.network.cut(self.host)
+            await self.consumer._background.stop()
+            await release_instance(instance)
 
     def hang(self) -> Fault:
         """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
@@ -178,9 +178,10 @@ class SimulatedProducer:
         key: str | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Send a message; see `Producer.send`."""
+        """Send a message; see `Producer.send`. The key is also the message's own, for consumers in key order."""
+        message = Message(topic, body, tags=tags, keys=() if key is None else (key,))
         with self.simulation.on_host(self.host):
-            result = await self.producer.send(Message(topic, body, tags=tags), key=key, queue=queue)
+            result = await self.producer.send(message, key=key, queue=queue)
         self.acknowledged[body] = result
         return result
 
