@@ -12,11 +12,11 @@ import msgpack
 from broker.broker import Broker
 from broker.group_table import Member
 from broker.queue_locks import Freed, QueueKey
+from broker.start_offsets import policy_offset
 from broker.topic_table import check_exists
 from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
 from model.events import EventKind
-from model.heartbeat import ConsumeFrom
-from model.names import check_group, check_id, is_retry_topic
+from model.names import check_group, check_id
 from model.quirks import Quirk
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -76,23 +76,15 @@ class LeaseHandlers:
         return entry is not None and queue.queue_id < entry.serves_below
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
-        """Where a member starts on a queue: the group's commit, or what the group's policy says.
-
-        «Last» means the moment the group first came to life, on whatever broker: messages of a queue that was born
-        later, or that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the
-        queue (RebalancePushImpl.computePullFromWhere), and loses them.
-        """
+        """Where a member starts on a queue: the group's commit, or what the group's policy says."""
         broker, data = self._broker, member.data
         committed = broker.offsets.read(data.group, queue.topic, queue.queue_id)
         if committed is not None:
             return committed
-        topic_id = broker.topics.existing(queue.topic).topic_id
-        if data.consume_from is ConsumeFrom.FIRST_OFFSET or is_retry_topic(queue.topic):
-            return broker.store.min_offset(topic_id, queue.queue_id)
         info = broker.groups.get(data.group)
         assert info is not None, "a member's group exists"
-        from_ms = data.consume_timestamp_ms if data.consume_from is ConsumeFrom.TIMESTAMP else info.created_ms
-        return broker.store.offset_at(topic_id, queue.queue_id, from_ms)
+        entry = broker.topics.existing(queue.topic)
+        return policy_offset(broker.store, entry, queue.queue_id, data, info.created_ms)
 
     def unlock(self, connection: Connection, request: Command) -> None:
         """Commit and give back, in one step, so that the next owner starts where this one stopped."""

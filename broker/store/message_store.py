@@ -21,7 +21,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,7 @@ from broker.store.store_options import StoreOptions
 from broker.store.store_writer import StoreWriter
 from broker.store.sync_job import SyncJob
 from broker.store.tail_cache import read_tail
+from broker.store.trimming import FirstNeeded, SegmentSpan, first_needed, remove_before, spans_of
 
 # Bound once: for a read of recent messages, looking these up would cost as much as the read.
 _FOUND = ReadStatus.FOUND
@@ -328,24 +329,37 @@ class MessageStore(StoreWriter):
         Raises:
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
         """
-        log = self._log
-        before = len(log.segments)
+        before = len(self._log.segments)
         try:
             try:
-                while len(log.segments) > 1:
-                    second = log.segments[1]
-                    # Where the queues stand is written at the start of the second one; the disk must not forget both.
-                    if second.base_position > to_position or not second.synced_size:
-                        break
-                    log.remove_oldest()
+                return remove_before(self._log, to_position)
             finally:
-                if len(log.segments) < before:
+                if len(self._log.segments) < before:
                     self._move_min_offsets()
         except OSError as error:
             raise StoreWriteFailed(
-                f"cannot remove old segments of {log.directory} ({error}): check the disk"
+                f"cannot remove old segments of {self._log.directory} ({error}): check the disk"
             ) from error
-        return before - len(log.segments)
+
+    def spans(self) -> list[SegmentSpan]:
+        """Return all segments, oldest first; the last one is being written and cannot be removed."""
+        return spans_of(self._log)
+
+    @property
+    def newest_base_position(self) -> int:
+        """Log position of the first byte of the segment that is being written."""
+        return self._log.active.base_position
+
+    def first_needed(self, needs: Mapping[QueueKey, int], before: int) -> FirstNeeded | None:
+        """Find the oldest segment that somebody has still to read; see `trimming.first_needed`.
+
+        Raises:
+            StoreReadFailed: an I/O error.
+        """
+        try:
+            return first_needed(self._log, needs, before)
+        except OSError as error:
+            raise self._read_error(error) from error
 
     def _move_min_offsets(self) -> None:
         oldest = self._log.segments[0]

@@ -1,0 +1,157 @@
+"""How much of the log is kept: which of its oldest segments go, and why. Pure.
+
+RocketMQ: CleanCommitLogService, which deletes by age alone, and whatever is still to be read (fileReservedTime). Kafka
+has a size besides (retention.bytes), and deletes as blindly. Here the two limits are soft: they never take what a group
+has still to read. A group that reads nothing any more would fill the disk, so there is a hard limit for whoever prefers
+a group that misses messages to a producer that is refused. Not even that one takes a message that was accepted for
+later and has not been delivered to its topic yet.
+
+    segments          A 100 MiB, 5 days    B 100 MiB, 4 days    C 100 MiB, 1 day    D, being written
+    keep 72 h         A and B go
+    a group is in B   A goes; B is held back, and said to be
+    hard limit 150 M  A and B go, then C as well: 100 MiB and what is in D are left
+
+Only the oldest segments go, never one from the middle, and never the one that is being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.store.trimming import SegmentSpan
+from model.errors import ConfigError
+
+RETAIN_MS = 72 * 3600 * 1000
+"""Three days. RocketMQ: fileReservedTime."""
+
+
+class TrimReason(StrEnum):
+    """Why a segment goes."""
+
+    AGE = "age"
+    SIZE = "size"
+    HARD_LIMIT = "hard limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """How much of the log is kept. Bytes are those of the log, without its indexes.
+
+    Attributes:
+        retain_ms: soft: segments whose newest message is older go; None keeps them for ever.
+        retain_bytes: soft: the oldest segments go while the log is longer; None for any length.
+        retain_bytes_max: hard: the same, whoever has still to read them; None for never.
+
+    Raises:
+        ConfigError: a limit that is not positive, or a hard one below the soft one.
+    """
+
+    retain_ms: int | None = RETAIN_MS
+    retain_bytes: int | None = None
+    retain_bytes_max: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("retain_ms", "retain_bytes", "retain_bytes_max"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name}={value}: a limit must be positive; leave it out to keep everything")
+        soft, hard = self.retain_bytes, self.retain_bytes_max
+        if soft is not None and hard is not None and hard < soft:
+            raise ConfigError(
+                f"retain_bytes_max={hard} is less than retain_bytes={soft}: the hard limit would always come first; "
+                "raise it, or leave the soft one out"
+            )
+
+    def check_segments(self, segment_bytes: int) -> None:
+        """Refuse a hard limit that segments of this size cannot keep.
+
+        Raises:
+            ConfigError: it is less than two of them: the one that is written, and one that can go.
+        """
+        hard = self.retain_bytes_max
+        if hard is not None and hard < 2 * segment_bytes:
+            raise ConfigError(
+                f"retain_bytes_max={hard} is less than two segments of {segment_bytes} bytes, and whole segments are "
+                "removed: make the segments smaller, or the limit larger"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimPlan:
+    """What goes now.
+
+    Attributes:
+        to_position: log position; segments that end at or before it go.
+        reasons: why, one for each segment that goes, oldest first.
+        held: how many more segments the soft limits would take if nobody had to read them.
+        held_bytes: their bytes.
+    """
+
+    to_position: int
+    reasons: tuple[TrimReason, ...]
+    held: int
+    held_bytes: int
+
+
+def soft_end(segments: Sequence[SegmentSpan], now_ms: int, options: RetentionOptions) -> int:
+    """Return the log position up to which the soft limits would take segments if nobody had to read them."""
+    end = segments[0].base_position
+    for segment in segments[:-1]:
+        if _soft_reason(segment, segments[-1].end_position, now_ms, options) is None:
+            break
+        end = segment.end_position
+    return end
+
+
+def plan_trim(
+    segments: Sequence[SegmentSpan],
+    now_ms: int,
+    options: RetentionOptions,
+    *,
+    needed_position: int,
+    parked_position: int,
+) -> TrimPlan:
+    """Decide which segments go.
+
+    Args:
+        segments: all of the log, oldest first, at least one; the last one is being written.
+        now_ms: wall clock in milliseconds.
+        options: the limits.
+        needed_position: log position of the first segment that a group has still to read, or any greater one.
+        parked_position: the same for messages that were accepted for later and are not delivered yet.
+
+    Returns:
+        The plan; nothing is to be removed when `to_position` is where the log begins.
+    """
+    written = segments[-1].end_position
+    to_position = segments[0].base_position
+    reasons: list[TrimReason] = []
+    for segment in segments[:-1]:
+        reason = _soft_reason(segment, written, now_ms, options)
+        if reason is None or segment.end_position > needed_position:
+            reason = TrimReason.HARD_LIMIT if _is_over(options.retain_bytes_max, written, segment) else None
+        if reason is None or segment.end_position > parked_position:
+            break
+        reasons.append(reason)
+        to_position = segment.end_position
+    wanted = soft_end(segments, now_ms, options)
+    held = sum(to_position < segment.end_position <= wanted for segment in segments)
+    return TrimPlan(
+        to_position=to_position,
+        reasons=tuple(reasons),
+        held=held,
+        held_bytes=max(0, wanted - to_position),
+    )
+
+
+def _soft_reason(segment: SegmentSpan, written: int, now_ms: int, options: RetentionOptions) -> TrimReason | None:
+    if options.retain_ms is not None and now_ms - segment.newest_ms > options.retain_ms:
+        return TrimReason.AGE
+    return TrimReason.SIZE if _is_over(options.retain_bytes, written, segment) else None
+
+
+def _is_over(limit: int | None, written: int, oldest: SegmentSpan) -> bool:
+    """Whether the log is longer than a limit as long as this segment is its oldest one."""
+    return limit is not None and written - oldest.base_position > limit

@@ -1,0 +1,34 @@
+"""Where a group starts on a queue that it has committed nothing of: for its consumers, and for what is kept for them.
+
+«Last» means the moment the group first came to life, on whatever broker: messages of a queue that was born later, or
+that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
+(RebalancePushImpl.computePullFromWhere), and loses them.
+"""
+
+from __future__ import annotations
+
+from broker.store.message_store import MessageStore
+from broker.topic_table import TopicEntry
+from model.heartbeat import ConsumeFrom, ConsumerData
+from model.names import is_retry_topic
+
+
+def policy_offset(
+    store: MessageStore, entry: TopicEntry, queue_id: int, data: ConsumerData, group_created_ms: int
+) -> int:
+    """Return the offset that a member's policy starts a queue from.
+
+    Args:
+        store: where its messages are.
+        entry: its topic.
+        queue_id: the queue.
+        data: what the member says.
+        group_created_ms: when its group first came to life, wall clock in milliseconds.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    if data.consume_from is ConsumeFrom.FIRST_OFFSET or is_retry_topic(entry.config.topic):
+        return store.min_offset(entry.topic_id, queue_id)
+    from_ms = data.consume_timestamp_ms if data.consume_from is ConsumeFrom.TIMESTAMP else group_created_ms
+    return store.offset_at(entry.topic_id, queue_id, from_ms)
