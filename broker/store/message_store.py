@@ -274,6 +274,11 @@ class MessageStore(StoreWriter):
     # --- durability --------------------------------------------------------------------------------------------------
 
     @property
+    def log(self) -> CommitLog:
+        """The segments, for `key_search.py`; only the store changes them."""
+        return self._log
+
+    @property
     def written_position(self) -> int:
         """Log position after the newest byte that is flushed."""
         return self._log.written_position
