@@ -15,6 +15,7 @@ from broker.metadata_store import MetadataStore
 from broker.offset_table import OffsetTable
 from broker.pull_service import PullService
 from broker.queue_locks import Freed, QueueLocks
+from broker.reconcile import drop_unknown_topics, lower_offsets
 from broker.registration import Registration
 from broker.store.message_store import MessageStore
 from broker.topic_table import TopicEntry, TopicTable
@@ -79,7 +80,7 @@ class Broker:
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
         self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.driver.wake_by)
-        self.barrier = WriteBarrier(loop, store, metadata, self.pulls.rerun)
+        self.barrier = WriteBarrier(loop, store, metadata, self.pulls.rerun, config.flush)
         self.registration = Registration(config, self.topics)
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
@@ -97,6 +98,8 @@ class Broker:
             now_ms=int(self.config.clock_ms()),
             expires_at=now + self.config.restore_grace_s,
         )
+        lower_offsets(self.store, self.metadata, self.topics, self.offsets)
+        drop_unknown_topics(self.store, self.metadata, self.topics)
         for group, client_id in self.locks.owners():
             info = self.groups.get(group)
             if info is None or client_id not in info.members:

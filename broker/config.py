@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.flush_mode import FlushMode
 from broker.store.files import Files
 from broker.store.store_options import StoreOptions
 from model.errors import ConfigError
@@ -44,6 +45,7 @@ class BrokerConfig:
         restore_grace_s: how long members of an earlier run may take to come back after a restart.
         trace: whether events go to the topic SYS_TRACE.
         event_sink: called with every event as well.
+        flush: what an acknowledgement promises.
         quirks: defects of the reference to reproduce.
         store: options of the message store.
         files: file operations of the message store; another one makes a disk fail in tests.
@@ -67,6 +69,7 @@ class BrokerConfig:
     restore_grace_s: float = RESTORE_GRACE_S
     trace: bool = True
     event_sink: EventSink | None = None
+    flush: FlushMode = FlushMode.ASYNC
     quirks: frozenset[Quirk] = frozenset()
     store: StoreOptions = field(default_factory=StoreOptions)
     files: Files = field(default_factory=Files)

@@ -66,9 +66,9 @@ class DelayService:
         self._topics = topics
         self._barrier = barrier
         self._clock_ms = clock_ms
-        low = LowWater(metadata.number("delay_parked"), metadata.number("delay_marks"))
-        self._table = DelayTable(low)
         self._topic_id = topics.existing(SCHEDULE_TOPIC).topic_id
+        low = self._load_low_water()
+        self._table = DelayTable(low)
         self.driver = DeadlineDriver(self._next_deadline, self._deliver)
         self._recover(low)
 
@@ -155,6 +155,22 @@ class DelayService:
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
+    def _load_low_water(self) -> LowWater:
+        """What `save` noted, lowered to what the log has after a loss of power.
+
+        The lowered numbers are saved with the next commit, so before anything new is acknowledged: new messages get the
+        offsets of the lost ones, and the start after this one would not look at them.
+        """
+        noted = LowWater(self._metadata.number("delay_parked"), self._metadata.number("delay_marks"))
+        low = LowWater(
+            min(noted.parked, self._store.max_offset(self._topic_id, PARKED)),
+            min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
+        )
+        if low != noted:
+            logger.warning("delayed messages were lost with the end of the log: %s was noted, it has %s", noted, low)
+            self._save(low)
+        return low
+
     def _recover(self, low: LowWater) -> None:
         """Find out what still waits: what was parked from the low water on and has no mark."""
         for offset, parked in self._scan(PARKED, low.parked):
@@ -175,7 +191,9 @@ class DelayService:
 
     def save(self) -> None:
         """Note how far a restart need not look back; called now and then, and at the stop."""
-        low = self._table.low_water()
+        self._save(self._table.low_water())
+
+    def _save(self, low: LowWater) -> None:
         self._metadata.save_number("delay_parked", low.parked)
         self._metadata.save_number("delay_marks", low.marks)
         self._barrier.metadata_changed()

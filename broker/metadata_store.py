@@ -1,8 +1,10 @@
 """What is small and must be transactional: topics, groups, members, leases and offsets, in one SQLite file.
 
 Changes are collected by the handlers of one loop turn and committed together by the write barrier, before anybody is
-answered. `synchronous = NORMAL` with a write-ahead log: a killed process loses nothing, a power cut may lose the last
-commits, as with messages under `flush = "async"`.
+answered. With a write-ahead log and `FlushMode.ASYNC` (`synchronous = NORMAL`) a killed process loses nothing, and a
+power cut may lose the last commits, as it may lose messages. With `FlushMode.SYNC` (`FULL`) each commit is on the disk
+when it returns: a message whose topic is lost is lost. That sync is waited for on the event loop; changes are rare
+beside messages.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ from types import TracebackType
 
 import msgpack
 
+from broker.flush_mode import FlushMode
 from broker.group_table import GroupTable
 from broker.offset_table import OffsetTable
 from broker.queue_locks import QueueKey, QueueLocks
+from broker.store.files import Files
+from broker.store.store_directory import unusable
 from broker.topic_table import TopicEntry, TopicTable
 from model.errors import ConfigError, StorageFull, SystemError_
 from model.heartbeat import ConsumerData
@@ -47,13 +52,17 @@ class MetadataStore:
 
     Args:
         directory: the broker's data directory, already locked by the message store.
+        flush: what a commit has to survive.
+        files: the file layer, which is asked whether the file may be written; the real one by default.
 
     Raises:
-        ConfigError: the file cannot be opened, or is not a database.
+        ConfigError: the file cannot be opened or written, or is not a database; the text says what to do.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._db = _open(directory / FILE_NAME)
+    def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
+        path = directory / FILE_NAME
+        _check_writable(path, files or Files())
+        self._db = _open(path, "full" if flush is FlushMode.SYNC else "normal")
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
@@ -116,11 +125,15 @@ class MetadataStore:
         """Store a topic, new or changed."""
         topic, blob = entry.config.topic, msgpack.packb(entry.config.to_wire())
         self._change(("topics", topic), "insert or replace into topics values (?, ?, ?)", topic, entry.topic_id, blob)
+        self.save_last_topic_id(entry.topic_id)
+
+    def save_last_topic_id(self, topic_id: int) -> None:
+        """Store that a number was given to a topic: it is never given again."""
         self._change(
-            ("last_topic_id", entry.topic_id),
+            ("last_topic_id", topic_id),
             "insert into numbers values ('last_topic_id', ?)"
             " on conflict do update set value = max(value, excluded.value)",
-            entry.topic_id,
+            topic_id,
         )
 
     def save_number(self, name: str, value: int) -> None:
@@ -190,13 +203,23 @@ class MetadataStore:
         self._pending.clear()
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _check_writable(path: Path, files: Files) -> None:
+    """Ask the system itself: SQLite only says that it is unable to open the file."""
+    try:
+        # Its companions come and go; one that another user left behind stops SQLite as well.
+        for each in (path, *filter(Path.exists, (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm")))):
+            files.close(files.open(each, create=True))
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def _open(path: Path, synchronous: str) -> sqlite3.Connection:
     try:
         with contextlib.ExitStack() as on_failure:
             db = sqlite3.connect(path, isolation_level=None)
             on_failure.callback(db.close)
             db.execute("pragma journal_mode = wal")
-            db.execute("pragma synchronous = normal")
+            db.execute(f"pragma synchronous = {synchronous}")
             db.executescript(_SCHEMA)
             on_failure.pop_all()
     except sqlite3.Error as error:

@@ -13,6 +13,7 @@ import anyio
 from broker.admin_handlers import AdminHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
+from broker.flush_mode import FlushMode
 from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
@@ -31,7 +32,7 @@ from remoting.tasks import background_tasks
 logger = logging.getLogger(__name__)
 
 SYNC_INTERVAL_S = 0.2
-"""How long a written message may stay unsynced with `flush = "async"`."""
+"""How long a written message may stay unsynced with `FlushMode.ASYNC`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,10 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     loop = asyncio.get_running_loop()
     with (
         MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
-        MetadataStore(config.data_dir) as metadata,
+        MetadataStore(config.data_dir, flush=config.flush, files=config.files) as metadata,
     ):
+        if config.flush is FlushMode.SYNC:
+            store.show_only_synced()
         broker = Broker(config, store, metadata, loop)
         stopping = False
 
@@ -94,7 +97,8 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
                 tasks.start_soon(broker.delays.driver.run)
-                tasks.start_soon(_sync, broker)
+                if config.flush is FlushMode.ASYNC:
+                    tasks.start_soon(_sync, broker)
                 if config.trace:
                     tasks.start_soon(_store_trace, broker)
                 broker.registration.start(tasks, server.address)
@@ -105,6 +109,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                     stopping = True
                     with anyio.CancelScope(shield=True):
                         await broker.registration.stop()
+                    broker.barrier.close()  # while there are connections to answer over
         finally:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
             if config.trace:

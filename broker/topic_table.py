@@ -95,6 +95,10 @@ class TopicTable:
             raise TopicNotExist(f"topic {topic!r} does not exist on this broker: create it with 'rlab topic create'")
         return entry
 
+    def ids(self) -> set[int]:
+        """The ids of all topics."""
+        return {entry.topic_id for entry in self._topics.values()}
+
     def configs(self) -> list[TopicConfig]:
         """All topics, sorted by name: what a registration announces."""
         return [self._topics[topic].config for topic in sorted(self._topics)]

@@ -1,24 +1,29 @@
-"""Group commit: what the handlers of one loop turn want stored is written once, and only then are they answered.
+"""What the handlers of one loop turn want stored is written once, and only then are they answered.
 
 A pipelined burst of sends arrives in one read of the socket; its records go to the file with one write, and its answers
 leave with one write each connection. An error of that write reaches every send of the burst, so nothing is ever
-acknowledged that was not written. Commits of offsets and leases do not depend on it: they go on while messages find no
-room.
+acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, together with what other turns wrote
+(`broker/group_commit.py`): the answers of a turn leave later, together, in the order of the turns.
+
+Commits of offsets and leases do not depend on it: they go on while messages find no room.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
+from broker.flush_mode import FlushMode
+from broker.group_commit import GroupCommit, Written
 from broker.metadata_store import MetadataStore
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
 from remoting.command import Command
 from remoting.connection import Connection
 
-Written = Callable[[RlabError | None], None]
-"""Called with None, or with what went wrong; must not raise."""
+_Sends = list[tuple[Connection, Command, int]]
+_Queues = dict[tuple[str, int], None]
 
 
 class WriteBarrier:
@@ -29,6 +34,7 @@ class WriteBarrier:
         store: where messages go.
         metadata: where topics, offsets and the rest go.
         on_new_messages: called with (topic, queue id) of every queue that has something new to read.
+        flush: whether what waits for messages waits for a sync too.
     """
 
     def __init__(
@@ -37,27 +43,29 @@ class WriteBarrier:
         store: MessageStore,
         metadata: MetadataStore,
         on_new_messages: Callable[[str, int], None],
+        flush: FlushMode = FlushMode.ASYNC,
     ) -> None:
         self._loop = loop
         self._store = store
         self._metadata = metadata
         self._on_new_messages = on_new_messages
         self._scheduled: asyncio.Handle | None = None
-        self._sends: list[tuple[Connection, Command, int]] = []
-        self._queues: dict[tuple[str, int], None] = {}
+        self._group_commit = GroupCommit(loop, store) if flush is FlushMode.SYNC else None
+        self._sends: _Sends = []
+        self._queues: _Queues = {}
         self._after_append: list[Written] = []
         self._after_commit: list[Written] = []
         self._unsynced = asyncio.Event()
 
     def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
-        """Answer a send with its offset once its message is written."""
+        """Answer a send with its offset once its message is stored."""
         self._sends.append((connection, request, offset))
         self._queues[(topic, queue_id)] = None
         if self._scheduled is None:
             self._schedule()
 
     def after_append(self, callback: Written, topic: str, queue_id: int) -> None:
-        """Call back once the messages that this turn appended to a queue are written."""
+        """Call back once the messages that this turn appended to a queue are stored."""
         self._after_append.append(callback)
         self._queues[(topic, queue_id)] = None
         if self._scheduled is None:
@@ -78,10 +86,12 @@ class WriteBarrier:
         self._scheduled = self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Write what is left, now: the files are closed next."""
+        """Store what is left, now, and answer everybody who waits: the connections or the files are closed next."""
         if self._scheduled is not None:
             self._scheduled.cancel()
         self._flush()
+        if self._group_commit is not None:
+            self._group_commit.close()
 
     def _flush(self) -> None:
         self._scheduled = None
@@ -91,6 +101,16 @@ class WriteBarrier:
         after_commit, self._after_commit = self._after_commit, []
         not_committed = self._commit()
         not_stored = self._store_messages(not_committed)
+        if self._group_commit is None or not_stored is not None or not (queues or self._is_unsynced()):
+            self._answer(sends, after_append, queues, not_stored)
+        else:
+            self._group_commit.wait(partial(self._answer, sends, after_append, queues))
+        for callback in after_commit:
+            callback(not_committed)
+
+    def _answer(
+        self, sends: _Sends, after_append: list[Written], queues: _Queues, not_stored: RlabError | None
+    ) -> None:
         if not_stored is None:
             for connection, request, offset in sends:
                 connection.respond(request, {"offset": offset})
@@ -101,8 +121,6 @@ class WriteBarrier:
                 connection.respond_error(request, not_stored)
         for callback in after_append:
             callback(not_stored)
-        for callback in after_commit:
-            callback(not_committed)
         if not_stored is None:
             for topic, queue_id in queues:
                 self._on_new_messages(topic, queue_id)
@@ -123,9 +141,12 @@ class WriteBarrier:
             self._store.flush()
         except RlabError as error:
             return error
-        if self._store.written_position > self._store.synced_position:
+        if self._is_unsynced():
             self._unsynced.set()
         return None
+
+    def _is_unsynced(self) -> bool:
+        return self._store.written_position > self._store.synced_position
 
     async def wait_written(self) -> None:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""

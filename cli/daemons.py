@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from broker.flush_mode import FlushMode
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
 from cli.output import print_json, print_line
 from cli.runtime import run, wait_for_eof
@@ -77,6 +78,9 @@ def broker(
     ] = None,
     cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
     auto_create: Annotated[bool, typer.Option(help="Let a send create its topic.")] = True,
+    flush: Annotated[
+        FlushMode, typer.Option(help="Answer a send once it is in the file (async), or on the disk (sync).")
+    ] = FlushMode.ASYNC,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events to this file too.")] = None,
     trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
     quirk: Annotated[
@@ -114,6 +118,7 @@ def broker(
             register_interval_s=register_interval,
             expiry_s=expiry,
             restore_grace_s=restore_grace,
+            flush=flush,
             trace=trace_topic,
             event_sink=event_sink,
             quirks=frozenset(quirk or ()),

@@ -8,17 +8,24 @@ written, until the broker is restarted and recovery has read what is really ther
 from __future__ import annotations
 
 from broker.store.commit_log import CommitLog
+from broker.store.queue_state import QueueState
 from broker.store.store_errors import StoreReadOnly, StoreSyncFailed
 from broker.store.sync_job import SyncJob
 
 
 class Durability:
-    """Runs the sync jobs of one log, one at a time."""
+    """Runs the sync jobs of one log, one at a time.
+
+    Attributes:
+        held_back: where queues end once what was flushed since the last job began is durable, and readers may see it.
+    """
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._job: SyncJob | None = None
         self._error: OSError | None = None
+        self.held_back: dict[QueueState, int] = {}
+        self._held_by_job: dict[QueueState, int] = {}
 
     def check_writable(self) -> None:
         """Raise `StoreReadOnly` if a sync has failed."""
@@ -36,6 +43,8 @@ class Durability:
             self._job = self._log.begin_sync(finish_active=finish_active)
         except OSError as error:
             raise StoreSyncFailed(f"cannot prepare a sync of {self._log.directory}: {error}") from error
+        self._held_by_job = self.held_back.copy()
+        self.held_back.clear()  # the same object, which the writer fills
         return self._job
 
     def finish_sync(self, job: SyncJob) -> None:
@@ -45,6 +54,8 @@ class Durability:
             self._error = job.error
             if job.error is None:
                 self._log.finish_sync(job)
+                for queue, end_offset in self._held_by_job.items():
+                    queue.end_offset = end_offset
         if job.error is not None:
             raise StoreSyncFailed(
                 f"sync of {self._log.directory} failed ({job.error.strerror}): what was written after position "

@@ -1,10 +1,11 @@
 """What the store keeps in memory for one queue. A plain record: `MessageStore` is the only one that changes it.
 
-min_offset <= tail_base <= end_offset <= next_offset
+min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flushed_offset
 
-[min_offset, tail_base)    only in the files
-[tail_base, end_offset)    in the files and in `tail`
-[end_offset, next_offset)  appended but not flushed: in `tail`, visible to nobody
+[min_offset, tail_base)         only in the files
+[tail_base, flushed_offset)     in the files and in `tail`
+[end_offset, flushed_offset)    in the files, and held back until they are synced; mostly empty
+[flushed_offset, next_offset)   appended but not flushed: in `tail`, visible to nobody
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class QueueState:
         key: (topic_id, queue_id).
         min_offset: the oldest message that is still stored.
         end_offset: the offset after the newest message that a reader may see.
+        flushed_offset: the offset after the newest message that is in the file; see `StoreWriter.show_only_synced`.
         next_offset: the offset that the next append gets.
         tail_base: offset of `tail[0]`.
         tail: the newest records, encoded.
@@ -34,6 +36,7 @@ class QueueState:
 
     __slots__ = (
         "end_offset",
+        "flushed_offset",
         "key",
         "last_read_segment",
         "longest_bytes",
@@ -48,6 +51,7 @@ class QueueState:
         self.key = key
         self.min_offset = min_offset
         self.end_offset = end_offset
+        self.flushed_offset = end_offset
         self.next_offset = end_offset
         self.tail_base = end_offset
         self.tail: list[bytes] = []

@@ -48,6 +48,15 @@ class StoreWriter:
         self._batch_queues: list[QueueState] = []
         self._batch_dropped: list[QueueState] = []
         self._next_at = 0
+        self._held_back: dict[QueueState, int] | None = None
+
+    def show_only_synced(self) -> None:
+        """Show messages to readers only once they are durable, instead of once they are in the file.
+
+        Without it, a reader may have seen what a loss of power takes back, and go on behind it: the messages that get
+        those offsets next are lost to him, however durable they are.
+        """
+        self._held_back = self._durability.held_back
 
     def _begin(self, firsts: dict[QueueKey, int], ends: dict[QueueKey, int], last_stored_ms: int) -> None:
         """Take over what recovery found; the active segment has a row for each queue."""
@@ -95,7 +104,7 @@ class StoreWriter:
         length = len(record)
         if length > queue.longest_bytes or flags >= CONTROL_FLAG:
             self._check(queue, length, flags)
-        if offset == queue.end_offset:
+        if offset == queue.flushed_offset:
             self._batch_queues.append(queue)
         queue.row.entries += _pack_entry(self._next_at, length, tag_hash, stored_ms)
         queue.tail.append(record)
@@ -144,7 +153,7 @@ class StoreWriter:
         self._active_index.drop_topic(topic_id)
 
     def flush(self) -> None:
-        """Write all that is buffered, with one system call, and show it to readers.
+        """Write all that is buffered, with one system call, and show it to readers (see `show_only_synced`).
 
         Raises:
             StoreFull: no room. Nothing of the batch is stored and its offsets are free again; works again with room.
@@ -166,11 +175,15 @@ class StoreWriter:
             self._roll_back()
             raise
         queues = self._batch_queues
-        for queue in queues:
-            queue.end_offset = queue.next_offset
+        if self._held_back is None:
+            for queue in queues:
+                queue.end_offset = queue.flushed_offset = queue.next_offset
+        else:
+            for queue in queues:
+                self._held_back[queue] = queue.flushed_offset = queue.next_offset
         self._tail.added(queues, len(data), len(buffer))
         for queue in self._batch_dropped:
-            queue.drop_tail_before(queue.end_offset)
+            queue.drop_tail_before(queue.flushed_offset)
         active = log.active
         active.record_count += len(buffer)
         active.first_stored_ms = active.first_stored_ms or self._stored_ms
@@ -220,11 +233,11 @@ class StoreWriter:
     def _roll_back(self) -> None:
         index = self._active_index
         for queue in self._batch_queues:
-            count = queue.next_offset - queue.end_offset
+            count = queue.next_offset - queue.flushed_offset
             del queue.tail[len(queue.tail) - count :]
             queue.row.remove_last(count)
-            queue.next_offset = queue.end_offset
-            if queue.end_offset == 0 and self._queues.get(queue.key) is queue:
+            queue.next_offset = queue.flushed_offset
+            if queue.flushed_offset == 0 and self._queues.get(queue.key) is queue:
                 del self._queues[queue.key], index.rows[queue.key]
         for queue in self._batch_dropped:
             self._queues[queue.key] = queue
@@ -233,7 +246,7 @@ class StoreWriter:
 
     def _begin_next_segment(self) -> None:
         log = self._log
-        ends = {key: queue.end_offset for key, queue in self._queues.items()}
+        ends = {key: queue.flushed_offset for key, queue in self._queues.items()}
         index = MemoryIndex(ends)
         try:
             head = encode_queue_table(ends, self._stored_ms)

@@ -35,13 +35,13 @@ class TailCache:
         """Account for a flushed batch, and evict what no longer fits.
 
         Args:
-            queues: those that the batch has records of, with their new `end_offset`.
+            queues: those that the batch has records of, with their new `flushed_offset`.
             size: bytes of the batch.
             count: records of the batch.
         """
         newest = self._newest
         for queue in queues:
-            newest[queue] = queue.end_offset
+            newest[queue] = queue.flushed_offset
         size += count * RECORD_OVERHEAD_BYTES
         self.bytes += size
         self._newest_bytes += size

@@ -228,5 +228,5 @@ def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> 
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unable to open"):
+    with pytest.raises(ConfigError, match="No such file or directory"):
         MetadataStore(tmp_path / "nowhere")

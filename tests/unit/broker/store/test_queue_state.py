@@ -7,7 +7,7 @@ from broker.store.segment_index import IndexRow
 def queue_with_tail(first: int, count: int) -> QueueState:
     queue = QueueState((1, 0), 0, first, IndexRow(first, bytearray()))
     queue.tail = [b"%d" % offset for offset in range(first, first + count)]
-    queue.next_offset = queue.end_offset = first + count
+    queue.next_offset = queue.flushed_offset = first + count
     return queue
 
 

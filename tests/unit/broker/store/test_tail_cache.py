@@ -17,6 +17,7 @@ def add(queue: QueueState, record: bytes) -> None:
     queue.tail.append(record)
     queue.next_offset += 1
     queue.end_offset += 1
+    queue.flushed_offset += 1
 
 
 @given(
