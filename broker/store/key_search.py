@@ -119,7 +119,9 @@ class KeySearcher:
         self._files = files
         self._tables: dict[int, KeyTable] = {}
 
-    def search(self, views: Iterable[SegmentView], term: bytes, terms_of: TermsOf, before: int) -> Iterator[Progress]:
+    def search(
+        self, views: Iterable[SegmentView], term: bytes, terms_of: TermsOf, before: int
+    ) -> Generator[Progress, None, None]:
         """Find the records that have a term, the newest first.
 
         Args:
@@ -151,7 +153,8 @@ class KeySearcher:
         positions = self._look_up(view, term) if view.is_settled else None
         if positions is None:
             positions = yield from self._index(view, fd, term, terms_of, begun)
-        for number, position in enumerate(positions, 1):
+        # A record two of whose terms have the same hash stands in the table twice.
+        for number, position in enumerate(dict.fromkeys(positions), 1):
             at = view.base_position + position
             if at < before:
                 found = self._read(view, fd, position, term, terms_of)

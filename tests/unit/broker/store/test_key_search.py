@@ -225,9 +225,9 @@ def test_an_unfinished_search_keeps_what_it_has_read_of_a_segment(
         return words(topic_id, queue_id, payload)
 
     oldest = segment_views(shelf.store.log, begin_ms=0, end_ms=NO_LIMIT, before=NO_LIMIT)[-1:]
-    steps = iter(shelf.searcher.search(oldest, b"nothing", counting, NO_LIMIT))
+    steps = shelf.searcher.search(oldest, b"nothing", counting, NO_LIMIT)
     next(steps), next(steps)
-    steps.close()  # type: ignore[attr-defined]
+    steps.close()
     assert list(shelf.searcher.search(oldest, b"nothing", counting, NO_LIMIT))[-1] == Progress(None, 0)
     assert counted == [b"all n%d" % number for number in range(SEGMENT_RECORDS)]
 
@@ -268,7 +268,8 @@ def test_hashes_that_collide_are_told_apart_by_looking(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.add(b"plumless")
     shelf.add(b"buckeroo")
-    assert shelf.find(b"plumless") == [b"plumless"]
+    shelf.add(b"plumless buckeroo")
+    assert shelf.find(b"plumless") == [b"plumless buckeroo", b"plumless"]
     shelf.store.close()
 
 
