@@ -81,6 +81,8 @@ MAX_ATTEMPTS = 16
 """Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
 MAX_DELAYED_MESSAGES = 1_000_000
 """Messages that may wait for their time on one broker; each costs it about 200 bytes of memory."""
+MAX_POP_WINDOW = 1_048_576
+"""Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_HELD_PULLS = 100_000
 MAX_HELD_PULLS_PER_QUEUE = 1_024
 
@@ -99,6 +101,14 @@ MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 MAX_KEYS = 64
 MAX_PROPERTIES = 128
+
+# --- retention -------------------------------------------------------------------------------------------------------
+RETENTION_INTERVAL_S = 10.0
+"""How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
+RETENTION_LOOK_S = 1.0
+"""How often it looks whether a segment was finished, which makes it look for old messages at once."""
+MAX_TOLD_MOVES = 10_000
+"""Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
 
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0

@@ -1,0 +1,324 @@
+"""PopQueue: which messages of one queue a group has in flight, one by one. Pure. RocketMQ: PopBufferMergeService.
+
+A pop makes messages invisible for a time. Each delivery has a *token*, a random number of 64 bits which, with the
+offset, is the receipt handle: it cannot be guessed, and it is dead as soon as the message is acknowledged, delivered
+again or made invisible anew. A message that nobody acknowledges in time comes again from the same queue: RocketMQ
+copies it to a retry topic 2 to 3 s late, and a second queue, out of order, is what its users then debug.
+
+    offset      5    6    7    8    9   10
+                |    |    |    |    |    |
+              floor            |       next_offset
+                in flight, acknowledged (6, 7), due again (8)
+
+    below `floor`           all acknowledged: what the group has committed
+    [floor, next_offset)    the window: a token for each message, 0 once it is acknowledged
+    from next_offset on     never delivered
+
+A message in the window costs ten bytes in two arrays, a batch in flight an object: a million messages in flight are a
+few dozen megabytes. The window is bounded; behind a message that is never acknowledged only so many others can run on.
+
+Times are loop times in seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.limits import MAX_POP_WINDOW
+
+MAX_ATTEMPTS_COUNTED = 0xFFFF
+
+
+@dataclass(slots=True)
+class PopBatch:
+    """Messages that were delivered together under one token.
+
+    Attributes:
+        client_id: to whom.
+        visible_at: when they come again unless they are acknowledged.
+        offsets: which, ascending; some may be acknowledged by now.
+        left: how many are not.
+    """
+
+    client_id: str
+    visible_at: float
+    offsets: Sequence[int]
+    left: int
+
+
+class Due(NamedTuple):
+    """Messages to be delivered again.
+
+    Attributes:
+        offsets: ascending.
+        attempts: how often each was delivered before.
+    """
+
+    offsets: list[int]
+    attempts: list[int]
+
+
+class PopQueue:
+    """One queue of one group.
+
+    Protocol: `due` and `next_offset` say what may be delivered; whoever reads those messages calls `deliver` with what
+    there was. `ack`, `extend` and `expire` change what is in flight; `next_deadline` says when to call `expire`.
+
+    Args:
+        floor: where the group begins.
+
+    Attributes:
+        floor: the smallest offset that is not acknowledged: what the group has committed.
+        next_offset: the first offset that was never delivered.
+        batches: token -> batch, of those in flight.
+    """
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.next_offset = floor
+        self.batches: dict[int, PopBatch] = {}
+        self._base = floor
+        self._tokens = array("Q")
+        self._attempts = array("H")
+        # Heap of (visible at, token); an entry whose batch is gone or says otherwise is stale.
+        self._deadlines: list[tuple[float, int]] = []
+        self._due: list[int] = []  # heap of offsets whose time was over; those acknowledged since are skipped
+        self._due_set: set[int] = set()
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are invisible now."""
+        return sum(batch.left for batch in self.batches.values())
+
+    @property
+    def due_count(self) -> int:
+        """Messages that wait to be delivered again."""
+        return len(self._due_set)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was ever delivered is acknowledged."""
+        return self.floor == self.next_offset
+
+    @property
+    def room(self) -> int:
+        """How many messages may be delivered for the first time before the window is full."""
+        return MAX_POP_WINDOW - (self.next_offset - self.floor)
+
+    def attempts_of(self, offset: int) -> int:
+        """How often a message of the window was delivered."""
+        return self._attempts[offset - self._base]
+
+    def is_acknowledged(self, offset: int) -> bool:
+        """Whether a message is done with."""
+        if offset < self.floor:
+            return True
+        return offset < self.next_offset and self._tokens[offset - self._base] == 0
+
+    def oldest_in_flight(self) -> PopBatch | None:
+        """The batch in flight whose time is over first."""
+        return min(self.batches.values(), key=lambda batch: batch.visible_at, default=None)
+
+    def due(self, max_n: int) -> Due:
+        """The first messages to be delivered again; they stay due until `deliver` or `ack`.
+
+        Args:
+            max_n: so many at most.
+        """
+        found: list[int] = []
+        while self._due and len(found) < max_n:
+            offset = heapq.heappop(self._due)
+            # It may be there twice: due, delivered, and due again.
+            if offset in self._due_set and found[-1:] != [offset]:
+                found.append(offset)
+        for offset in found:
+            heapq.heappush(self._due, offset)
+        return Due(found, [self.attempts_of(offset) for offset in found])
+
+    # --- delivering --------------------------------------------------------------------------------------------------
+
+    def deliver(self, offsets: Sequence[int], *, upto: int, token: int, client_id: str, visible_at: float) -> list[int]:
+        """Note that messages were delivered.
+
+        Args:
+            offsets: which, ascending: due ones, and new ones from `next_offset` on.
+            upto: the new `next_offset`; new messages below it that are not delivered are done with: a filter passed
+                over them, or they do not exist any more.
+            token: a random number above 0 that no other batch has.
+            client_id: to whom.
+            visible_at: when they come again.
+
+        Returns:
+            How often each has been delivered now.
+        """
+        assert token not in self.batches, "a token must be of one batch only"
+        grown = upto - self.next_offset
+        if grown > 0:
+            self._tokens.frombytes(bytes(8 * grown))
+            self._attempts.frombytes(bytes(2 * grown))
+            self.next_offset = upto
+        tokens, attempts, base = self._tokens, self._attempts, self._base
+        counts: list[int] = []
+        for offset in offsets:
+            place = offset - base
+            tokens[place] = token
+            count = attempts[place] = min(attempts[place] + 1, MAX_ATTEMPTS_COUNTED)
+            counts.append(count)
+        if self._due_set:
+            self._due_set.difference_update(offsets)
+        if offsets:
+            self.batches[token] = PopBatch(client_id, visible_at, offsets, len(offsets))
+            heapq.heappush(self._deadlines, (visible_at, token))
+        self._move_floor()
+        return counts
+
+    def ack(self, token: int, offsets: Iterable[int]) -> list[int]:
+        """End messages.
+
+        Args:
+            token: of the delivery.
+            offsets: which of its messages.
+
+        Returns:
+            Those that it has ended; the others' handles were dead: acknowledged, delivered again or extended before.
+        """
+        if token == 0:
+            return []
+        tokens, base, end = self._tokens, self._base, self.next_offset
+        ended = []
+        for offset in offsets:
+            if self.floor <= offset < end and tokens[offset - base] == token:
+                tokens[offset - base] = 0
+                ended.append(offset)
+        self._leave_batch(token, len(ended))
+        if self._due_set:
+            self._due_set.difference_update(ended)
+        self._move_floor()
+        return ended
+
+    def skip(self, offsets: Iterable[int]) -> None:
+        """End messages without a handle: they are dead letters now, or do not exist any more."""
+        for offset in offsets:
+            if self.floor <= offset < self.next_offset:
+                token = self._tokens[offset - self._base]
+                if token:
+                    self.ack(token, [offset])
+
+    def extend(self, token: int, offset: int, *, new_token: int, visible_at: float) -> bool:
+        """Let one message stay invisible until another time; its old handle is dead then.
+
+        Returns:
+            Whether the handle was good.
+        """
+        place = offset - self._base
+        if not token or not self.floor <= offset < self.next_offset or self._tokens[place] != token:
+            return False
+        batch = self.batches.get(token)
+        client_id = batch.client_id if batch is not None else ""
+        self._leave_batch(token, 1)
+        self._due_set.discard(offset)
+        self._tokens[place] = new_token
+        self.batches[new_token] = PopBatch(client_id, visible_at, (offset,), 1)
+        heapq.heappush(self._deadlines, (visible_at, new_token))
+        return True
+
+    def expire(self, now: float) -> int:
+        """Make due whatever was not acknowledged in time.
+
+        Returns:
+            How many messages became due. Their handles stay good until they are delivered again: a consumer that is
+            late by a moment has done the work all the same.
+        """
+        became_due = 0
+        while (deadline := self.next_deadline()) is not None and deadline <= now:
+            token = heapq.heappop(self._deadlines)[1]
+            batch = self.batches.pop(token)
+            for offset in batch.offsets:
+                if offset >= self.floor and self._tokens[offset - self._base] == token:
+                    self._due_set.add(offset)
+                    heapq.heappush(self._due, offset)
+                    became_due += 1
+        return became_due
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next, or None."""
+        deadlines = self._deadlines
+        while deadlines:
+            visible_at, token = deadlines[0]
+            batch = self.batches.get(token)
+            if batch is not None and batch.visible_at == visible_at:
+                return visible_at
+            heapq.heappop(deadlines)
+        return None
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    def window(self) -> tuple[int, bytes, bytes]:
+        """(floor, tokens, attempts) of the window, to be stored; numbers in the machine's own byte order."""
+        first = self.floor - self._base
+        return self.floor, self._tokens[first:].tobytes(), self._attempts[first:].tobytes()
+
+    @classmethod
+    def of_window(
+        cls, floor: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float]]
+    ) -> PopQueue:
+        """Put a stored window back.
+
+        Args:
+            floor: as `window` told it.
+            tokens: likewise.
+            attempts: likewise.
+            batches: (token, client id, visible at) of those that were in flight; whatever else is not acknowledged is
+                due.
+        """
+        queue = cls(floor)
+        queue._tokens.frombytes(tokens)
+        queue._attempts.frombytes(attempts)
+        queue.next_offset = floor + len(queue._tokens)
+        offsets: dict[int, list[int]] = {}
+        for offset, token in enumerate(queue._tokens, floor):
+            if token:
+                offsets.setdefault(token, []).append(offset)
+        for token, client_id, visible_at in batches:
+            mine = offsets.pop(token, None)
+            if mine is not None:
+                queue.batches[token] = PopBatch(client_id, visible_at, mine, len(mine))
+                heapq.heappush(queue._deadlines, (visible_at, token))
+        for due in offsets.values():
+            queue._due_set.update(due)
+        queue._due = sorted(queue._due_set)
+        return queue
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _leave_batch(self, token: int, n: int) -> None:
+        batch = self.batches.get(token)
+        if batch is not None:
+            batch.left -= n
+            if batch.left == 0:
+                del self.batches[token]
+                self._drop_stale_deadlines()
+
+    def _drop_stale_deadlines(self) -> None:
+        # A consumer that acknowledges at once leaves an entry behind for as long as the message would have been
+        # invisible: a minute of them is a lot of memory.
+        if len(self._deadlines) > 2 * len(self.batches) + 64:
+            self._deadlines = [(batch.visible_at, token) for token, batch in self.batches.items()]
+            heapq.heapify(self._deadlines)
+
+    def _move_floor(self) -> None:
+        tokens, base, floor, end = self._tokens, self._base, self.floor, self.next_offset
+        while floor < end and tokens[floor - base] == 0:
+            floor += 1
+        self.floor = floor
+        done = floor - base
+        if done == len(tokens) or done > max(1024, len(tokens) // 2):
+            del tokens[:done]
+            del self._attempts[:done]
+            self._base = floor

@@ -1,0 +1,143 @@
+"""The window of one queue against a naive twin that keeps one record per message and computes everything anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.pop_queue import PopQueue
+
+
+@dataclass
+class Delivery:
+    token: int = 0
+    visible_at: float = 0.0
+    attempts: int = 0
+    done: bool = False
+
+
+@dataclass
+class Twin:
+    start: int
+    messages: dict[int, Delivery] = field(default_factory=dict)
+    now: float = 0.0
+    expired_at: float = 0.0
+
+    @property
+    def next_offset(self) -> int:
+        return max(self.messages, default=self.start - 1) + 1
+
+    @property
+    def floor(self) -> int:
+        return min((o for o, m in self.messages.items() if not m.done), default=self.next_offset)
+
+    def is_due(self, delivery: Delivery) -> bool:
+        return not delivery.done and delivery.visible_at <= self.expired_at
+
+    def due(self) -> list[int]:
+        return sorted(o for o, m in self.messages.items() if self.is_due(m))
+
+    def in_flight(self) -> int:
+        return sum(not m.done and not self.is_due(m) for m in self.messages.values())
+
+
+steps = st.one_of(
+    st.tuples(st.just("pop_new"), st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 4)),
+    st.tuples(st.just("pop_due"), st.integers(1, 5), st.integers(1, 4)),
+    st.tuples(st.just("ack"), st.integers(0, 20), st.lists(st.integers(0, 60), max_size=5)),
+    st.tuples(st.just("ack_all"), st.integers(0, 20), st.just(0)),
+    st.tuples(st.just("extend"), st.integers(0, 20), st.integers(0, 60)),
+    st.tuples(st.just("skip"), st.integers(0, 60), st.just(0)),
+    st.tuples(st.just("sleep"), st.integers(1, 3), st.just(0)),
+    st.tuples(st.just("store"), st.just(0), st.just(0)),
+)
+
+
+class Run:
+    def __init__(self, start: int) -> None:
+        self.queue, self.twin = PopQueue(start), Twin(start)
+        self.tokens: list[int] = []
+
+    def token(self) -> int:
+        self.tokens.append(len(self.tokens) + 1)
+        return self.tokens[-1]
+
+    def pop_new(self, wanted: list[bool], invisible_s: int) -> None:
+        first, token, visible_at = self.queue.next_offset, self.token(), self.twin.now + invisible_s
+        offsets = [first + n for n, want in enumerate(wanted) if want]
+        upto = first + len(wanted)
+        counts = self.queue.deliver(offsets, upto=upto, token=token, client_id="c", visible_at=visible_at)
+        assert counts == [1] * len(offsets)
+        for offset in range(first, upto):
+            taken = offset in offsets
+            self.twin.messages[offset] = Delivery(token if taken else 0, visible_at, int(taken), done=not taken)
+
+    def pop_due(self, max_n: int, invisible_s: int) -> None:
+        offsets, attempts = self.queue.due(max_n)
+        assert offsets == self.twin.due()[:max_n]
+        assert attempts == [self.twin.messages[offset].attempts for offset in offsets]
+        token, visible_at = self.token(), self.twin.now + invisible_s
+        upto = self.queue.next_offset
+        counts = self.queue.deliver(offsets, upto=upto, token=token, client_id="c", visible_at=visible_at)
+        assert counts == [n + 1 for n in attempts]
+        for offset in offsets:
+            message = self.twin.messages[offset]
+            message.token, message.visible_at, message.attempts = token, visible_at, message.attempts + 1
+
+    def ack(self, n: int, offsets: list[int]) -> None:
+        token = self.tokens[n % len(self.tokens)] if self.tokens else 7
+        expected = []
+        for offset in offsets:
+            message = self.twin.messages.get(offset)
+            if message is not None and not message.done and message.token == token:
+                message.done = True
+                expected.append(offset)
+        assert self.queue.ack(token, offsets) == expected
+
+    def ack_all(self, n: int, _: int) -> None:
+        self.ack(n, list(self.twin.messages))
+
+    def extend(self, n: int, offset: int) -> None:
+        token = self.tokens[n % len(self.tokens)] if self.tokens else 7
+        new_token, visible_at = self.token(), self.twin.now + 2
+        message = self.twin.messages.get(offset)
+        good = message is not None and not message.done and message.token == token
+        assert self.queue.extend(token, offset, new_token=new_token, visible_at=visible_at) == good
+        if good and message is not None:
+            message.token, message.visible_at = new_token, visible_at
+
+    def skip(self, offset: int, _: int) -> None:
+        self.queue.skip([offset])
+        if offset in self.twin.messages:
+            self.twin.messages[offset].done = True
+
+    def sleep(self, n: int, _: int) -> None:
+        self.twin.now += n
+        before = len(self.twin.due())
+        self.twin.expired_at = self.twin.now
+        assert self.queue.expire(self.twin.now) == len(self.twin.due()) - before
+
+    def store(self, _: int, __: int) -> None:
+        batches = [(token, batch.client_id, batch.visible_at) for token, batch in self.queue.batches.items()]
+        self.queue = PopQueue.of_window(*self.queue.window(), batches)
+
+
+@settings(max_examples=400)
+@given(start=st.integers(0, 50), program=st.lists(steps, max_size=50))
+def test_what_is_in_flight_due_and_acknowledged_is_what_a_table_of_all_messages_says(
+    start: int, program: list[tuple[str, object, object]]
+) -> None:
+    run = Run(start)
+    for step, first, second in program:
+        getattr(run, step)(first, second)
+        queue, twin = run.queue, run.twin
+        assert (queue.floor, queue.next_offset) == (twin.floor, twin.next_offset)
+        assert (queue.in_flight, queue.due_count) == (twin.in_flight(), len(twin.due()))
+        assert queue.is_idle == (twin.floor == twin.next_offset)
+        assert queue.due(100).offsets == twin.due()
+        waiting = [m.visible_at for m in twin.messages.values() if not m.done and not twin.is_due(m)]
+        assert queue.next_deadline() == min(waiting, default=None)
+        for offset, message in twin.messages.items():
+            assert queue.is_acknowledged(offset) == message.done
