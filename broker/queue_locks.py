@@ -125,6 +125,22 @@ class QueueLocks:
             return None
         return self._free(group, queue, lease)
 
+    def revoke(self, group: str, queue: QueueKey) -> Freed | None:
+        """Take a queue from whoever has it, or had it last: no token given so far is good for it any more.
+
+        A release leaves the last token good, so that its owner's last commit is welcome; after a reset of the offset
+        that commit would undo the reset.
+
+        Returns:
+            What became free, or None if nobody had it.
+        """
+        lease = self._leases.get(group, {}).get(queue)
+        if lease is None:
+            return None
+        freed = self._free(group, queue, lease) if lease.held else None
+        del self._leases[group][queue]
+        return freed
+
     def orphan(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
         """The client is no member any more: free its queues, at once or after a grace.
 

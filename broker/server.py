@@ -18,6 +18,7 @@ from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
 from broker.pull_handlers import PullHandlers
+from broker.reset_handlers import ResetHandlers
 from broker.retry_handlers import RetryHandlers
 from broker.send_handlers import SendHandlers
 from broker.store.message_store import MessageStore
@@ -56,6 +57,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **SendHandlers(broker).handlers(),
         **PullHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
+        **ResetHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),

@@ -14,7 +14,7 @@ import anyio
 from client.admin_records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
 from client.cluster_requests import ClusterRequests, listed, unpack, unpack_group
 from client.group_target import group_info
-from client.topic_admin import TopicAdmin
+from client.offset_admin import OffsetAdmin
 from model.errors import GroupNotExist
 from model.limits import REQUEST_TIMEOUT_S
 from model.names import check_group
@@ -22,7 +22,7 @@ from model.topic_route import BrokerData
 from remoting.request_code import RequestCode
 
 
-class Admin(TopicAdmin):
+class Admin(OffsetAdmin):
     """Administration of a cluster; an async context manager.
 
     Args:

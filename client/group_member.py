@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from client.rebalance import RebalancePass
 from model.heartbeat import ConsumerData
+from model.message_queue import MessageQueue
 
 
 class GroupMember(Protocol):
@@ -35,4 +37,8 @@ class GroupMember(Protocol):
 
     async def persist_offsets(self) -> None:
         """Commit what is not committed yet."""
+        ...
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Drop these queues, as far as they are held under this token or an earlier one, and begin them again."""
         ...

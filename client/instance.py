@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
 
 import anyio
 
@@ -29,6 +29,7 @@ from model.event_log import EventLog, encode_events
 from model.events import EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
+from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
 from remoting.address import parse_addresses
 from remoting.client import RemotingClient
@@ -68,6 +69,7 @@ class ClientInstance:
             {
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
                 RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
             },
             on_lost=self._connection_lost,
             rng=config.rng,
@@ -154,7 +156,9 @@ class ClientInstance:
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
 
-    async def _every(self, interval_s: float, work: Work, first_s: float | None = None) -> None:
+    async def _every(
+        self, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
+    ) -> None:
         await anyio.sleep(interval_s if first_s is None else first_s)
         while True:
             try:
@@ -348,6 +352,12 @@ class ClientInstance:
     def _queues_released(self, address: str, command: Command) -> None:
         self.wake(str(command.header.get("group")), Trigger.LOCK, str(command.header.get("cause", "")))
 
+    def _offsets_reset(self, address: str, command: Command) -> None:
+        header = command.header
+        if (consumer := self._consumers.get(header["group"])) is not None:
+            queues = [MessageQueue(header["topic"], header["broker_name"], n) for n in header["queue_ids"]]
+            consumer.offsets_reset(queues, header["token"], header.get("cause") or "")
+
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection_lost(self, address: str) -> None:
@@ -388,11 +398,3 @@ class ClientInstance:
     def _now(self) -> float:
         assert self._loop is not None, "the instance was not started"
         return self._loop.time()
-
-
-class Work(Protocol):
-    """What a periodic task does each time."""
-
-    async def __call__(self) -> None:
-        """Do it once."""
-        ...

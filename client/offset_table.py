@@ -66,6 +66,10 @@ class OffsetTable:
                 if offset <= self._offsets[queue]:
                     self._resets.pop(queue, None)
 
+    def confirmed(self, queue: MessageQueue) -> int | None:
+        """The offset that the broker is known to have stored last; None if it has confirmed none."""
+        return self._confirmed.get(queue)
+
     def forget(self, queue: MessageQueue) -> None:
         """Drop a queue that is given up; call it after its last persist, for what is dirty here is lost."""
         self._offsets.pop(queue, None)

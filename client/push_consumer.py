@@ -7,7 +7,7 @@ queues is `client/queue_share.py`, the workers are `client/worker_pool.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -68,7 +68,7 @@ class PushConsumer:
         self.rebalance_interval_s = self.options.rebalance_interval_s
         self.session_timeout_s = self.options.session_timeout_s
         self.late_results = 0
-        """Results of listeners that came after their queue was another member's; they were ignored."""
+        """Results of listeners that came after their queue was another member's, or was reset; they were ignored."""
         self._strategy = strategy or AllocateMessageQueueAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._listeners: dict[str, ListenerCall] = {}
@@ -272,6 +272,11 @@ class PushConsumer:
         _, share = self._parts()
         await share.persist()
 
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """See `GroupMember`."""
+        _, share = self._parts()
+        share.offsets_reset(queues, token, cause)
+
     # --- consuming ---------------------------------------------------------------------------------------------------
 
     async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
@@ -286,6 +291,7 @@ class PushConsumer:
         assert self._service is not None, "messages are consumed after the start"
         if owned.lost:
             self.late_results += len(messages)
+            owned.process_queue.finish(messages)  # nobody commits it, but a reset waits until listeners are done
         else:
             await self._service.settle(owned, messages, result)
         owned.made_progress()

@@ -5,6 +5,7 @@ RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance, RebalancePushImpl. A
     acquire: lease granted -> OwnedQueue, pull loop starts                                      QUEUE_ACQUIRED
     revoke:  stop pulling -> finish what listeners have (up to a grace) -> commit and unlock    QUEUE_DROPPED
     lost:    a pull or commit says that another member has it: stop, commit nothing             QUEUE_DROPPED
+    reset:   the group's offset was set: stop, finish what listeners have, acquire it again     QUEUE_DROPPED
 
 Queues on their way out do not hold up the others: they are released in the background, and a queue that should come
 back meanwhile is asked for again once it is out.
@@ -13,7 +14,7 @@ back meanwhile is asked for again once it is out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import anyio
 
@@ -176,10 +177,12 @@ class QueueShare:
 
     def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
         """A lease that was freed, because the broker did not hear of us, is ours again."""
-        if grant.start_offset <= owned.process_queue.commit_offset:
+        committed = self._offsets.confirmed(owned.queue)
+        if (committed or 0) <= grant.start_offset <= owned.process_queue.commit_offset:
             owned.token = grant.token
             return
-        # Another member had it meanwhile, and has committed what we would consume once more.
+        # Another member had it meanwhile, and has committed what we would consume once more. Or the group was reset
+        # while we were away: without that a broker never goes back behind what it has confirmed.
         self._lost(owned)
         self._granted(owned.queue, grant, cause, keep=True)
 
@@ -220,6 +223,35 @@ class QueueShare:
         owned.stop()
         self._offsets.forget(owned.queue)
         cause = self._emit(EventKind.QUEUE_DROPPED, owned.queue, version=owned.token, detail="lost")
+        self._instance.wake(self._group, Trigger.LOCK, cause)
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Drop what was fetched of queues whose offset was set, and begin them again where it is now.
+
+        Args:
+            queues: which; those that are not owned are ignored.
+            token: leases up to this one were revoked; a later one begins at the new offset already.
+            cause: id of the root trigger.
+        """
+        for queue in queues:
+            owned = self.owned.get(queue)
+            if owned is None or owned.token > token:
+                continue
+            del self.owned[queue]
+            owned.lost = True
+            owned.stop()
+            self._offsets.forget(queue)
+            self._emit(EventKind.QUEUE_DROPPED, queue, cause=cause, version=owned.token, detail="reset")
+            if owned.process_queue.in_flight:
+                # Begun at once, it could hand out a message that its listener still has, or one before it.
+                self._releasing[queue] = owned
+                self._background.start_soon(self._finish_reset, owned, cause)
+        self._instance.wake(self._group, Trigger.LOCK, cause)
+
+    async def _finish_reset(self, owned: OwnedQueue, cause: str) -> None:
+        await self._drain([owned])
+        del self._releasing[owned.queue]
+        self._released.set()
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _release(self, queues: list[OwnedQueue], cause: str) -> None:

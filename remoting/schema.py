@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from model.delay import MAX_DELAY_MS
 from model.errors import InvalidParameter
 from model.limits import MAX_PULL_BATCH
+from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.command import Command, shown
 from remoting.request_code import RequestCode
 
@@ -264,6 +265,42 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
         sender="admin -> name server", purpose="Forget a topic of every broker.", fields=(_TOPIC,)
+    ),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
+        sender="admin -> broker",
+        purpose="Put a group somewhere else on the queues of a topic, while it consumes: all of them or none. Whoever "
+        "has such a queue loses its lease, and begins at the new place with the next one.",
+        fields=(
+            _GROUP,
+            _TOPIC,
+            Field("to", str, "`earliest`, `latest`, `time`, `offset` or `shift`"),
+            Field(
+                "value",
+                int,
+                "wall clock in milliseconds, offset, or distance from the commit",
+                False,
+                -MAX_RESET_VALUE,
+                MAX_RESET_VALUE,
+            ),
+            Field("queue_ids", list, "only these queues; absent for all of this broker", required=False),
+            Field("dry_run", bool, "only tell what would become of it", required=False),
+            _CAUSE,
+        ),
+        answer="once it is stored: header `known`, whether the group has members or offsets here; body: msgpack array "
+        "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of what was "
+        "asked for, owner or empty]",
+    ),
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET: RequestSchema(
+        sender="broker -> member, one-way",
+        purpose="Queues of this member were reset: drop what was fetched of them and ask for them again.",
+        fields=(
+            _GROUP,
+            _BROKER,
+            _TOPIC,
+            Field("queue_ids", list, "queues of this member"),
+            Field("token", int, "leases up to this token are no good any more"),
+            _CAUSE,
+        ),
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(
         sender="admin -> broker",

@@ -9,13 +9,19 @@ from typing import get_type_hints
 import anyio
 import pytest
 
+from broker.retention import RetentionOptions
+from broker.store.store_options import StoreOptions
+from client.admin import Admin
 from model.events import Event, EventKind
 from model.limits import MAX_TRACE_BUFFER
+from model.message_queue import MessageQueue
+from model.offset_reset import ResetTo
 from simulation.cluster import SimulatedCluster
 from simulation.run import Simulation, run_simulation
 from tests.docs.pages import ROOT, table_of, text_of
 
 PAGE = "docs/events.md"
+SEGMENT_BYTES = 20_000
 ALWAYS = ["t_ms", "node", "seq", "kind", "cause"]
 
 
@@ -57,16 +63,30 @@ async def everything(cluster: SimulatedCluster) -> None:
     await anyio.sleep(10)
     await first.subscribe("other")
     await anyio.sleep(1)
+    with cluster.simulation.on_host("operator"):
+        async with Admin(cluster.addresses) as admin:
+            await admin.reset_offsets("g", "t", ResetTo.earliest())
+    await anyio.sleep(1)
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()
     await cluster.brokers["broker-a"].start()
     await anyio.sleep(40)
+    for consumer in cluster.consumers[1:]:
+        await consumer.stop()
+    for broker in cluster.brokers:  # more than the limit of each: what the group has still to read is deleted
+        for _ in range(9):
+            await producer.send("t", bytes(SEGMENT_BYTES // 2), queue=MessageQueue("t", broker, 0))
+    await anyio.sleep(15)
+    await cluster.start_consumer("g", "t")
+    await anyio.sleep(5)
 
 
 def test_the_columns_of_a_kind_are_those_that_a_run_fills(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> list[Event]:
-        async with SimulatedCluster(simulation, tmp_path) as cluster:
+        retention = RetentionOptions(retain_bytes_max=2 * SEGMENT_BYTES)
+        store = StoreOptions(segment_bytes=SEGMENT_BYTES)
+        async with SimulatedCluster(simulation, tmp_path, retention=retention, store=store) as cluster:
             await everything(cluster)
         return cluster.events
 

@@ -65,6 +65,7 @@ programs = st.lists(
         st.tuples(st.just("acquire"), groups, clients, queues),
         st.tuples(st.just("acquire"), groups, clients, queues),
         st.tuples(st.just("release"), groups, clients, queues, st.integers(0, 1)),
+        st.tuples(st.just("revoke"), groups, queues),
         st.tuples(st.just("orphan"), groups, clients, st.sampled_from([0.0, 2.0, 5.0])),
         st.tuples(st.just("sleep"), st.sampled_from([1.0, 3.0])),
         st.tuples(st.just("forget"), st.sampled_from("tu")),
@@ -87,6 +88,13 @@ def test_queue_locks_equal_their_naive_twin(program: list[tuple[object, ...]]) -
                 legal = mine.held and mine.owner == client_id and not stale_by
                 freed = locks.release(group, client_id, queue, mine.token - stale_by)
                 assert freed == (twin.free(group, queue) if legal else None)
+            case "revoke", str(group), QueueKey() as queue:
+                had = twin.leases.get((group, queue))
+                freed = locks.revoke(group, queue)
+                assert freed == (twin.free(group, queue) if had is not None and had.held else None)
+                twin.leases.pop((group, queue), None)
+                for token in range(twin.tokens + 2):
+                    assert not any(locks.check(group, queue, client_id, token) for client_id in "ABC")
             case "orphan", str(group), str(client_id), float(grace_s):
                 freed_now = locks.orphan(group, client_id, now=now, grace_s=grace_s)
                 for queue in twin.held().get((group, client_id), []):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from client.config import ClientConfig
 from client.instance import ClientInstance
 from client.rebalance import RebalancePass
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
+from model.message_queue import MessageQueue
 from model.names import retry_topic
 from model.subscription import subscription_of
 from simulation.cluster import SimulatedCluster
@@ -58,6 +59,9 @@ class FakeMember:
     async def persist_offsets(self) -> None:
         self.persisted += 1
         await anyio.lowlevel.checkpoint()
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        raise AssertionError("a member without queues has none that could be reset")
 
 
 @asynccontextmanager

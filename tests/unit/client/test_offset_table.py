@@ -101,3 +101,15 @@ def test_a_forgotten_queue_is_gone_and_a_late_confirmation_does_not_bring_it_bac
     assert (table.read(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
     table.update(Q, 5)
     assert table.take_dirty() == {Q: 5}
+
+
+def test_what_the_broker_is_known_to_have_is_what_it_confirmed_last() -> None:
+    table, queue = OffsetTable(), MessageQueue("t", "b", 0)
+    assert table.confirmed(queue) is None
+    table.update(queue, 5)
+    assert table.confirmed(queue) is None
+    table.confirm({queue: 5})
+    table.update(queue, 9)
+    assert table.confirmed(queue) == 5
+    table.forget(queue)
+    assert table.confirmed(queue) is None

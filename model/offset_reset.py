@@ -1,0 +1,122 @@
+"""Where a reset puts a group on a queue. RocketMQ: ResetOffsetByTimeCommand; Kafka: kafka-consumer-groups.
+
+A queue has offsets from `low`, inclusive, to `high`, exclusive; a group may stand anywhere from `low` to `high`. What
+asks for a place beyond either end gets that end, and `QueueReset.clamped` says so.
+
+    low 10, high 50, committed 30     earliest 10   latest 50   offset 7 -> 10   shift -5 -> 25   shift +100 -> 50
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from model.errors import InvalidParameter
+from model.message_queue import MessageQueue
+
+MAX_VALUE = 2**63 - 1
+"""The largest offset, time or distance that is taken."""
+
+
+class ResetKind(StrEnum):
+    """How the new place is told."""
+
+    EARLIEST = "earliest"
+    """The oldest message that is still stored."""
+    LATEST = "latest"
+    """Behind the newest message: everything that is stored now is skipped."""
+    TIME = "time"
+    """The first message that was stored at or after a time."""
+    OFFSET = "offset"
+    """This offset."""
+    SHIFT = "shift"
+    """So many offsets forward from what is committed; backward if negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTo:
+    """Where to.
+
+    Attributes:
+        kind: how it is told.
+        value: wall clock in milliseconds, the offset, or the distance; 0 for the kinds that need none.
+    """
+
+    kind: ResetKind
+    value: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that kind and value fit. Raises InvalidParameter: a time or offset below 0, or a number too large."""
+        if abs(self.value) > MAX_VALUE or (self.value < 0 and self.kind is not ResetKind.SHIFT):
+            raise InvalidParameter(f"a reset to {self.kind} cannot have the value {self.value}")
+
+    @classmethod
+    def earliest(cls) -> ResetTo:
+        """To the oldest message."""
+        return cls(ResetKind.EARLIEST)
+
+    @classmethod
+    def latest(cls) -> ResetTo:
+        """Behind the newest message."""
+        return cls(ResetKind.LATEST)
+
+    @classmethod
+    def time(cls, timestamp_ms: int) -> ResetTo:
+        """To the first message stored at or after a time, wall clock in milliseconds."""
+        return cls(ResetKind.TIME, timestamp_ms)
+
+    @classmethod
+    def offset(cls, offset: int) -> ResetTo:
+        """To an offset."""
+        return cls(ResetKind.OFFSET, offset)
+
+    @classmethod
+    def shift(cls, by: int) -> ResetTo:
+        """So far from what is committed."""
+        return cls(ResetKind.SHIFT, by)
+
+    def offset_in(self, low: int, high: int, committed: int | None, offset_at: Callable[[int], int]) -> int:
+        """The offset that this means on one queue; it may lie beyond its ends.
+
+        Args:
+            low: the oldest offset stored.
+            high: the offset that the next message gets.
+            committed: where the group stands; None if it has committed nothing.
+            offset_at: the first offset stored at or after a time in milliseconds; `high` if there is none.
+
+        Raises:
+            InvalidParameter: a shift of a group that stands nowhere.
+        """
+        match self.kind:
+            case ResetKind.EARLIEST:
+                return low
+            case ResetKind.LATEST:
+                return high
+            case ResetKind.TIME:
+                return offset_at(self.value)
+            case ResetKind.OFFSET:
+                return self.value
+            case ResetKind.SHIFT:
+                if committed is None:
+                    raise InvalidParameter("the group has committed nothing there, so there is nothing to shift from")
+                return committed + self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReset:
+    """What a reset does, or did, to one queue.
+
+    Attributes:
+        queue: which.
+        before: what was committed; None for nothing.
+        after: what is committed now.
+        clamped: whether more was asked for than the queue has.
+        owner: client id of the member that had the queue; None for nobody.
+    """
+
+    queue: MessageQueue
+    before: int | None
+    after: int
+    clamped: bool
+    owner: str | None
