@@ -12,6 +12,7 @@ from broker.config import BrokerConfig
 from broker.delay_service import DelayService
 from broker.group_table import GroupTable, Leave
 from broker.metadata_store import MetadataStore
+from broker.offset_moves import OffsetMoves
 from broker.offset_table import OffsetTable
 from broker.pull_service import PullService
 from broker.queue_locks import Freed, QueueLocks
@@ -54,6 +55,7 @@ class Broker:
 
     Attributes:
         topics, groups, locks, offsets: the pure tables.
+        moves: tells of pulls behind what was deleted.
         pulls: runs pulls, and holds those that find nothing.
         barrier: writes at the end of each loop turn.
         driver: acts on the deadlines of the tables.
@@ -79,7 +81,8 @@ class Broker:
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
-        self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.driver.wake_by)
+        self.moves = OffsetMoves(config.name, self.events)
+        self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.moves, self.driver.wake_by)
         self.barrier = WriteBarrier(loop, store, metadata, self.pulls.rerun, config.flush)
         self.registration = Registration(config, self.topics)
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.flush_mode import FlushMode
+from broker.retention import RetentionOptions
 from broker.store.files import Files
 from broker.store.store_options import StoreOptions
 from model.errors import ConfigError
@@ -48,12 +49,13 @@ class BrokerConfig:
         flush: what an acknowledgement promises.
         quirks: defects of the reference to reproduce.
         store: options of the message store.
+        retention: how long messages are kept.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.
-        ConfigError: an address that is none, or an interval that cannot be.
+        ConfigError: an address that is none, an interval that cannot be, or a hard limit that segments cannot keep.
     """
 
     name: str
@@ -72,6 +74,7 @@ class BrokerConfig:
     flush: FlushMode = FlushMode.ASYNC
     quirks: frozenset[Quirk] = frozenset()
     store: StoreOptions = field(default_factory=StoreOptions)
+    retention: RetentionOptions = field(default_factory=RetentionOptions)
     files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
 
@@ -80,6 +83,7 @@ class BrokerConfig:
         check_id("cluster name", self.cluster)
         for address in (self.listen, *self.name_servers, *filter(None, (self.advertise,))):
             parse_address(address)
+        self.retention.check_segments(self.store.segment_bytes)
         if not 0 < self.register_interval_s < self.expiry_s:
             raise ConfigError(
                 f"a broker that registers every {self.register_interval_s} s and expires after {self.expiry_s} s would "

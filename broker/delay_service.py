@@ -75,6 +75,16 @@ class DelayService:
     def __len__(self) -> int:
         return len(self._table)
 
+    @property
+    def parked_queue(self) -> tuple[int, int]:
+        """(topic id, queue id) of the parked messages."""
+        return self._topic_id, PARKED
+
+    @property
+    def first_waiting(self) -> int:
+        """Offset in that queue of the first message that is not delivered; the marks that matter lie behind it."""
+        return self._table.low_water().parked
+
     def park(
         self, payload: bytes, *, topic: str, queue_id: int, tag_hash: int, times_delivered: int, due_ms: int
     ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from broker.group_table import GroupTable
 from broker.long_poll_table import HeldPull, LongPollTable
+from broker.offset_moves import OffsetMoves
 from broker.queue_locks import QueueKey, QueueLocks
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
@@ -30,6 +31,8 @@ _CODES = {
 }
 """How a pull that brings no message is answered. RocketMQ: PullMessageProcessor.composeResponseHeader."""
 
+_MOVED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_TOO_BIG)
+
 SKIPPED_HOLD_S = 1.0
 """How long a pull is held that has skipped messages; then the consumer is told how far nothing matches."""
 
@@ -43,6 +46,7 @@ class PullService:
         topics: which queues can be read.
         groups: members that a pull under a lease keeps alive.
         locks: leases that a pull may name.
+        moves: told of pulls at offsets where nothing is stored any more.
         wake_by: called with the deadline of each pull that is held, loop time in seconds.
     """
 
@@ -53,6 +57,7 @@ class PullService:
         topics: TopicTable,
         groups: GroupTable,
         locks: QueueLocks,
+        moves: OffsetMoves,
         wake_by: Callable[[float], None],
     ) -> None:
         self._loop = loop
@@ -60,6 +65,7 @@ class PullService:
         self._topics = topics
         self._groups = groups
         self._locks = locks
+        self._moves = moves
         self._wake_by = wake_by
         self._held: LongPollTable[Connection] = LongPollTable()
 
@@ -126,6 +132,8 @@ class PullService:
             max_bytes=MAX_PULL_BYTES,
             tag_hashes=_tag_hashes(header.get("tag_hashes")),
         )
+        if result.status in _MOVED:
+            self._moves.note(header, result, self._loop.time())
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
             return _reply(result)
         if result.next_offset < result.max_offset:

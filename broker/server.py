@@ -19,6 +19,7 @@ from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
 from broker.pull_handlers import PullHandlers
 from broker.reset_handlers import ResetHandlers
+from broker.retention_service import RetentionService
 from broker.retry_handlers import RetryHandlers
 from broker.send_handlers import SendHandlers
 from broker.store.message_store import MessageStore
@@ -99,6 +100,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
                 tasks.start_soon(broker.delays.driver.run)
+                tasks.start_soon(RetentionService(broker).driver.run)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(_sync, broker)
                 if config.trace:

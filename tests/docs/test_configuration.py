@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from broker.config import BrokerConfig
+from broker.retention import RETAIN_MS, RetentionOptions
 from broker.store.store_options import StoreOptions
 from cli.main import app
 from client.config import ClientConfig
@@ -20,7 +21,9 @@ from namesrv.config import NameServerConfig
 from tests.docs.pages import table_of, text_of
 
 PAGE = "docs/configuration.md"
-RECORDS: list[type[Any]] = [NameServerConfig, BrokerConfig, StoreOptions, ClientConfig, ConsumerOptions]
+RECORDS: list[type[Any]] = [
+    NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, ClientConfig, ConsumerOptions,
+]  # fmt: skip
 COMMANDS = {
     "NameServerConfig": "namesrv",
     "BrokerConfig": "broker",
@@ -33,6 +36,8 @@ OF_EVERY_DAEMON = {"--config", "--exit-with-stdin", "--help", "--json", "--verbo
 # Defaults that are made for each record, or have no text of their own.
 IN_WORDS = {
     "store": "StoreOptions",
+    "retention": "RetentionOptions",
+    "retain_ms": "72 h",
     "files": "the real disk",
     "clock_ms": "wall clock",
     "rng": "a new one",
@@ -77,6 +82,7 @@ def test_every_option_of_a_producer_is_described_with_its_default() -> None:
 
 def test_the_defaults_that_are_told_in_words_are_those() -> None:
     assert StoreOptions().segment_age_ms == 24 * 3600 * 1000
+    assert RETAIN_MS == 72 * 3600 * 1000
     assert ClientConfig(name_servers="127.0.0.1:9876").triggers == frozenset(Trigger)
     assert len(Trigger) == 6
 

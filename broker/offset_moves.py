@@ -1,0 +1,82 @@
+"""Pulls at an offset where nothing is stored any more: each move is told once, however often it is asked for. Pure.
+
+The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. Here
+it is made visible to everybody else: that a group skipped messages must never be silent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from broker.store.read_result import ReadResult, ReadStatus
+from model.event_log import EventLog
+from model.events import EventKind
+from model.limits import MAX_TOLD_MOVES
+
+logger = logging.getLogger(__name__)
+
+TOLD_AGAIN_S = 60.0
+"""A reader that does not move, or that was put back, is told of again after this time."""
+
+
+class OffsetMoves:
+    """The moves of one broker that were told lately.
+
+    Args:
+        broker_name: for the events.
+        events: where they go.
+
+    Attributes:
+        cause: id of the event of the newest deletion, "" if there was none since the start.
+    """
+
+    def __init__(self, broker_name: str, events: EventLog) -> None:
+        self.cause = ""
+        self._broker_name = broker_name
+        self._events = events
+        # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was told), the newest last
+        self._told: dict[tuple[str, str, int], tuple[int, int, float]] = {}
+
+    def note(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
+        """Note a pull that was told to go on elsewhere.
+
+        Args:
+            header: of the pull.
+            result: what the store found.
+            now: loop time in seconds.
+        """
+        group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
+        key = (group, topic, queue_id)
+        before = self._told.pop(key, None)
+        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < TOLD_AGAIN_S:
+            self._told[key] = before
+            return
+        self._told[key] = (asked, result.next_offset, now)
+        if len(self._told) > MAX_TOLD_MOVES:
+            del self._told[next(iter(self._told))]
+        deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
+        skipped = result.next_offset - asked if deleted else 0
+        if deleted:
+            logger.warning(
+                "broker %s: group %r is behind what was deleted on %s:%d: it goes on at %d, not %d, and misses %d",
+                *(self._broker_name, group, topic, queue_id, result.next_offset, asked, skipped),
+            )
+        else:
+            logger.warning(
+                "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it goes on at %d",
+                *(self._broker_name, group, topic, queue_id, asked, result.next_offset),
+            )
+        self._events.emit(
+            EventKind.OFFSET_MOVED,
+            cause=self.cause if deleted else "",
+            group=group,
+            topic=topic,
+            broker=self._broker_name,
+            queue_id=queue_id,
+            client=header.get("client_id") or "",
+            offset=result.next_offset,
+            n=skipped,
+            detail="deleted" if deleted else "beyond the end",
+        )
