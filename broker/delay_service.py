@@ -85,6 +85,10 @@ class DelayService:
         """Offset in that queue of the first message that is not delivered; the marks that matter lie behind it."""
         return self._table.low_water().parked
 
+    def is_waiting(self, offset: int) -> bool:
+        """Whether the parked message at an offset of the schedule topic is still to be delivered."""
+        return offset in self._table
+
     def park(
         self, payload: bytes, *, topic: str, queue_id: int, tag_hash: int, times_delivered: int, due_ms: int
     ) -> None:

@@ -48,6 +48,10 @@ class DelayTable:
     def __len__(self) -> int:
         return len(self._pending)
 
+    def __contains__(self, offset: int) -> bool:
+        """Whether the parked message at an offset was not delivered yet."""
+        return offset in self._pending
+
     def check_room(self) -> None:
         """Refuse a message that there is no room for.
 

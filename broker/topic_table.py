@@ -103,6 +103,10 @@ class TopicTable:
         """All topics, sorted by name: what a registration announces."""
         return [self._topics[topic].config for topic in sorted(self._topics)]
 
+    def names(self) -> dict[int, str]:
+        """Topic id -> topic."""
+        return {entry.topic_id: topic for topic, entry in self._topics.items()}
+
     def entry_for_send(self, topic: str) -> tuple[TopicEntry, bool]:
         """The topic that a message is sent to, made from the template if it may be.
 

@@ -118,6 +118,16 @@ RETENTION_LOOK_S = 1.0
 MAX_TOLD_MOVES = 10_000
 """Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
 
+# --- finding a message -----------------------------------------------------------------------------------------------
+MAX_LOOKUPS = 8
+"""Searches that wait for a broker or that it works on; they are worked on one after the other."""
+LOOKUP_SLICE_S = 1.0
+"""How long a broker searches before it answers with what it has; the asker may have it go on from there."""
+LOOKUP_TIMEOUT_S = 30.0
+MAX_LOOKUP_MESSAGES = 64
+MAX_LOOKUP_BYTES = 1024 * 1024
+"""Records in one answer beyond which it is full; the last of them may be longer by itself."""
+
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0
 SEND_RETRIES = 2
@@ -132,4 +142,6 @@ assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
+assert MAX_LOOKUPS * 2 * LOOKUP_SLICE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, so it may take twice as long"
+assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "what was found must fit a frame"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client gives up"

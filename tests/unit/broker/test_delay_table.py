@@ -57,6 +57,16 @@ def test_what_a_mark_found_at_the_restart_says_is_done_is_not_delivered_again() 
     assert table.low_water() == LowWater(8, 5)
 
 
+def test_a_message_waits_until_its_delivery_is_marked() -> None:
+    table = DelayTable()
+    table.add(0, 10)
+    assert (0 in table, 1 in table) == (True, False)
+    table.take_due(10, 1)
+    assert 0 in table
+    table.done(0, mark=0)
+    assert 0 not in table
+
+
 def test_there_is_room_up_to_the_limit_and_not_beyond() -> None:
     table = DelayTable(NOTHING_DONE, 2)
     table.add(0, 1)

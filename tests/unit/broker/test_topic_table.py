@@ -29,6 +29,14 @@ def table_with(*configs: TopicConfig, auto_create: bool = True) -> TopicTable:
     return table
 
 
+def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:
+    table = table_with(config("a"), config("b"), auto_create=False)
+    number = table.existing("b").topic_id
+    assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: "a", 4: "b"}
+    table.delete("b")
+    assert number not in table.names()
+
+
 # --- creation by sending ---------------------------------------------------------------------------------------------
 def test_a_send_to_an_unknown_topic_copies_the_template_without_its_right_to_be_inherited() -> None:
     table = table_with()
