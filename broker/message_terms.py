@@ -17,8 +17,8 @@ import msgpack
 from model.limits import MAX_KEYS
 from model.names import SCHEDULE_TOPIC
 
-_PAYLOAD_FIELDS = 7
-_PARKED_FIELDS = 6
+_PAYLOAD_TYPES = (str, bytes, str, list, dict, int, str)
+_PARKED_TYPES = (int, str, int, int, int, bytes)
 _NOTHING: frozenset[bytes] = frozenset()
 
 
@@ -69,28 +69,25 @@ class MessageTerms:
             if parked is None:
                 return _NOTHING
             stored_in, payload = parked.topic, parked.payload
-        fields = _unpack(payload, _PAYLOAD_FIELDS)
-        if fields is None:
+        fields = _unpack(payload, _PAYLOAD_TYPES)
+        if fields is None or not all(isinstance(key, str) for key in fields[3]):
             return _NOTHING
         topic, _, _, keys, _, _, message_id = fields
-        terms = {id_term(message_id)} if isinstance(message_id, str) else set()
-        if isinstance(keys, list) and isinstance(topic, str):
-            for name in {topic, topic if stored_in is None else stored_in}:
-                terms.update(key_term(name, key) for key in keys[:MAX_KEYS] if isinstance(key, str))
+        terms = {id_term(message_id)}
+        for name in {topic, topic if stored_in is None else stored_in}:
+            terms.update(key_term(name, key) for key in keys[:MAX_KEYS])
         return frozenset(terms)
 
 
 def unpack_parked(payload: bytes) -> Parked | None:
     """Read a parked message; None if these bytes are none."""
-    fields = _unpack(payload, _PARKED_FIELDS)
-    if fields is None or not isinstance(fields[1], str) or not isinstance(fields[5], bytes):
-        return None
-    return Parked(*fields)
+    fields = _unpack(payload, _PARKED_TYPES)
+    return None if fields is None else Parked(*fields)
 
 
-def _unpack(payload: bytes, count: int) -> list[Any] | None:
+def _unpack(payload: bytes, types: tuple[type, ...]) -> list[Any] | None:
     try:
-        fields = msgpack.unpackb(payload, strict_map_key=False)
+        fields = msgpack.unpackb(payload)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
         return None  # a broker stores whatever bytes a producer sends
-    return fields if isinstance(fields, list) and len(fields) == count else None
+    return fields if isinstance(fields, list) and tuple(map(type, fields)) == types else None

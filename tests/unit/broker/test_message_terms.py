@@ -51,19 +51,22 @@ def test_bytes_that_are_no_message_have_no_terms_and_do_no_harm(payload: bytes) 
 @pytest.mark.parametrize(
     "fields",
     [
-        ["orders", b"", "", "not a list", {}, 0, 7],
-        ["orders", b"", "", [1, None], {}, 0, None],
-        [7, b"", "", ["k"], {}, 0, []],
-        [[], b"", "", ["k"], {}, 0, {}],
+        ["orders", b"", "", "not a list", {}, 0, "id"],
+        ["orders", b"", "", ["k", 1], {}, 0, "id"],
+        ["orders", "text", "", ["k"], {}, 0, "id"],
+        ["orders", b"", "", ["k"], {7: "not a string"}, 0, "id"],
+        ["orders", b"", "", ["k"], {}, 0, None],
+        [[], b"", "", ["k"], {}, 0, "id"],
+        ["orders", b"", "", ["k"], {}, 0],
     ],
 )
-def test_fields_of_another_type_are_passed_over(fields: list[object]) -> None:
+def test_what_a_consumer_could_not_decode_is_no_message(fields: list[object]) -> None:
     assert TERMS(1, 0, msgpack.packb(fields)) == frozenset()
 
 
 def test_more_keys_than_a_message_may_have_are_not_looked_at() -> None:
     keys = [str(number) for number in range(MAX_KEYS + 1)]
-    assert len(TERMS(1, 0, msgpack.packb(["orders", b"", "", keys, {}, 0, None]))) == MAX_KEYS
+    assert len(TERMS(1, 0, msgpack.packb(["orders", b"", "", keys, {}, 0, "id"]))) == MAX_KEYS + 1
 
 
 def test_an_id_and_a_key_of_the_same_text_are_different_terms() -> None:
