@@ -25,11 +25,10 @@ import math
 import selectors
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextvars import Context
 from pathlib import Path
 from socket import socket
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
 
 from simulation.task_order import numbered_cancel_scopes, numbered_task_factory
@@ -211,7 +210,7 @@ class VirtualSelector(selectors.BaseSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """asyncio's selector loop on a virtual clock. See the module's docstring.
 
-    Files and plain functions are real, and take no virtual time: `run_in_executor` calls them in place. Everything else
+    Files and plain functions are real. `run_in_executor` calls them in place, or `blocking_s` later. Everything else
     outside of the process raises `NotSimulated`.
 
     Args:
@@ -219,6 +218,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         limit_s: Virtual seconds after which the simulation is given up with `SimulationTimeout`.
     """
 
+    blocking_s = 0.0
+    """Virtual seconds that each call in an executor takes, from when it is set; for slow disks."""
     _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, *, start_s: float = 0.0, limit_s: float = DEFAULT_LIMIT_S) -> None:
@@ -243,7 +244,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             super().run_forever()
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call `func` here and now, whatever the executor.
+        """Call `func` here, now or `blocking_s` later, whatever the executor.
 
         A thread would run while the virtual clock jumps, and finish in an order that no seed decides.
 
@@ -253,11 +254,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             *args: Its arguments.
 
         Returns:
-            A future that is already done with the result or the exception.
+            A future of the result or the exception; already done if calls take no time.
         """
         future: asyncio.Future[T] = self.create_future()
-        with _Failing(future):
-            future.set_result(func(*args))
+        if self.blocking_s:
+            self.call_later(self.blocking_s, _call_for, future, func, *args)
+        else:
+            _call_for(future, func, *args)
         return future
 
     def call_soon_threadsafe(
@@ -357,22 +360,23 @@ for _name, _advice in _NOT_SIMULATED.items():
     setattr(VirtualLoop, _name, _refusing(_name, _advice))
 
 
-class _Failing:
-    """Hands an error of its block to a future, as an executor hands it to whoever waits for the result."""
+def _call_for(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -> None:
+    """Call for whoever waits for the result, or for the error, as an executor does."""
+    called: Future[T] = Future()
 
-    def __init__(self, future: asyncio.Future[Any]) -> None:
-        self._future = future
+    def failed(_: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, Exception):
+            called.set_exception(error)
+        return isinstance(error, Exception)
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._future.set_exception(error)
-        return True
+    with contextlib.ExitStack() as stack:
+        stack.push(failed)
+        called.set_result(func(*args))
+    if not future.done():  # nobody waits any more
+        if (error := called.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(called.result())
 
 
 def waiting_tasks(loop: asyncio.AbstractEventLoop) -> str:

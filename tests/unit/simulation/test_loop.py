@@ -378,3 +378,23 @@ def test_a_loop_without_a_network_says_how_to_make_one() -> None:
             await asyncio.get_running_loop().create_server(asyncio.Protocol, "10.0.0.1", 80)
 
     run(main)
+
+
+def test_an_executor_takes_the_time_that_calls_are_said_to_take_and_forgets_who_left() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.blocking_s = 3.0
+        done: list[float] = []
+        future = loop.run_in_executor(None, lambda: done.append(loop.time()))
+        left = loop.run_in_executor(None, int, "x")
+        left.cancel()
+        assert (done, future.done()) == ([], False)
+        await future
+        assert done == [3.0]
+        failed = loop.run_in_executor(None, int, "x")
+        with pytest.raises(ValueError, match="invalid literal"):
+            await failed
+        assert loop.time() == 6.0
+
+    run(main)
