@@ -10,9 +10,11 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 # For the benchmark, e.g. make bench BENCH_ARGS=--json
 BENCH_ARGS ?=
+# For the crash harness, e.g. make crash CRASH_ARGS="--kills 20 --seed 7"
+CRASH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench crash clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +36,9 @@ check: $(STAMP) ## format, lint, types, import rules, and the style that no lint
 
 bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
 	@$(BIN)/rlab bench $(BENCH_ARGS)
+
+crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
+	@$(BIN)/rlab crash $(CRASH_ARGS)
 
 clean: ## remove everything that make, the tools and the demo leave behind
 	rm -rf $(VENV) build dist *.egg-info .demo .bench report

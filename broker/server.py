@@ -45,11 +45,13 @@ class RunningBroker:
         name: its name.
         address: `host:port` that it listens on, with the real port.
         broker: its tables, for tests and embedded use.
+        recovery_s: how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do.
     """
 
     name: str
     address: str
     broker: Broker
+    recovery_s: float
 
 
 def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
@@ -78,6 +80,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     Cancellation: the broker stops as at the end of the block: unregistered, written, closed.
     """
     loop = asyncio.get_running_loop()
+    began = loop.time()
     with (
         MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
         MetadataStore(config.data_dir, flush=config.flush, files=config.files) as metadata,
@@ -85,6 +88,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
         if config.flush is FlushMode.SYNC:
             store.show_only_synced()
         broker = Broker(config, store, metadata, loop)
+        recovery_s = loop.time() - began
         stopping = False
 
         def closed(connection: Connection) -> None:
@@ -108,7 +112,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.registration.start(tasks, server.address)
                 logger.info("broker %s listens on %s", config.name, server.address)
                 try:
-                    yield RunningBroker(config.name, server.address, broker)
+                    yield RunningBroker(config.name, server.address, broker, recovery_s)
                 finally:
                     stopping = True
                     with anyio.CancelScope(shield=True):

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import anyio
 import typer
@@ -106,12 +106,14 @@ class Child:
         name: what to call it.
         process: the process.
         address: `host:port` that it listens on.
+        said: all that the line told in which it said so.
     """
 
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
         self.process = process
         self.address = ""
+        self.said: dict[str, Any] = {}
 
     async def wait_ready(self) -> None:
         """Wait for the line in which it tells its address.
@@ -125,7 +127,8 @@ class Child:
         except (anyio.EndOfStream, anyio.IncompleteRead):
             code = await self.process.wait()
             raise ServiceNotAvailable(f"{self.name} did not start (exit code {code})") from None
-        self.address = jsonlib.loads(line)["address"]
+        self.said = jsonlib.loads(line)
+        self.address = self.said["address"]
 
     async def stop(self) -> None:
         """Ask it to stop, and make it after a while. Idempotent."""

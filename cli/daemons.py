@@ -12,7 +12,7 @@ import typer
 
 from broker.flush_mode import FlushMode
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
-from cli.output import print_json, print_line
+from cli.output import document, print_json, print_line
 from cli.runtime import run, wait_for_eof
 from model.errors import ConfigError
 from model.event_log import EventSink
@@ -137,7 +137,8 @@ async def _serve_broker(
         async with run_broker(config) as running, flushed(trace_file):
             # Whoever waits for the announcement wants to use the broker, and looks for it at a name server.
             await running.broker.registration.wait_tried()
-            announce("broker", running.name, running.address, as_json=as_json)
+            recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
+            announce("broker", running.name, running.address, as_json=as_json, recovery=recovery)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
 
@@ -152,10 +153,10 @@ def dialable(address: str) -> str:
     return address
 
 
-def announce(kind: str, name: str, address: str, *, as_json: bool) -> None:
-    """Print the one line that says that a daemon is ready, and where."""
+def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
+    """Print the one line that says that a daemon is ready, and where; `more` is for programs only."""
     if as_json:
-        print_json({"kind": kind, "name": name, "address": address})
+        print_json({"kind": kind, "name": name, "address": address, **more})
     else:
         print_line(f"{kind} {name} listens on {address}")
 

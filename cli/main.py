@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from cli import cluster, consume, daemons, group, produce, topic
 from cli.bench import command as bench
+from cli.crash import command as crash
 from cli.demo import command as demo
 from cli.runtime import report_bug
 from cli.swarm import command as swarm
@@ -47,7 +48,7 @@ def root(
     """Options of `rlab` itself."""
 
 
-for module in (daemons, cluster, topic, group, produce, consume, swarm, demo, bench):
+for module in (daemons, cluster, topic, group, produce, consume, swarm, demo, crash, bench):
     module.register(app)
 
 

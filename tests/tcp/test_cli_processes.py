@@ -38,6 +38,9 @@ def test_messages_go_in_and_out_and_survive_a_restart_of_the_broker(tmp_path: Pa
         at = ("--namesrv", name_server.address)
         broker = ("broker", "--name", "broker-a", "--data", "data", "--trace", "trace.jsonl", *at, *ANY)
         with stopped_cleanly(*broker, cwd=tmp_path) as running:
+            recovery = running.said.pop("recovery")
+            assert (recovery["scanned_records"], recovery["cut_bytes"]) == (0, 0)
+            assert recovery["seconds"] > 0
             assert running.said == {"kind": "broker", "name": "broker-a", "address": running.address}
             created = rlab_json("topic", "create", "orders", "--queues", "2", *at, cwd=tmp_path)
             assert created["read_queues"] == 2

@@ -19,10 +19,10 @@ from simulation.run import Simulation, run_simulation
 
 def test_a_daemon_says_its_address_to_people_and_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
     announce("broker", "broker-a", "127.0.0.1:1", as_json=False)
-    announce("broker", "broker-a", "127.0.0.1:1", as_json=True)
+    announce("broker", "broker-a", "127.0.0.1:1", as_json=True, recovery=None)
     text, document = capsys.readouterr().out.splitlines()
     assert text == "broker broker-a listens on 127.0.0.1:1"
-    assert json.loads(document) == {"kind": "broker", "name": "broker-a", "address": "127.0.0.1:1"}
+    assert json.loads(document) == {"kind": "broker", "name": "broker-a", "address": "127.0.0.1:1", "recovery": None}
 
 
 def test_only_an_address_that_clients_can_dial_is_advertised() -> None:

@@ -1,0 +1,169 @@
+"""The audit: what the brokers have in the end against what producers were promised. Pure.
+
+Rows come queue by queue in the order of their offsets, as plain pulls give them; see `Ledger` for lanes.
+
+    ledger: 3:0 at q1+0, 3:1 at q1+1     log of q1: 0 = 3:0, 1 = 3:1         nothing is wrong
+                                         log of q1: 0 = 3:0                  3:1 is lost
+                                         log of q1: 0 = 3:1, 1 = 3:0         out of order, and both not in their place
+                                         log of q1: 0 = 3:0, 1 = 3:1 = 2     stored twice: a repeated send; allowed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cli.crash.ledger import Findings, LaneKind, Ledger, Sent, lane_kind, sent_of
+from client.admin_records import QueueProgress
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+
+KINDS = {
+    "lost": "acknowledged, and not in the log",
+    "lost to the group": "acknowledged, and never consumed",
+    "not in its place": "acknowledged at an offset where another message is, or none",
+    "one offset for two": "acknowledged at the same offset as another",
+    "out of order": "behind a later message of its lane in the same queue",
+    "delivered out of turn": "handed to a member after a later one of the queue, for the first time",
+    "hole": "an offset of a queue without a message",
+    "damaged": "a byte differs from what was sent",
+    "commit beyond the log": "the group goes on behind the end of a queue",
+    "commit lost": "after the last crash the group would begin before where it had committed",
+    "no restart": "a broker ended by itself, or did not start again",
+}
+"""Everything that may be found, and what it means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of a run.
+
+    Attributes:
+        ok: whether nothing was found.
+        acknowledged: messages that a producer was promised.
+        given_up: sends that failed for good.
+        stored: messages in the log, each counted once.
+        stored_unacknowledged: of them those of sends that were given up.
+        stored_twice: copies beyond the first: of sends that were repeated because the answer was lost.
+        consumed: messages that the group was content with, each counted once.
+        consumed_twice: how often it got one again that it had been content with.
+        deliveries: how often a message was handed to a listener, those that it failed on included.
+        findings: how many of each kind of `KINDS`; 0 for what was not found.
+        examples: some of them in words.
+    """
+
+    ok: bool
+    acknowledged: int
+    given_up: int
+    stored: int
+    stored_unacknowledged: int
+    stored_twice: int
+    consumed: int
+    consumed_twice: int
+    deliveries: int
+    findings: dict[str, int]
+    examples: tuple[str, ...]
+
+
+class Audit:
+    """One comparison.
+
+    Args:
+        ledger: the run's; nothing is changed in it but its findings.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.findings: Findings = ledger.findings
+        self._ledger = ledger
+        self._seen: set[Sent] = set()
+        self._copies = 0
+        self._unplaced = {
+            (place.queue, place.offset): (sent, place.message_id)
+            for sent, place in ledger.acknowledged.items()
+            if place.offset >= 0
+        }
+        if len(self._unplaced) < sum(place.offset >= 0 for place in ledger.acknowledged.values()):
+            self._name_shared_offsets()
+        self._numbers: dict[tuple[MessageQueue, int], int] = {}
+
+    def _name_shared_offsets(self) -> None:
+        first: dict[tuple[MessageQueue, int], Sent] = {}
+        for sent, place in self._ledger.acknowledged.items():
+            other = first.setdefault((place.queue, place.offset), sent)
+            if place.offset >= 0 and other != sent:
+                self.findings.add("one offset for two", f"{place.queue}+{place.offset} for {other} and {sent}")
+
+    def queue(self, queue: MessageQueue, offsets: range, rows: list[MessageExt]) -> None:
+        """Look at the next part of a queue.
+
+        Args:
+            queue: the queue.
+            offsets: what its broker has, from the end of the part before.
+            rows: the messages that it gave for them, in their order.
+        """
+        given = {row.offset for row in rows}
+        for offset in offsets:
+            if offset not in given:
+                self.findings.add("hole", f"{queue}+{offset}")
+        for row in rows:
+            self._row(queue, row)
+
+    def _row(self, queue: MessageQueue, row: MessageExt) -> None:
+        sent = sent_of(row.body)
+        if sent is None:
+            self.findings.add("damaged", f"{queue}+{row.offset} id {row.message_id}")
+            return
+        if sent in self._seen:
+            self._copies += 1
+        self._seen.add(sent)
+        if self._unplaced.get((queue, row.offset)) == (sent, row.message_id):
+            del self._unplaced[queue, row.offset]
+        if lane_kind(sent.lane) is LaneKind.DELAYED:
+            return
+        before = self._numbers.get((queue, sent.lane), -1)
+        if sent.number < before:
+            self.findings.add("out of order", f"{queue}+{row.offset} is {sent}, behind number {before}")
+        self._numbers[queue, sent.lane] = max(before, sent.number)
+
+    def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
+        """Look at the group's commits after the last restart.
+
+        Args:
+            before: what the group had committed before, by queue.
+            queues: its queues now.
+        """
+        committed = {now.queue: now.committed or 0 for now in queues}
+        for now in queues:
+            if committed[now.queue] > now.max_offset:
+                self.findings.add("commit beyond the log", f"{now.queue}: {now.committed} of {now.max_offset}")
+        for queue, offset in before.items():
+            if committed.get(queue, 0) < offset:
+                self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
+
+    def verdict(self) -> Verdict:
+        """Return what was found, after everything was looked at, or as much as a broker that stays away allows."""
+        ledger, findings = self._ledger, self.findings
+        if "no restart" not in findings.counts:
+            self._find_missing()
+        return Verdict(
+            ok=not findings.counts,
+            acknowledged=len(ledger.acknowledged),
+            given_up=ledger.given_up,
+            stored=len(self._seen),
+            stored_unacknowledged=len(self._seen - ledger.acknowledged.keys()),
+            stored_twice=self._copies,
+            consumed=len(ledger.consumed),
+            consumed_twice=ledger.repeated,
+            deliveries=ledger.deliveries,
+            findings={kind: findings.counts.get(kind, 0) for kind in KINDS},
+            examples=tuple(findings.examples),
+        )
+
+    def _find_missing(self) -> None:
+        ledger, findings = self._ledger, self.findings
+        for sent, place in ledger.acknowledged.items():
+            if sent not in self._seen:
+                findings.add("lost", f"{sent} ({lane_kind(sent.lane).name}), acknowledged at {place}")
+        for sent in ledger.owed:
+            findings.add("lost to the group", f"{sent} at {ledger.acknowledged[sent]}")
+        for (queue, offset), (sent, _) in self._unplaced.items():
+            findings.add("not in its place", f"{sent} was to be at {queue}+{offset}")

@@ -1,0 +1,327 @@
+"""One crash run, from the first server to the verdict.
+
+start the servers -> load -> kill, restart, kill ... -> stop producing -> let the group drain
+-> kill every broker once more -> read everything back -> compare with the ledger
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import BinaryIO
+
+import anyio
+
+from cli.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child, letters
+from cli.crash.audit import Audit, Verdict
+from cli.crash.brokers import BrokerFiles, BrokerProcess
+from cli.crash.ledger import Ledger
+from cli.crash.load import GROUP, TOPIC, Load, run_load
+from cli.crash.read_back import read_back
+from cli.crash.schedule import Kill, Moment, next_kill
+from client.admin import Admin
+from client.admin_records import QueueProgress
+from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
+from model.message_queue import MessageQueue
+
+QUEUES = 4
+"""Queues on each broker."""
+SURGE_S = 0.04
+"""How long before a kill the lanes send without a wait."""
+DRAIN_QUIET_S = 15.0
+"""The group has this long to get on: then what it still owes is lost to it."""
+DRAIN_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashOptions:
+    """Options of a run.
+
+    Attributes:
+        directory: an empty directory for the files of the brokers.
+        kills: how often a broker is killed, the last time of each included.
+        seed: decides when.
+        brokers: how many.
+        producers: how many, with `LANES` lanes each.
+        consumers: members of the group.
+        rate: sends per second of all producers together, between the surges around kills.
+        broker_arguments: further arguments of `rlab broker`.
+    """
+
+    directory: Path
+    kills: int = 200
+    seed: int = 0
+    brokers: int = 2
+    producers: int = 4
+    consumers: int = 3
+    rate: float = 400.0
+    broker_arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Some durations in seconds; all 0 if there are none."""
+
+    n: int
+    min_s: float
+    median_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrashResult:
+    """What came of a run; the document of `rlab crash --json`.
+
+    Attributes:
+        ok: whether every promise was kept.
+        seed: its seed.
+        kills: how many brokers were killed.
+        moments: how many of them at which moment.
+        duration_s: seconds from the first server to the verdict.
+        verdict: the audit's.
+        starts: from the start of a broker's process until it listens.
+        recoveries: the part of it in which the broker opened its files.
+        scanned_bytes_max: most that a recovery had to read again.
+        torn_tails: recoveries that had to cut off the end of a torn write.
+    """
+
+    ok: bool
+    seed: int
+    kills: int
+    moments: dict[str, int]
+    duration_s: float
+    verdict: Verdict
+    starts: Spread
+    recoveries: Spread
+    scanned_bytes_max: int
+    torn_tails: int
+
+
+class CrashRun:
+    """One run.
+
+    Args:
+        options: see `CrashOptions`.
+
+    Attributes:
+        ledger: its books.
+        kills: brokers killed so far.
+        phase: what is going on, for whoever watches.
+    """
+
+    def __init__(self, options: CrashOptions) -> None:
+        self.ledger = Ledger()
+        self.kills = 0
+        self.phase = "starting"
+        self._options = options
+        self._kills_left = options.kills - options.brokers
+        self._brokers: list[BrokerProcess] = []
+
+    async def run(self) -> CrashResult:
+        """Run it.
+
+        Raises:
+            RlabError: the cluster could not be started in the first place, or something else got in the way of a
+                verdict.
+
+        Cancellation: everything is stopped; the files stay.
+        """
+        options, started = self._options, anyio.current_time()
+        audit = None
+        async with AsyncExitStack() as stack:
+            name_server = await stack.enter_async_context(_name_server(options.directory))
+            await self._start_brokers(stack, name_server)
+            async with run_load(
+                name_server,
+                self.ledger,
+                Random(f"{options.seed} load"),
+                producers=options.producers,
+                consumers=options.consumers,
+                rate=options.rate,
+            ) as load:
+                await self._kill_and_restart(load)
+                self.phase = "draining"
+                await load.stop_producing()
+                if not self._broken:
+                    await self._drain(name_server)
+            committed = {} if self._broken else _committed(await _progress(name_server))
+            await self._kill_once_more()
+            audit = Audit(self.ledger)
+            if not self._broken:
+                self.phase = "reading back"
+                await self._registered(name_server)
+                audit.progress(committed, await _progress(name_server))
+                await read_back(name_server, [broker.name for broker in self._brokers], TOPIC, audit.queue)
+            self.phase = "done"
+        return self._result(audit.verdict(), anyio.current_time() - started)
+
+    def progress(self) -> str:
+        """Say in a line how far it has come."""
+        ledger = self.ledger
+        return (
+            f"{self.phase}: {self.kills} of {self._options.kills} kills, {len(ledger.acknowledged):,} acknowledged, "
+            f"{ledger.given_up:,} given up, {len(ledger.owed):,} to consume, {ledger.repeated:,} consumed twice"
+        )
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    async def _start_brokers(self, stack: AsyncExitStack, name_server: str) -> None:
+        options = self._options
+        arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic", *options.broker_arguments]
+        for index in range(options.brokers):
+            name = f"broker-{letters(index)}"
+            files = BrokerFiles(data=options.directory / name, log=options.directory / f"{name}.log")
+            self._brokers.append(await stack.enter_async_context(BrokerProcess(name, files, arguments)))
+        async with anyio.create_task_group() as tasks:
+            for broker in self._brokers:
+                tasks.start_soon(broker.start)
+        await self._registered(name_server)
+        async with Admin(name_server) as admin:
+            await admin.create_topic(TOPIC, QUEUES)
+
+    async def _registered(self, name_server: str) -> None:
+        names = {broker.name for broker in self._brokers}
+        async with Admin(name_server) as admin:
+            with anyio.move_on_after(START_TIMEOUT_S):
+                # Nothing tells when a name server has heard of a broker.
+                while not names <= {broker.broker_name for broker in await admin.brokers()}:  # noqa: ASYNC110
+                    await anyio.sleep(REGISTERED_POLL_S)
+                return
+        raise ServiceNotAvailable(f"the brokers did not register within {START_TIMEOUT_S:g} s")
+
+    @property
+    def _broken(self) -> bool:
+        return any(broker.failures for broker in self._brokers)
+
+    # --- killing -----------------------------------------------------------------------------------------------------
+
+    async def _kill_and_restart(self, load: Load) -> None:
+        self.phase = "killing"
+        async with anyio.create_task_group() as tasks:
+            for broker in self._brokers:
+                tasks.start_soon(self._torment, broker, load)
+
+    async def _torment(self, broker: BrokerProcess, load: Load) -> None:
+        """Kill and restart one broker for as long as kills are left; it is up in the end."""
+        rng = Random(f"{self._options.seed} {broker.name}")
+        try:
+            while self._kills_left > 0 and not self._broken:
+                self._kills_left -= 1
+                kill = next_kill(rng)
+                if await broker.live(kill):
+                    await self._wait_moment(broker, kill, load)
+                self.kills += 1
+            await broker.start()
+        except ServiceNotAvailable as error:
+            if not broker.failures:
+                raise
+            self.ledger.findings.add("no restart", str(error))
+
+    async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: Load) -> None:
+        """Wait for the moment of a broker that listens, and kill it."""
+        if kill.moment is not Moment.STARTED:
+            await load.wait_answer(broker.name)
+        if kill.moment is Moment.LOADED:
+            await anyio.sleep(kill.delay)
+        with load.throttle.surge():
+            if kill.moment is Moment.ROLLING:
+                await broker.wait_segment()
+            await anyio.sleep(SURGE_S if kill.moment is Moment.LOADED else kill.delay)
+            await broker.kill(kill.moment)
+
+    async def _kill_once_more(self) -> None:
+        """Kill every broker while nobody wants anything of it, and start it again: all that is left is in its files."""
+        for broker in self._brokers:
+            if self._broken:
+                return
+            try:
+                await broker.kill(Moment.LAST)
+                self.kills += 1
+                await broker.start()
+            except ServiceNotAvailable as error:
+                self.ledger.findings.add("no restart", str(error))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def _drain(self, name_server: str) -> None:
+        """Wait until the group has consumed what it owes and committed it, or does not get on."""
+        ledger = self.ledger
+        async with Admin(name_server) as admin:
+            seen, quiet_since = -1, anyio.current_time()
+            while anyio.current_time() - quiet_since < DRAIN_QUIET_S:
+                if not ledger.owed and await _lag(admin) == 0:
+                    return
+                if ledger.deliveries != seen:
+                    seen, quiet_since = ledger.deliveries, anyio.current_time()
+                await anyio.sleep(DRAIN_POLL_S)
+
+    def _result(self, verdict: Verdict, duration_s: float) -> CrashResult:
+        lives = [life for broker in self._brokers for life in broker.lives]
+        # The first life of a broker begins with an empty directory.
+        later = [life for broker in self._brokers for life in broker.lives[1:]]
+        return CrashResult(
+            ok=verdict.ok,
+            seed=self._options.seed,
+            kills=self.kills,
+            moments=dict(sorted(Counter(life.killed for life in lives if life.killed is not None).items())),
+            duration_s=duration_s,
+            verdict=verdict,
+            starts=spread([life.start_s for life in later]),
+            recoveries=spread([life.recovery_s for life in later]),
+            scanned_bytes_max=max((life.scanned_bytes for life in lives), default=0),
+            torn_tails=sum(life.cut_bytes > 0 for life in lives),
+        )
+
+
+@asynccontextmanager
+async def _name_server(directory: Path) -> AsyncIterator[str]:
+    command = [sys.executable, "-P", "-m", "cli.main", "namesrv", "--listen", "127.0.0.1:0"]
+    with _appending(directory / "namesrv.log") as stderr:
+        process = await anyio.open_process(
+            [*command, "--json", "--exit-with-stdin"], stderr=stderr, start_new_session=True
+        )
+        child = Child("namesrv", process)
+        try:
+            await child.wait_ready()
+            yield child.address
+        finally:
+            with anyio.CancelScope(shield=True):
+                await child.stop()
+
+
+def _appending(path: Path) -> BinaryIO:
+    return path.open("ab")
+
+
+async def _lag(admin: Admin) -> int | None:
+    try:
+        group = await admin.group(GROUP)
+    except RlabError:
+        return None
+    return None if group.unreachable else group.lag
+
+
+async def _progress(name_server: str) -> tuple[QueueProgress, ...]:
+    async with Admin(name_server) as admin:
+        try:
+            return (await admin.group(GROUP)).queues
+        except GroupNotExist:
+            return ()
+
+
+def _committed(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
+    return {queue.queue: queue.committed for queue in queues if queue.committed is not None}
+
+
+def spread(durations: list[float | None]) -> Spread:
+    """Sum durations up; None stands for one that is not known."""
+    known = sorted(duration for duration in durations if duration is not None)
+    if not known:
+        return Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0)
+    return Spread(n=len(known), min_s=known[0], median_s=median(known), max_s=known[-1])

@@ -1,0 +1,265 @@
+"""The load of a crash run: producers whose lanes send, and a group that consumes and fails now and then.
+
+Between kills the lanes keep a modest rate. Around a kill they send as fast as they are answered, so that each kill
+meets tens of messages in flight while the whole run stays small enough to be checked message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from random import Random
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from cli.crash.ledger import LANES, LaneKind, Ledger, Place, Sent, body_of, lane_kind, sent_of
+from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from model.errors import RlabError
+from remoting.tasks import background_tasks
+
+TOPIC, GROUP = "crash", "crash-audit"
+BATCH = 8
+AFTER_FAILURE_S = 0.1
+"""Wait of a lane whose send failed: mostly the broker is away, and the next send would fail as quickly."""
+ANSWER_TIMEOUT_S = 3.0
+ANSWER_POLL_S = 0.005
+MAX_DELAY_MS = 1_500
+RETRY_DELAY_MS = 400
+FAIL_EVERY, FAIL_TWICE_EVERY = 331, 1_999
+"""Listeners fail on the first delivery of one message of so many, and on the first two of one of so many."""
+SLOW_EVERY = 61
+"""Listeners take `SLOW_S` for one batch of so many, so that kills meet messages that are with a listener."""
+SLOW_S = 0.01
+_CLIENT_OPTIONS: dict[str, Any] = {
+    "client_ip": "127.0.0.1",
+    "heartbeat_interval_s": 1.0,
+    "route_poll_interval_s": 0.5,
+    "offset_persist_interval_s": 0.5,
+    "trace": False,
+}
+
+
+class Throttle:
+    """Lets lanes wait between sends, but not during a surge.
+
+    Args:
+        pause_s: mean wait between two sends of one lane.
+        rng: varies it.
+    """
+
+    def __init__(self, pause_s: float, rng: Random) -> None:
+        self._pause_s = pause_s
+        self._rng = rng
+        self._surges = 0
+        self._surge_began = anyio.Event()
+
+    @contextmanager
+    def surge(self) -> Iterator[None]:
+        """Let everybody send without a wait while the block runs."""
+        self._surges += 1
+        self._surge_began.set()
+        try:
+            yield
+        finally:
+            self._surges -= 1
+            if not self._surges:
+                self._surge_began = anyio.Event()
+
+    async def wait(self) -> None:
+        """Wait until the next send is due. Cancellation: harmless."""
+        if not self._surges:
+            with anyio.move_on_after(self._pause_s * self._rng.uniform(0.5, 1.5)):
+                await self._surge_began.wait()
+
+
+class Load:
+    """Producers and consumers; made by `run_load`.
+
+    Attributes:
+        throttle: how fast lanes send.
+        consumers: members of the group.
+    """
+
+    def __init__(self, name_server: str, ledger: Ledger, throttle: Throttle, rng: Random) -> None:
+        self.throttle = throttle
+        self.consumers: list[PushConsumer] = []
+        self._name_server = name_server
+        self._ledger = ledger
+        self._rng = rng
+        self._stopping = False
+        self._answers: dict[str, int] = {}
+        self._lanes_running = 0
+        self._lanes_done = anyio.Event()
+
+    async def stop_producing(self) -> None:
+        """Let every lane end its send, and begin no other. Cancellation: they end all the same."""
+        self._stopping = True
+        if self._lanes_running:
+            await self._lanes_done.wait()
+
+    async def wait_answer(self, broker: str) -> None:
+        """Wait until a broker acknowledges something, or for `ANSWER_TIMEOUT_S`: clients take a while to come back.
+
+        Cancellation: harmless.
+        """
+        before = self._answers.get(broker, 0)
+        with anyio.move_on_after(ANSWER_TIMEOUT_S):
+            # Dozens of lanes would have to set an event at every answer, for one who waits now and then.
+            while self._answers.get(broker, 0) == before:  # noqa: ASYNC110
+                await anyio.sleep(ANSWER_POLL_S)
+
+    # --- producing ---------------------------------------------------------------------------------------------------
+
+    def start_lanes(self, tasks: TaskGroup, index: int, producer: Producer) -> None:
+        """Let the lanes of a producer send until `stop_producing`."""
+        for lane in range(index * LANES, (index + 1) * LANES):
+            self._lanes_running += 1
+            tasks.start_soon(self._send_in_lane, producer, lane)
+
+    async def _send_in_lane(self, producer: Producer, lane: int) -> None:
+        number = 0
+        queues: list[MessageQueue] = []
+        try:
+            while not self._stopping:
+                if not queues:
+                    queues = await self._queues(producer)
+                    continue
+                sent = [Sent(lane, number + n) for n in range(BATCH if lane_kind(lane) is LaneKind.BATCH else 1)]
+                number += len(sent)
+                try:
+                    places = await self._send(producer, sent, queues[lane % len(queues)])
+                except RlabError:
+                    for each in sent:
+                        self._ledger.give_up(each)
+                    await anyio.sleep(AFTER_FAILURE_S)
+                else:
+                    for each, place in zip(sent, places, strict=True):
+                        self._ledger.acknowledge(each, place)
+                    broker = places[0].queue.broker_name
+                    self._answers[broker] = self._answers.get(broker, 0) + 1
+                    await self.throttle.wait()
+        finally:
+            self._lanes_running -= 1
+            if not self._lanes_running:
+                self._lanes_done.set()
+
+    async def _queues(self, producer: Producer) -> list[MessageQueue]:
+        try:
+            return await producer.queues(TOPIC)
+        except RlabError:
+            await anyio.sleep(AFTER_FAILURE_S)
+            return []
+
+    async def _send(self, producer: Producer, sent: list[Sent], pinned: MessageQueue) -> list[Place]:
+        lane = sent[0].lane
+        messages = [Message(TOPIC, body_of(each)) for each in sent]
+        match lane_kind(lane):
+            case LaneKind.BATCH:
+                results = await producer.send_batch(messages, key=str(lane))
+            case LaneKind.KEYED:
+                results = [await producer.send(messages[0], key=str(lane))]
+            case LaneKind.PINNED:
+                results = [await producer.send(messages[0], queue=pinned)]
+            case LaneKind.ANYWHERE:
+                results = [await producer.send(messages[0])]
+            case _:
+                results = [await producer.send(messages[0], delay_ms=self._rng.randint(1, MAX_DELAY_MS))]
+        return [Place(result.queue, result.offset, result.message_id) for result in results]
+
+    # --- consuming ---------------------------------------------------------------------------------------------------
+
+    async def join(self, number: int) -> None:
+        """Add a member to the group."""
+        name = f"member-{number}"
+        consumer = PushConsumer(
+            self._name_server,
+            GROUP,
+            instance_name=name,
+            rng=Random(self._rng.random()),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            consume_batch=8,
+            retry_delay_ms=RETRY_DELAY_MS,
+            consume_retry_s=0.2,
+            **_CLIENT_OPTIONS,
+        )
+        await consumer.start()
+        self.consumers.append(consumer)
+
+        async def listen(messages: Sequence[MessageExt]) -> ConsumeResult:
+            return await self._listen(name, messages)
+
+        await consumer.subscribe(TOPIC, listen)
+
+    async def _listen(self, owner: str, messages: Sequence[MessageExt]) -> ConsumeResult:
+        ledger = self._ledger
+        for message in messages:
+            ledger.deliver(owner, message.queue, message.offset)
+        found = [(message, sent_of(message.body)) for message in messages]
+        if self._rng.randrange(SLOW_EVERY) == 0:
+            await anyio.sleep(SLOW_S)
+        if any(sent is not None and fails_on(sent, message.times_delivered) for message, sent in found):
+            return ConsumeResult.RECONSUME_LATER
+        for message, sent in found:
+            if sent is None:
+                ledger.findings.add("damaged", f"{message.queue}+{message.offset}, as a consumer got it")
+            else:
+                ledger.consume(sent)
+        return ConsumeResult.SUCCESS
+
+
+def fails_on(sent: Sent, times_delivered: int) -> bool:
+    """Whether a listener fails on a message that has failed so often before."""
+    mixed = sent.number * 31 + sent.lane * 17
+    return (times_delivered < 1 and mixed % FAIL_EVERY == 0) or (times_delivered < 2 and mixed % FAIL_TWICE_EVERY == 0)
+
+
+@asynccontextmanager
+async def run_load(
+    name_server: str, ledger: Ledger, rng: Random, *, producers: int, consumers: int, rate: float
+) -> AsyncIterator[Load]:
+    """Run producers and consumers while the block runs.
+
+    Args:
+        name_server: its address.
+        ledger: where they write.
+        rng: what is left to chance.
+        producers: how many, with `LANES` lanes each.
+        consumers: members of the group.
+        rate: sends per second of all lanes together, outside of surges.
+
+    Yields:
+        The load; the group has been joined, and the lanes send.
+
+    Raises:
+        RlabError: the cluster is not there.
+
+    Cancellation: sends under way are given up, and the consumers leave properly.
+    """
+    load = Load(name_server, ledger, Throttle(producers * LANES / rate, rng), rng)
+    try:
+        for number in range(consumers):
+            await load.join(number)
+        async with background_tasks() as tasks:
+            for index in range(producers):
+                producer = Producer(
+                    name_server, instance_name=f"producer-{index}", rng=Random(rng.random()), **_CLIENT_OPTIONS
+                )
+                await producer.start()
+                tasks.start_soon(_shut_down_at_the_end, producer)
+                load.start_lanes(tasks, index, producer)
+            yield load
+    finally:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as leaving:
+                for consumer in load.consumers:
+                    leaving.start_soon(consumer.shutdown)
+
+
+async def _shut_down_at_the_end(producer: Producer) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await producer.shutdown()

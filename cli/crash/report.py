@@ -1,0 +1,52 @@
+"""What `rlab crash` prints in the end: the table of the verdict, and the lines around it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.crash.audit import KINDS
+from cli.crash.conduct import CrashResult, Spread
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def verdict_table(result: CrashResult) -> Table:
+    """Draw what came of a run."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    table.add_row(Text("PASSED", "bold green") if result.ok else Text("FAILED", "bold red"), "", "")
+    verdict = result.verdict
+    for label, value, remark in (
+        ("brokers killed", f"{result.kills:,}", _moments(result)),
+        ("messages acknowledged", f"{verdict.acknowledged:,}", f"in {result.duration_s:,.1f} s"),
+        ("sends given up", f"{verdict.given_up:,}", "their broker was away"),
+        ("stored", f"{verdict.stored:,}", "each counted once"),
+        ("stored unacknowledged", f"{verdict.stored_unacknowledged:,}", "the answer was lost, and the send given up"),
+        ("stored twice", f"{verdict.stored_twice:,}", "the answer was lost, and the send repeated"),
+        ("consumed", f"{verdict.consumed:,}", "each counted once"),
+        ("consumed twice", f"{verdict.consumed_twice:,}", "stored twice, or not committed before a crash"),
+        ("restarts", f"{result.starts.n:,}", _spread(result.starts)),
+        ("of that recovery", "", _spread(result.recoveries)),
+        ("read again at most", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),
+    ):
+        table.add_row(label, value, remark)
+    table.add_row("", "", "")
+    for kind, count in verdict.findings.items():
+        table.add_row(kind, Text(f"{count:,}", "bold red" if count else ""), KINDS[kind])
+    return table
+
+
+def _moments(result: CrashResult) -> str:
+    return ", ".join(f"{count:,} {moment}" for moment, count in result.moments.items())
+
+
+def _spread(spread: Spread) -> str:
+    if not spread.n:
+        return ""
+    return f"{spread.min_s:.3f} to {spread.max_s:.3f} s, median {spread.median_s:.3f} s"
