@@ -1,4 +1,4 @@
-"""`rlab group`: list consumer groups, and show one: who owns what, and who should."""
+"""`rlab group`: list consumer groups, and show one: who owns what, and who should. What changes one is next door."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli import group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
 from cli.runtime import run
@@ -13,7 +14,7 @@ from cli.runtime import run
 if TYPE_CHECKING:
     from client.admin_records import GroupInfo, GroupSummary, QueueProgress
 
-app = typer.Typer(help="List and show consumer groups.", no_args_is_help=True)
+app = typer.Typer(help="List, show and reset consumer groups.", no_args_is_help=True)
 
 MAX_MATRIX_MEMBERS = 12
 """With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
@@ -21,6 +22,7 @@ MAX_MATRIX_MEMBERS = 12
 
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
+    group_reset.register(app)
     parent.add_typer(app, name="group")
 
 

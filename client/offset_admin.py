@@ -86,7 +86,7 @@ class OffsetAdmin(TopicAdmin):
         names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
         raise GroupNotExist(
             f"no broker of topic {topic!r} knows group {group!r}; {listed('known groups', sorted(names))}. "
-            "To say where a group begins that has yet to start, ask for it to be created"
+            "For a group that has yet to start, say so: --create"
         )
 
     async def _ask_each(
