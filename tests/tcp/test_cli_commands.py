@@ -81,6 +81,17 @@ def test_a_group_is_listed_and_shown_when_it_has_consumed(terminal: Terminal, cl
     assert "known groups: " in terminal.error("group show nobody")
 
 
+def test_a_group_is_put_somewhere_else(terminal: Terminal) -> None:
+    terminal.text("topic create back --queues 1")
+    terminal.text("produce back --count 5")
+    assert "no broker of topic 'back' knows group 'readers'" in terminal.error("group reset readers back --to latest")
+    assert "back@broker-a:0 - 5 - -" in terminal.text("group reset readers back --to latest --create").splitlines()
+    assert "dry run" in terminal.text("group reset readers back --shift -2 --dry-run")
+    assert "back@broker-a:0 5 3 -2 -" in terminal.text("group reset readers back --shift -2").splitlines()
+    document = terminal.document("group reset readers back --to-offset 99 --queue broker-a:0")
+    assert [(queue["before"], queue["after"], queue["clamped"]) for queue in document["queues"]] == [(3, 5, True)]
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -91,6 +102,8 @@ def test_a_group_is_listed_and_shown_when_it_has_consumed(terminal: Terminal, cl
         ("consume nowhere --group g", "'nowhere' does not exist: create it"),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "0 of 1 messages came in 0.1 s"),
         ("group show", "Missing argument"),
+        ("group reset g t", "say one of --to earliest|latest|TIME"),
+        ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it"),
         ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),
         ("topic list --namesrv nonsense", "'nonsense' is not an address"),
         ("produce nowhere --count 1 --namesrv 127.0.0.1:1", "no name server answers"),
