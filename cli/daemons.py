@@ -11,13 +11,31 @@ import anyio
 import typer
 
 from broker.flush_mode import FlushMode
+from cli.broker_options import (
+    RETAIN_AGE,
+    SEGMENT_AGE,
+    SEGMENT_SIZE,
+    Advertise,
+    Data,
+    Expiry,
+    Quirks,
+    RegisterInterval,
+    RestoreGrace,
+    RetainAge,
+    RetainSize,
+    RetainSizeMax,
+    SegmentAge,
+    SegmentSize,
+    retention_of,
+    store_of,
+)
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
 from cli.output import document, print_json, print_line
+from cli.quantities import UNLIMITED
 from cli.runtime import run, wait_for_eof
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
-from model.quirks import Quirk
 from remoting.address import parse_address, parse_addresses
 from remoting.tasks import background_tasks
 from remoting.trace_file import TraceFile
@@ -69,32 +87,24 @@ def broker(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
         "0.0.0.0:10911"
     ),
-    advertise: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Address that clients are told, if not the one that name servers see."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where messages are stored; ./rlab-data/NAME by default.")
-    ] = None,
+    advertise: Advertise = None,
+    data: Data = None,
     cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
     auto_create: Annotated[bool, typer.Option(help="Let a send create its topic.")] = True,
     flush: Annotated[
         FlushMode, typer.Option(help="Answer a send once it is in the file (async), or on the disk (sync).")
     ] = FlushMode.ASYNC,
+    retain_age: RetainAge = RETAIN_AGE,
+    retain_size: RetainSize = UNLIMITED,
+    retain_size_max: RetainSizeMax = UNLIMITED,
+    segment_size: SegmentSize = SEGMENT_SIZE,
+    segment_age: SegmentAge = SEGMENT_AGE,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events to this file too.")] = None,
     trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
-    quirk: Annotated[
-        list[Quirk] | None, typer.Option(metavar="NAME", help=f"A defect of the reference to show: {', '.join(Quirk)}.")
-    ] = None,
-    register_interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often it registers when nothing changes.")
-    ] = BROKER_REGISTER_INTERVAL_S,
-    expiry: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Silence after which name servers take it for dead.")
-    ] = BROKER_EXPIRY_S,
-    restore_grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long members may take to return after a restart.")
-    ] = 2 * RECONNECT_MAX_S,
+    quirk: Quirks = None,
+    register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
+    expiry: Expiry = BROKER_EXPIRY_S,
+    restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -119,6 +129,8 @@ def broker(
             expiry_s=expiry,
             restore_grace_s=restore_grace,
             flush=flush,
+            retention=retention_of(retain_age, retain_size, retain_size_max),
+            store=store_of(segment_size, segment_age),
             trace=trace_topic,
             event_sink=event_sink,
             quirks=frozenset(quirk or ()),

@@ -27,6 +27,8 @@ RECORDS: list[type[Any]] = [
 COMMANDS = {
     "NameServerConfig": "namesrv",
     "BrokerConfig": "broker",
+    "StoreOptions": "broker",
+    "RetentionOptions": "broker",
     "ClientConfig": "consume",
     "ConsumerOptions": "consume",
     "Producer": "produce",
@@ -93,10 +95,11 @@ def test_every_flag_that_is_named_exists(record: str) -> None:
     assert named <= flags_of(COMMANDS[record])
 
 
-@pytest.mark.parametrize("record", ["NameServerConfig", "BrokerConfig"])
-def test_every_flag_of_a_daemon_is_described(record: str) -> None:
-    named = {row["flag"] for row in table_of(PAGE, record)} - {""}
-    assert flags_of(COMMANDS[record]) - OF_EVERY_DAEMON == named
+@pytest.mark.parametrize("command", ["namesrv", "broker"])
+def test_every_flag_of_a_daemon_is_described(command: str) -> None:
+    records = [record for record, of in COMMANDS.items() if of == command]
+    named = {row["flag"] for record in records for row in table_of(PAGE, record)} - {""}
+    assert flags_of(command) - OF_EVERY_DAEMON == named
 
 
 def test_options_without_a_reason_are_not_enough() -> None:
