@@ -119,14 +119,20 @@ class SimulatedServer(Generic[Running]):
         if self.process is not None:
             await self._ended.wait()
 
-    async def crash(self) -> None:
+    async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
         """End it as SIGKILL does; see the module header.
+
+        Args:
+            lose: called with the data directory and a copy of it as it is now, from which it takes what is lost beside
+                the process; the next start finds that copy.
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """
         assert self.process is not None, f"{self.name} does not run"
         self._killed = True
         at_the_crash = self._copy_data()
+        if lose is not None and self._data_dir is not None and at_the_crash is not None:
+            lose(self._data_dir, at_the_crash)
         with self._simulation.network.stall(self.name):
             self._simulation.network.cut(self.name)
             await self.stop()
