@@ -6,12 +6,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from cli.bench.catch_up import bench_catch_up
 from cli.bench.join import bench_join
 from cli.bench.memory import bench_memory
 from cli.bench.pull import bench_consume, bench_pull
+from cli.bench.recovery import bench_recovery
 from cli.bench.report import Result
 from cli.bench.rounds import Progress, Sizes
 from cli.bench.send import bench_send
+from cli.bench.store_memory import bench_store_memory
+from cli.bench.store_sends import bench_store_async, bench_store_sync
 
 Benchmark = Callable[[Sizes, Progress], Coroutine[Any, Any, list[Result]]]
 
@@ -22,6 +26,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "consume": bench_consume,
     "join-100": bench_join,
     "consumers-2000": bench_memory,
+    "store-async": bench_store_async,
+    "store-sync": bench_store_sync,
+    "catch-up": bench_catch_up,
+    "recovery": bench_recovery,
+    "store-memory": bench_store_memory,
 }
 
 

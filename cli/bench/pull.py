@@ -124,23 +124,37 @@ def pulling(connection: Connection, tokens: dict[MessageQueue, int], backlog: in
         queue = queues[next(turn) % len(queues)]
         offset = done = 0
         while window.open:
-            header = {
-                "group": _GROUP,
-                "topic": queue.topic,
-                "queue_id": queue.queue_id,
-                "offset": offset,
-                "max_n": PULL_BATCH,
-                "suspend_ms": int(PULL_SUSPEND_S * 1000),
-                "client_id": _CLIENT_ID,
-                "token": tokens[queue],
-            }
-            response = raise_for_code(await connection.request(_PULL, header, None, PULL_TIMEOUT_S))
-            messages = decode_messages(queue, response.body or b"")
+            messages, next_offset = await _pull(connection, queue, tokens[queue], offset, PULL_BATCH)
             done += len(messages)
-            offset = response.header["next_offset"] % backlog
+            offset = next_offset % backlog
         window.done += done
 
     return work
+
+
+async def pull_to_end(connection: Connection, queue: MessageQueue, token: int, end_offset: int, batch: int) -> None:
+    """Pull and decode a whole queue, `batch` messages at a time."""
+    offset = 0
+    while offset < end_offset:
+        _, offset = await _pull(connection, queue, token, offset, batch)
+
+
+async def _pull(
+    connection: Connection, queue: MessageQueue, token: int, offset: int, batch: int
+) -> tuple[list[MessageExt], int]:
+    """Pull once; returns the messages and the offset to go on from."""
+    header = {
+        "group": _GROUP,
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "offset": offset,
+        "max_n": batch,
+        "suspend_ms": int(PULL_SUSPEND_S * 1000),
+        "client_id": _CLIENT_ID,
+        "token": token,
+    }
+    response = raise_for_code(await connection.request(_PULL, header, None, PULL_TIMEOUT_S))
+    return decode_messages(queue, response.body or b""), response.header["next_offset"]
 
 
 def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:

@@ -16,6 +16,7 @@ class Result:
         unit: of `value` and `baseline_value`.
         baseline_value: what the peer did in the same run; None where there is no peer.
         ratio: value in terms of the baseline.
+        note: what one has to know of this machine to read it.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Result:
     unit: str
     baseline_value: float | None = None
     ratio: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Goal:
         return figure >= self.bound if self.at_least else figure <= self.bound
 
     def __str__(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.bound:g}{' ×' if self.of_ratio else ''}"
+        return f"{'≥' if self.at_least else '≤'} {self.bound:,g}{' ×' if self.of_ratio else ''}"
 
 
 GOALS = {
@@ -55,10 +57,14 @@ GOALS = {
     "pull-32": Goal(3.0, of_ratio=True, at_least=True),
     "join-100": Goal(150.0, of_ratio=False, at_least=False),
     "memory-idle-consumer": Goal(20.0, of_ratio=False, at_least=False),
+    "store-async": Goal(0.85, of_ratio=True, at_least=True),
+    "catch-up": Goal(200_000.0, of_ratio=False, at_least=True),
+    "recovery-stored-16x": Goal(1.5, of_ratio=True, at_least=False),
+    "store-sync": Goal(20.0, of_ratio=True, at_least=True),
+    "store-sync-slow": Goal(20.0, of_ratio=True, at_least=True),
 }
 
-
-COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">goal", "")
+COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">goal", "", "")
 
 
 def as_rows(results: Sequence[Result]) -> list[tuple[str | None, ...]]:
@@ -75,6 +81,7 @@ def _row(result: Result, goal: Goal | None) -> tuple[str | None, ...]:
         None if result.ratio is None else f"{result.ratio:.2f}",
         None if goal is None else str(goal),
         "" if goal is None else "met" if goal.is_met(result) else "missed",
+        result.note,
     )
 
 

@@ -19,6 +19,8 @@ from cli.bench.report import Result
 Progress = Callable[[str], None]
 """Told what begins now."""
 
+MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
@@ -32,6 +34,10 @@ class Sizes:
         queues: queues that they share.
         idle: idle consumers of the memory benchmark.
         backlog: messages of each queue that is pulled.
+        cold: messages that are read from cold files.
+        passes: restarts, or reads of everything, whose median is reported.
+        stored_bytes: what store-memory stores.
+        recovery_bytes: what recovery stores, once, four and sixteen times.
     """
 
     seconds: float = 0.5
@@ -41,6 +47,10 @@ class Sizes:
     queues: int = 400
     idle: int = 2_000
     backlog: int = 16_384
+    cold: int = 1_000_000
+    passes: int = 3
+    stored_bytes: int = 2 * 1024 * MIB
+    recovery_bytes: int = 64 * MIB
 
 
 class Window:
@@ -125,7 +135,9 @@ def median_turn(turns: list[Turn]) -> Turn:
     return sorted(turns, key=lambda turn: turn.ratio)[(len(turns) - 1) // 2]
 
 
-def result_of(name: str, turns: list[Turn]) -> Result:
+def result_of(name: str, turns: list[Turn], note: str = "") -> Result:
     """The figure of a benchmark that was measured in turns."""
     turn = median_turn(turns)
-    return Result(name=name, value=turn.value, unit="messages/s", baseline_value=turn.baseline, ratio=turn.ratio)
+    return Result(
+        name=name, value=turn.value, unit="messages/s", baseline_value=turn.baseline, ratio=turn.ratio, note=note
+    )

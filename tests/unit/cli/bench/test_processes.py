@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from cli.bench.echo import connect_echo
-from cli.bench.processes import cluster_processes, echo_process, rss_bytes
+from cli.bench.processes import cluster_processes, echo_process, kill, open_descriptors, peak_rss_bytes, rss_bytes
 from client import Message, Producer
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]
@@ -27,8 +27,18 @@ def test_a_cluster_in_processes_of_its_own_has_its_topics_and_is_gone_afterwards
                 assert len(await producer.queues("orders")) == 3
                 await producer.send(Message("orders", b"x"))
             assert cluster.broker.process.pid != os.getpid()
-            assert 5 << 20 < await rss_bytes(cluster.broker) < 1 << 30
+            assert 5 << 20 < await rss_bytes(cluster.broker) <= await peak_rss_bytes(cluster.broker) < 1 << 30
+            assert (await open_descriptors(cluster.broker) or 5) > 4  # the standard three, the log, the port
         assert not is_alive(cluster.broker.process.pid)
+
+    anyio.run(main)
+
+
+def test_a_killed_broker_is_gone_at_once_and_the_block_ends_as_usual() -> None:
+    async def main() -> None:
+        async with cluster_processes({}) as cluster:
+            await kill(cluster.broker)
+            assert not is_alive(cluster.broker.process.pid)
 
     anyio.run(main)
 

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.bench.echo import TOPIC
+from cli.bench.filling import fill_topic
+from cli.bench.store_memory import BODY, read_all
+from client.admin import Admin
+from simulation.run import Simulation, run_simulation
+from tests.unit.cli.bench.embedded import embedded, quiet
+
+
+def test_everything_is_read_back_from_the_first_message(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    async def main(simulation: Simulation) -> None:
+        async with embedded(simulation, tmp_path, TOPIC, 4) as cluster, Admin(cluster.name_server) as admin:
+            await fill_topic(cluster.name_server, BODY, 1_000, quiet)
+            await read_all(cluster.name_server, 1_000, said.append)
+            group = await admin.group("bench")
+        assert sum(each.committed or 0 for each in group.queues if each.queue.topic == TOPIC) == 1_000
+
+    run_simulation(main)
+    assert said == []  # told every ten thousand
