@@ -48,15 +48,7 @@ class AdminHandlers:
 
     def delete_topic(self, connection: Connection, request: Command) -> None:
         """Delete a topic with its messages, offsets and leases."""
-        broker, topic = self._broker, request.header["topic"]
-        entry = broker.topics.delete(topic)
-        broker.metadata.delete_topic(topic)
-        broker.offsets.delete_topic(topic)
-        broker.locks.forget_topic(topic)
-        broker.store.drop_topic(entry.topic_id)
-        broker.route_changed(topic, 0, "deleted", request.header.get("cause") or "")
-        for queue_id in range(queue_count(entry.config)):
-            broker.pulls.rerun(topic, queue_id)
+        self._broker.delete_topic(request.header["topic"], request.header.get("cause") or "")
         self._answer_after_commit(connection, request)
 
     def runtime_info(self, connection: Connection, request: Command) -> Reply:

@@ -19,7 +19,7 @@ from broker.queue_locks import Freed, QueueLocks
 from broker.reconcile import drop_unknown_topics, lower_offsets
 from broker.registration import Registration
 from broker.store.message_store import MessageStore
-from broker.topic_table import TopicEntry, TopicTable
+from broker.topic_table import TopicEntry, TopicTable, queue_count
 from broker.write_barrier import WriteBarrier
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
@@ -129,6 +129,22 @@ class Broker:
             f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}",
             cause,
         )
+
+    def delete_topic(self, topic: str, cause: str) -> None:
+        """Forget a topic with its messages, offsets and leases, and tell the name servers.
+
+        Raises:
+            TopicNotExist: it is not there.
+            IllegalOperation: it is a system topic.
+        """
+        entry = self.topics.delete(topic)
+        self.metadata.delete_topic(topic)
+        self.offsets.delete_topic(topic)
+        self.locks.forget_topic(topic)
+        self.store.drop_topic(entry.topic_id)
+        self.route_changed(topic, 0, "deleted", cause)
+        for queue_id in range(queue_count(entry.config)):
+            self.pulls.rerun(topic, queue_id)
 
     def route_changed(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
         """Write what changed about a topic, and tell the name servers."""

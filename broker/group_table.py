@@ -270,6 +270,12 @@ class GroupTable:
             if not pairs:
                 del self._by_connection[connection]
 
+    def delete(self, group: str) -> None:
+        """Forget a group that has no members; nothing if it is not there."""
+        info = self._groups.pop(group, None)
+        assert info is None or not info.members, f"group {group!r} is deleted while it has members"
+        self._owing.pop(group, None)
+
     # --- telling the members -----------------------------------------------------------------------------------------
 
     def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:

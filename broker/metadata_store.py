@@ -149,6 +149,12 @@ class MetadataStore:
         """Store a group's version and creation time."""
         self._change(("groups", group), "insert or replace into groups values (?, ?, ?)", group, version, created_ms)
 
+    def delete_group(self, group: str) -> None:
+        """Forget a group with its members, leases and offsets."""
+        self._change(("groups", group), "delete from groups where name = ?", group)
+        for table in ("members", "leases", "offsets"):
+            self._change((table, "of group", group, "all"), f"delete from {table} where group_name = ?", group)
+
     def save_member(self, client_id: str, data: ConsumerData) -> None:
         """Store a member of a group, new or changed."""
         row, blob = (data.group, client_id), msgpack.packb(data.to_wire())

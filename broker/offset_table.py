@@ -60,6 +60,10 @@ class OffsetTable:
         """(topic, queue id, offset) of one group, sorted."""
         return sorted((topic, queue_id, offset) for (topic, queue_id), offset in self._offsets.get(group, {}).items())
 
+    def delete_group(self, group: str) -> None:
+        """Forget all offsets of a group; nothing if it has none."""
+        self._offsets.pop(group, None)
+
     def delete_topic(self, topic: str) -> None:
         """Forget every group's offsets of a topic that is deleted."""
         for offsets in self._offsets.values():

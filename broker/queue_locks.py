@@ -187,6 +187,14 @@ class QueueLocks:
                 if lease.held:
                     self._not_held(group, queue, lease)
 
+    def forget_group(self, group: str) -> None:
+        """Drop every lease of a group that is deleted: no token of it is good any more."""
+        for queue, lease in self._leases.pop(group, {}).items():
+            if lease.held:
+                self._not_held(group, queue, lease)
+        for orphan in [orphan for orphan in self._orphans if orphan[0] == group]:
+            del self._orphans[orphan]
+
     def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:
         lease.held = False
         lease.frees_at = NEVER

@@ -14,6 +14,7 @@ from broker.admin_handlers import AdminHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.flush_mode import FlushMode
+from broker.delete_group_handler import DeleteGroupHandler
 from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
@@ -62,6 +63,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **RetryHandlers(broker).handlers(),
         **ResetHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),
+        **DeleteGroupHandler(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),
     }

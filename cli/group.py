@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import group_reset
+from cli import group_delete, group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
 from cli.runtime import run
@@ -14,7 +14,7 @@ from cli.runtime import run
 if TYPE_CHECKING:
     from client.admin_records import GroupInfo, GroupSummary, QueueProgress
 
-app = typer.Typer(help="List, show and reset consumer groups.", no_args_is_help=True)
+app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
 
 MAX_MATRIX_MEMBERS = 12
 """With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
@@ -23,6 +23,7 @@ MAX_MATRIX_MEMBERS = 12
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
     group_reset.register(app)
+    group_delete.register(app)
     parent.add_typer(app, name="group")
 
 

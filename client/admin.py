@@ -12,10 +12,10 @@ from types import TracebackType
 import anyio
 
 from client.admin_records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
-from client.cluster_requests import ClusterRequests, listed, unpack, unpack_group
+from client.cluster_requests import ClusterRequests, fail, listed, unpack, unpack_group
 from client.group_target import group_info
 from client.offset_admin import OffsetAdmin
-from model.errors import GroupNotExist
+from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.limits import REQUEST_TIMEOUT_S
 from model.names import check_group
 from model.topic_route import BrokerData
@@ -116,6 +116,46 @@ class Admin(OffsetAdmin):
             GroupSummary(group=group, members=members[group], brokers=tuple(brokers[group]))
             for group in sorted(members)
         )
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group that has no members: its offsets, and failed messages that wait for their next attempt.
+
+        What was kept only for this group may be deleted then. Its dead letters stay. Every broker is asked for members
+        first, so that nothing is deleted anywhere while there is one.
+
+        Args:
+            group: its name.
+
+        Raises:
+            InvalidParameter: an illegal name.
+            GroupNotExist: no broker knows it; the text lists some that are known.
+            IllegalOperation: it has members, or got one meanwhile.
+            RlabError: a broker refused or could not be reached and still has it. Safe to repeat.
+
+        Cancellation: some brokers may have deleted it.
+        """
+        cluster, header = self._cluster, {"group": check_group(group)}
+        masters = await cluster.masters()
+        members: dict[str, int] = {}
+        known: dict[str, None] = {}
+        for name, answer in (await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})).items():
+            if isinstance(answer, RlabError):
+                fail(f"nothing was deleted: broker {name}", answer)
+            rows = {row[0]: row[1] for row in unpack(answer)}
+            known.update(dict.fromkeys(rows))
+            if group in rows:
+                members[name] = rows[group]
+        if not members:
+            raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', sorted(known))}")
+        if any(members.values()):
+            raise IllegalOperation(
+                f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
+                "lists them"
+            )
+        holders = {name: masters[name] for name in members}
+        for name, answer in (await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)).items():
+            if isinstance(answer, RlabError) and not isinstance(answer, GroupNotExist):
+                fail(f"group {group!r} could not be deleted on broker {name}", answer)
 
     async def group(self, group: str) -> GroupInfo:
         """A group now: members, progress, and the current and the target owner of each queue.

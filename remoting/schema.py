@@ -253,6 +253,11 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="All topics.",
         answer="body: msgpack array of names, sorted",
     ),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestSchema(
+        sender="admin -> broker",
+        purpose="Forget a group: its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
+        fields=(_GROUP, _CAUSE),
+    ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         sender="admin -> broker",
         purpose="Progress of a group on every queue of its topics.",

@@ -8,7 +8,15 @@ import pytest
 
 from client.admin import Admin
 from client.admin_records import GroupInfo
-from model.errors import ConfigError, ConnectFailed, GroupNotExist, InvalidParameter, ServiceNotAvailable
+from model.errors import (
+    ConfigError,
+    ConnectFailed,
+    GroupNotExist,
+    IllegalOperation,
+    InvalidParameter,
+    NetworkError,
+    ServiceNotAvailable,
+)
 from model.limits import REQUEST_TIMEOUT_S
 from simulation.cluster import SimulatedCluster
 from simulation.run import Simulation, run_simulation
@@ -40,6 +48,35 @@ def test_a_broker_tells_its_topics_and_what_their_queues_hold(tmp_path: Path) ->
         assert info.topic("no-such-topic") is None
         with pytest.raises(InvalidParameter, match=r"'nope' is not registered; registered brokers: broker-a, broker-b"):
             await admin.broker_info("nope")
+
+    administer(scenario, tmp_path)
+
+
+def test_a_group_is_deleted_on_every_broker_once_nobody_is_in_it(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(5)
+        with pytest.raises(IllegalOperation, match="group 'g' has 1 members: stop them first"):
+            await admin.delete_group("g")
+        await consumer.stop()
+        assert [(each.group, each.brokers) for each in await admin.groups()] == [("g", ("broker-a", "broker-b"))]
+        await admin.delete_group("g")
+        assert await admin.groups() == ()
+        with pytest.raises(GroupNotExist, match="no broker knows group 'g'; there are no known groups"):
+            await admin.delete_group("g")
+
+    administer(scenario, tmp_path)
+
+
+def test_a_group_is_not_deleted_anywhere_while_a_broker_cannot_be_asked(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=1)
+        await (await cluster.start_consumer("g", "t")).stop()
+        apart = cluster.simulation.network.partition("operator", "broker-b")
+        with apart, pytest.raises(NetworkError, match="nothing was deleted: broker broker-b"):
+            await admin.delete_group("g")
+        assert [each.brokers for each in await admin.groups()] == [("broker-a", "broker-b")]
 
     administer(scenario, tmp_path)
 
