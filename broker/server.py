@@ -19,6 +19,7 @@ from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
 from broker.pull_handlers import PullHandlers
+from broker.query_handlers import QueryHandlers
 from broker.reset_handlers import ResetHandlers
 from broker.retention_service import RetentionService
 from broker.retry_handlers import RetryHandlers
@@ -60,6 +61,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
     return {
         **SendHandlers(broker).handlers(),
         **PullHandlers(broker).handlers(),
+        **QueryHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
         **ResetHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from model.delay import MAX_DELAY_MS
 from model.errors import InvalidParameter
-from model.limits import MAX_PULL_BATCH
+from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.command import Command, shown
 from remoting.request_code import RequestCode
@@ -94,6 +94,21 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
         "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header",
     ),
+    RequestCode.QUERY_MESSAGE: RequestSchema(
+        sender="admin -> broker",
+        purpose="Find messages of a topic by key, copies for a retry and dead letters included.",
+        fields=(
+            _TOPIC,
+            Field("key", str, "one of the keys of the message"),
+            Field("max_n", int, "messages at the most", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
+            Field("before", int, "only what lies before this log position: where to go on", False, minimum=0),
+            Field("begin_ms", int, "stored then or later, wall clock in milliseconds", False, minimum=0),
+            Field("end_ms", int, "stored then or earlier", False, minimum=0),
+        ),
+        answer="header `next_before`: ask again from there for what is older, -1 when everything was searched; "
+        "body: msgpack array of [topic, queue id, when it is delivered in wall clock ms or -1, stored record], the "
+        "newest first",
+    ),
     RequestCode.QUERY_CONSUMER_OFFSET: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="Committed offset of a group for one queue.",
@@ -145,6 +160,16 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Lowest offset that the queue still holds.",
         fields=(_TOPIC, _QUEUE),
         answer="header `offset`",
+    ),
+    RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
+        sender="admin -> broker",
+        purpose="Find every place in which a message is: where it was sent to, retries, dead letters.",
+        fields=(
+            Field("message_id", str, "id that the producer gave it"),
+            Field("max_n", int, "messages at the most", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
+            Field("before", int, "only what lies before this log position: where to go on", False, minimum=0),
+        ),
+        answer="as of QUERY_MESSAGE",
     ),
     RequestCode.HEART_BEAT: RequestSchema(
         sender="client -> broker",
