@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,8 +15,6 @@ from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
     from cli.crash.conduct import CrashOptions, CrashResult
-
-MIN_SEGMENT_BYTES = 64 * 1024
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +33,16 @@ def crash(
     rate: Annotated[
         float, typer.Option(metavar="N", min=1, help="Messages per second, outside of the bursts around kills.")
     ] = 400.0,
+    flush: Annotated[
+        Literal["async", "sync"], typer.Option(help="Whether the brokers answer a send before or after a sync.")
+    ] = "async",
+    segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the brokers' files.")] = "512KiB",
+    power_cuts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, show_default="--kills", help="How often simulated brokers lose their power afterwards."
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep what the brokers stored in this new directory.")
     ] = None,
@@ -47,6 +55,8 @@ def crash(
     Producers and a consumer group work while SIGKILL hits the brokers at moments of all kinds; each is started again on
     its files. In the end everything is read back. Exit code 0 means that nothing that was acknowledged is lost, that
     the order of each queue was kept, and that each offset is what was said; 1 that not, and then the files are kept.
+
+    A signal ends a process and not a machine: afterwards simulated brokers that answer after a sync lose their power.
 
     Example: rlab crash --kills 20 --seed 7
     """
@@ -63,6 +73,8 @@ def crash(
         producers=producers,
         consumers=consumers,
         rate=rate,
+        broker_arguments=("--flush", flush, "--segment-size", segment_size),
+        power_cuts=kills if power_cuts is None else power_cuts,
     )
     kept = True
     try:
@@ -114,6 +126,6 @@ def _print(result: CrashResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    for example in result.verdict.examples:
-        print_note(example)
+    for finding in (*result.verdict.examples, *(result.power_cuts.findings if result.power_cuts else ())):
+        print_note(finding)
     Console(width=None if sys.stdout.isatty() else 120).print(verdict_table(result))

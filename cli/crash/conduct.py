@@ -23,6 +23,7 @@ from cli.crash.audit import Audit, Verdict
 from cli.crash.brokers import BrokerFiles, BrokerProcess
 from cli.crash.ledger import Ledger
 from cli.crash.load import GROUP, TOPIC, Load, run_load
+from cli.crash.power import PowerCuts, cut_power
 from cli.crash.read_back import read_back
 from cli.crash.schedule import Kill, Moment, next_kill
 from client.admin import Admin
@@ -34,6 +35,8 @@ QUEUES = 4
 """Queues on each broker."""
 SURGE_S = 0.04
 """How long before a kill the lanes send without a wait."""
+RESTORE_GRACE_S = 2.0
+"""How long a restarted broker keeps the queues of members that left meanwhile; 10 s are longer than its life."""
 DRAIN_QUIET_S = 15.0
 """The group has this long to get on: then what it still owes is lost to it."""
 DRAIN_POLL_S = 0.1
@@ -52,6 +55,7 @@ class CrashOptions:
         consumers: members of the group.
         rate: sends per second of all producers together, between the surges around kills.
         broker_arguments: further arguments of `rlab broker`.
+        power_cuts: how often the power of simulated brokers is cut afterwards.
     """
 
     directory: Path
@@ -62,6 +66,7 @@ class CrashOptions:
     consumers: int = 3
     rate: float = 400.0
     broker_arguments: tuple[str, ...] = ()
+    power_cuts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,7 @@ class CrashResult:
         recoveries: the part of it in which the broker opened its files.
         scanned_bytes_max: most that a recovery had to read again.
         torn_tails: recoveries that had to cut off the end of a torn write.
+        power_cuts: what came of them; None if there were none.
     """
 
     ok: bool
@@ -101,6 +107,7 @@ class CrashResult:
     recoveries: Spread
     scanned_bytes_max: int
     torn_tails: int
+    power_cuts: PowerCuts | None
 
 
 class CrashRun:
@@ -133,7 +140,6 @@ class CrashRun:
         Cancellation: everything is stopped; the files stay.
         """
         options, started = self._options, anyio.current_time()
-        audit = None
         async with AsyncExitStack() as stack:
             name_server = await stack.enter_async_context(_name_server(options.directory))
             await self._start_brokers(stack, name_server)
@@ -158,8 +164,13 @@ class CrashRun:
                 await self._registered(name_server)
                 audit.progress(committed, await _progress(name_server))
                 await read_back(name_server, [broker.name for broker in self._brokers], TOPIC, audit.queue)
-            self.phase = "done"
-        return self._result(audit.verdict(), anyio.current_time() - started)
+        duration_s = anyio.current_time() - started
+        power_cuts = None
+        if options.power_cuts:
+            self.phase = f"cutting the power of simulated brokers {options.power_cuts} times"
+            power_cuts = await cut_power(options.seed, options.power_cuts)
+        self.phase = "done"
+        return self._result(audit.verdict(), duration_s, power_cuts)
 
     def progress(self) -> str:
         """Say in a line how far it has come."""
@@ -173,7 +184,8 @@ class CrashRun:
 
     async def _start_brokers(self, stack: AsyncExitStack, name_server: str) -> None:
         options = self._options
-        arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic", *options.broker_arguments]
+        arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic"]
+        arguments += ["--restore-grace", f"{RESTORE_GRACE_S:g}", *options.broker_arguments]
         for index in range(options.brokers):
             name = f"broker-{letters(index)}"
             files = BrokerFiles(data=options.directory / name, log=options.directory / f"{name}.log")
@@ -226,7 +238,7 @@ class CrashRun:
     async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: Load) -> None:
         """Wait for the moment of a broker that listens, and kill it."""
         if kill.moment is not Moment.STARTED:
-            await load.wait_answer(broker.name)
+            await load.wait_flow(broker.name)
         if kill.moment is Moment.LOADED:
             await anyio.sleep(kill.delay)
         with load.throttle.surge():
@@ -261,12 +273,12 @@ class CrashRun:
                     seen, quiet_since = ledger.deliveries, anyio.current_time()
                 await anyio.sleep(DRAIN_POLL_S)
 
-    def _result(self, verdict: Verdict, duration_s: float) -> CrashResult:
+    def _result(self, verdict: Verdict, duration_s: float, power_cuts: PowerCuts | None) -> CrashResult:
         lives = [life for broker in self._brokers for life in broker.lives]
         # The first life of a broker begins with an empty directory.
         later = [life for broker in self._brokers for life in broker.lives[1:]]
         return CrashResult(
-            ok=verdict.ok,
+            ok=verdict.ok and (power_cuts is None or power_cuts.ok),
             seed=self._options.seed,
             kills=self.kills,
             moments=dict(sorted(Counter(life.killed for life in lives if life.killed is not None).items())),
@@ -276,6 +288,7 @@ class CrashRun:
             recoveries=spread([life.recovery_s for life in later]),
             scanned_bytes_max=max((life.scanned_bytes for life in lives), default=0),
             torn_tails=sum(life.cut_bytes > 0 for life in lives),
+            power_cuts=power_cuts,
         )
 
 

@@ -6,8 +6,10 @@ meets tens of messages in flight while the whole run stays small enough to be ch
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -23,8 +25,10 @@ TOPIC, GROUP = "crash", "crash-audit"
 BATCH = 8
 AFTER_FAILURE_S = 0.1
 """Wait of a lane whose send failed: mostly the broker is away, and the next send would fail as quickly."""
-ANSWER_TIMEOUT_S = 3.0
-ANSWER_POLL_S = 0.005
+FLOW_TIMEOUT_S = 2.0
+FLOW_POLL_S = 0.005
+STAY_S = (1.0, 4.0)
+"""Between two changes of the group's members."""
 MAX_DELAY_MS = 1_500
 RETRY_DELAY_MS = 400
 FAIL_EVERY, FAIL_TWICE_EVERY = 331, 1_999
@@ -32,10 +36,12 @@ FAIL_EVERY, FAIL_TWICE_EVERY = 331, 1_999
 SLOW_EVERY = 61
 """Listeners take `SLOW_S` for one batch of so many, so that kills meet messages that are with a listener."""
 SLOW_S = 0.01
+ROUTE_POLL_S = (0.5, 2.0, 5.0)
+"""How often clients ask for routes, in turns. Who asks often gives the queues of a broker up that is away for a moment;
+who asks seldom does not notice."""
 _CLIENT_OPTIONS: dict[str, Any] = {
     "client_ip": "127.0.0.1",
     "heartbeat_interval_s": 1.0,
-    "route_poll_interval_s": 0.5,
     "offset_persist_interval_s": 0.5,
     "trace": False,
 }
@@ -89,26 +95,28 @@ class Load:
         self._ledger = ledger
         self._rng = rng
         self._stopping = False
-        self._answers: dict[str, int] = {}
+        # How many messages each broker has taken and given out.
+        self._taken: Counter[str] = Counter()
+        self._given: Counter[str] = Counter()
         self._lanes_running = 0
         self._lanes_done = anyio.Event()
 
     async def stop_producing(self) -> None:
-        """Let every lane end its send, and begin no other. Cancellation: they end all the same."""
+        """Let every lane end its send and begin no other, and the members stay. Cancellation: they end all the same."""
         self._stopping = True
         if self._lanes_running:
             await self._lanes_done.wait()
 
-    async def wait_answer(self, broker: str) -> None:
-        """Wait until a broker acknowledges something, or for `ANSWER_TIMEOUT_S`: clients take a while to come back.
+    async def wait_flow(self, broker: str) -> None:
+        """Wait until a broker takes messages and gives some out, or for `FLOW_TIMEOUT_S`: clients return later.
 
         Cancellation: harmless.
         """
-        before = self._answers.get(broker, 0)
-        with anyio.move_on_after(ANSWER_TIMEOUT_S):
+        taken, given = self._taken[broker], self._given[broker]
+        with anyio.move_on_after(FLOW_TIMEOUT_S):
             # Dozens of lanes would have to set an event at every answer, for one who waits now and then.
-            while self._answers.get(broker, 0) == before:  # noqa: ASYNC110
-                await anyio.sleep(ANSWER_POLL_S)
+            while self._taken[broker] == taken or self._given[broker] == given:  # noqa: ASYNC110
+                await anyio.sleep(FLOW_POLL_S)
 
     # --- producing ---------------------------------------------------------------------------------------------------
 
@@ -137,8 +145,7 @@ class Load:
                 else:
                     for each, place in zip(sent, places, strict=True):
                         self._ledger.acknowledge(each, place)
-                    broker = places[0].queue.broker_name
-                    self._answers[broker] = self._answers.get(broker, 0) + 1
+                    self._taken[places[0].queue.broker_name] += len(places)
                     await self.throttle.wait()
         finally:
             self._lanes_running -= 1
@@ -182,6 +189,7 @@ class Load:
             consume_batch=8,
             retry_delay_ms=RETRY_DELAY_MS,
             consume_retry_s=0.2,
+            route_poll_interval_s=ROUTE_POLL_S[number % len(ROUTE_POLL_S)],
             **_CLIENT_OPTIONS,
         )
         await consumer.start()
@@ -192,10 +200,25 @@ class Load:
 
         await consumer.subscribe(TOPIC, listen)
 
+    async def come_and_go(self) -> None:
+        """Let the oldest member leave and another join, again and again, until `stop_producing`.
+
+        A member that leaves while a broker is away cannot commit there: what it has consumed comes to its successor.
+
+        Cancellation: whoever is about to leave leaves without the rest of its goodbye.
+        """
+        for number in count(len(self.consumers)):
+            await anyio.sleep(self._rng.uniform(*STAY_S))
+            if self._stopping:
+                return
+            await self.consumers.pop(0).shutdown()
+            await self.join(number)
+
     async def _listen(self, owner: str, messages: Sequence[MessageExt]) -> ConsumeResult:
         ledger = self._ledger
         for message in messages:
             ledger.deliver(owner, message.queue, message.offset)
+        self._given[messages[0].queue.broker_name] += len(messages)
         found = [(message, sent_of(message.body)) for message in messages]
         if self._rng.randrange(SLOW_EVERY) == 0:
             await anyio.sleep(SLOW_S)
@@ -244,11 +267,16 @@ async def run_load(
         async with background_tasks() as tasks:
             for index in range(producers):
                 producer = Producer(
-                    name_server, instance_name=f"producer-{index}", rng=Random(rng.random()), **_CLIENT_OPTIONS
+                    name_server,
+                    instance_name=f"producer-{index}",
+                    rng=Random(rng.random()),
+                    route_poll_interval_s=ROUTE_POLL_S[index % len(ROUTE_POLL_S)],
+                    **_CLIENT_OPTIONS,
                 )
                 await producer.start()
                 tasks.start_soon(_shut_down_at_the_end, producer)
                 load.start_lanes(tasks, index, producer)
+            tasks.start_soon(load.come_and_go)
             yield load
     finally:
         with anyio.CancelScope(shield=True):

@@ -39,6 +39,10 @@ def verdict_table(result: CrashResult) -> Table:
     table.add_row("", "", "")
     for kind, count in verdict.findings.items():
         table.add_row(kind, Text(f"{count:,}", "bold red" if count else ""), KINDS[kind])
+    if result.power_cuts is not None:
+        table.add_row("", "", "")
+        word = Text("kept", "") if result.power_cuts.ok else Text("broken", "bold red")
+        table.add_row("promises of --flush sync", word, result.power_cuts.summary)
     return table
 
 

@@ -18,7 +18,19 @@ KILLS = 6
 
 def test_nothing_acknowledged_is_lost_or_out_of_order_when_brokers_are_killed_under_load(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "crash", "--kills", str(KILLS), "--seed", "7", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "cli.main",
+            "crash",
+            "--kills",
+            str(KILLS),
+            "--seed",
+            "7",
+            "--power-cuts",
+            "1",
+            "--json",
+        ],
         check=False,
         capture_output=True,
         text=True,
@@ -33,5 +45,6 @@ def test_nothing_acknowledged_is_lost_or_out_of_order_when_brokers_are_killed_un
     assert set(verdict["findings"].values()) == {0}
     assert verdict["acknowledged"] > 100
     assert verdict["consumed"] >= verdict["acknowledged"] <= verdict["stored"]
+    assert result["power_cuts"]["ok"]
     assert result["recoveries"]["n"] >= 2
     assert list(tmp_path.iterdir()) == [], "what the brokers stored is removed after a run without findings"

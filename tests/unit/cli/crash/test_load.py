@@ -19,7 +19,7 @@ def test_without_a_crash_everything_is_acknowledged_consumed_and_in_its_place(tm
     async def main(simulation: Simulation) -> Audit:
         async with embedded(simulation, tmp_path, TOPIC, 4) as cluster:
             async with run_load(cluster.name_server, ledger, Random(1), producers=1, consumers=2, rate=200.0) as load:
-                await load.wait_answer("broker-a")
+                await load.wait_flow("broker-a")
                 await anyio.sleep(10)
                 with load.throttle.surge():
                     await anyio.sleep(0.05)

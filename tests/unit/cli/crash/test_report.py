@@ -7,6 +7,7 @@ from rich.console import Console
 
 from cli.crash.audit import KINDS, Verdict
 from cli.crash.conduct import CrashResult, Spread
+from cli.crash.power import PowerCuts
 from cli.crash.report import verdict_table
 
 VERDICT = Verdict(
@@ -33,6 +34,7 @@ RESULT = CrashResult(
     recoveries=Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0),
     scanned_bytes_max=1_048_576,
     torn_tails=1,
+    power_cuts=None,
 )
 
 
@@ -60,3 +62,12 @@ def test_a_run_that_lost_something_says_so_first() -> None:
     lines = drawn(lost)
     assert lines[0] == "FAILED"
     assert f"lost 3 {KINDS['lost']}" in lines
+
+
+def test_power_cuts_have_a_line_of_their_own() -> None:
+    cuts = PowerCuts(ok=True, summary="9 power cuts in 5 virtual seconds", findings=())
+    assert (
+        drawn(replace(RESULT, power_cuts=cuts))[-1] == "promises of --flush sync kept 9 power cuts in 5 virtual seconds"
+    )
+    broken = replace(RESULT, ok=False, power_cuts=replace(cuts, ok=False))
+    assert drawn(broken)[-1].startswith("promises of --flush sync broken")

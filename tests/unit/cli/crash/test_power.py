@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from cli.crash.power import cut_power
+
+pytestmark = pytest.mark.process
+
+
+def test_the_simulation_says_how_it_went() -> None:
+    result = anyio.run(cut_power, 3, 1)
+    assert result.ok, result.findings
+    assert result.summary.startswith("1 power cuts in ")
+    assert result.findings == ()
+
+
+def test_what_it_died_of_is_a_finding() -> None:
+    result = anyio.run(cut_power, 3, "none")  # type: ignore[arg-type]
+    assert not result.ok
+    assert result.summary == "the simulation did not come to its end"
+    assert any("none" in line for line in result.findings)
