@@ -24,6 +24,7 @@ from client.name_servers import NameServers
 from client.rebalance import RebalancePass, RebalanceSchedule, Trigger
 from client.reconnects import Reconnects
 from client.route_cache import RouteCache
+from client.route_doubts import RouteDoubts
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
@@ -91,7 +92,7 @@ class ClientInstance:
         self._published: dict[str, None] = {}
         self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()
-        self._absent: dict[str, None] = {}
+        self._doubts = RouteDoubts()
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
         self._background = Background("client instance")
@@ -253,14 +254,8 @@ class ClientInstance:
                 # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
                 failures.append(error)
                 return
-            if route is None and self.routes.route_of(topic) is not None and topic not in self._absent:
-                # A name server that has just started knows no topic until the brokers have found it: a topic that was
-                # there is believed to be gone when it is still gone at the next poll.
-                self._absent[topic] = None
-                return
-            self._absent.pop(topic, None)
             self.masters.clear()
-            change = self.routes.update(topic, route)
+            change = self.routes.update(topic, self._doubts.weigh(topic, self.routes.route_of(topic), route))
             if change is not None and (change.added or change.removed):
                 changed[topic] = None
 
