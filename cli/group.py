@@ -86,7 +86,10 @@ def print_group(info: GroupInfo) -> None:
 
 def group_document(info: GroupInfo) -> dict[str, object]:
     """The JSON document of a group: its record, and what follows from it."""
-    queues = [{**document(queue), "lag": queue.lag, "settled": queue.settled} for queue in info.queues]
+    queues = [
+        {**document(queue), "lag": queue.lag, "deleted": queue.deleted, "settled": queue.settled}
+        for queue in info.queues
+    ]
     summary = {"balanced": info.balanced, "broadcasting": info.broadcasting, "lag": info.lag}
     return {**document(info), **summary, "queues": queues}
 
@@ -146,6 +149,8 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 def verdict(info: GroupInfo) -> str:
     """How a group is doing, in one line."""
     parts = [f"lag {info.lag}"]
+    if deleted := sum(queue.deleted for queue in info.queues):
+        parts.append(f"{deleted} messages were deleted before it read them")
     if info.broadcasting:
         parts.append("broadcasting: every member reads every queue")
     elif info.unknown_strategies:

@@ -146,6 +146,11 @@ class QueueProgress:
         return 0 if self.min_offset == self.max_offset else None
 
     @property
+    def deleted(self) -> int:
+        """Messages that were deleted before the group read them, and that it has not skipped yet."""
+        return 0 if self.committed is None else max(0, self.min_offset - self.committed)
+
+    @property
     def settled(self) -> bool:
         """Whether the one member that should consume the queue does."""
         return self.targets == (() if self.owner is None else (self.owner,))

@@ -204,8 +204,13 @@ class QueueShare:
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
         """The broker has nothing at our offset: its messages were deleted, or its newest ones were lost."""
-        logger.warning("%s: %s continues at %d", self._instance.client_id, owned.queue, next_offset)
-        if next_offset >= owned.process_queue.pull_offset:
+        wanted = owned.process_queue.pull_offset
+        logger.warning(
+            "%s: group %s on %s goes on at %d instead of %d: %s",
+            *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
+            f"{next_offset - wanted} messages were deleted unread" if next_offset >= wanted else "the queue ends there",
+        )
+        if next_offset >= wanted:
             owned.process_queue.advance(next_offset)
             return
         # Offsets beyond the end will be given to other messages: what we have of them must not be committed.

@@ -90,6 +90,10 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
     ("info", "text"),
     [
         (replace(MOVING, queues=(progress(0, "c@1", "c@1"),)), "lag 3; balanced"),
+        (
+            replace(MOVING, queues=(replace(progress(0, "c@1", "c@1"), min_offset=9),)),
+            "lag 1; 2 messages were deleted before it read them; balanced",
+        ),
         (replace(MOVING, unknown_strategies=("MINE",)), "lag 6; target unknown: strategy MINE is not built in"),
         (
             replace(MOVING, members=(member("c@1", model=MessageModel.BROADCASTING),)),
@@ -123,5 +127,6 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "token": 1,
         "targets": ["c@2"],
         "lag": 3,
+        "deleted": 0,
         "settled": False,
     }

@@ -41,6 +41,11 @@ def group(*queues: QueueProgress, **parts: object) -> GroupInfo:
     return replace(whole, **parts)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("committed", "deleted"), [(None, 0), (4, 6), (10, 0), (25, 0)])
+def test_messages_that_were_deleted_before_they_were_read_are_counted(committed: int | None, deleted: int) -> None:
+    assert progress(committed=committed).deleted == deleted
+
+
 @pytest.mark.parametrize(
     ("committed", "end", "lag"),
     [(25, 30, 5), (30, 30, 0), (4, 30, 20), (None, 30, None), (None, 10, 0)],
