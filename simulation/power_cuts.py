@@ -36,7 +36,7 @@ from simulation.power_cut_files import PowerCutFiles
 from simulation.run import Simulation, run_simulation
 
 TOPIC, GROUP = "t", "g"
-QUEUES = 2
+QUEUES = 1
 PRODUCERS, LANES, CONSUMERS = 2, 4, 2
 SYNC_S = 0.004
 """How long a sync takes; a cut in this time finds messages written and nobody answered."""
@@ -115,7 +115,7 @@ class _Run:
                     )
             except RlabError:
                 self.failed += 1
-            await anyio.sleep(simulation.random.random() * 0.02)
+            await anyio.sleep(simulation.random.random() * 0.01)
 
     async def work(self, message: MessageExt) -> ConsumeResult | None:
         """Fail every twentieth message the first time."""
