@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -113,5 +114,35 @@ def test_a_disk_that_cannot_be_read_delays_a_message_and_loses_none(
             assert consumer.bodies == []
         await anyio.sleep(2)
         assert consumer.bodies == [b"x"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_message_parked_after_the_end_of_the_log_was_lost_is_found_by_the_next_start(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        producer = await cluster.start_producer()
+        for body in (b"1", b"2", b"3"):
+            await send_later(producer, body, 100)
+        await anyio.sleep(2)
+        assert len(consumer.deliveries) == 3
+        broker = cluster.brokers["broker-a"]
+
+        def lose_the_log(directory: Path, survivor: Path) -> None:
+            for path in survivor.glob("0*"):
+                path.unlink()
+
+        broker.running.broker.delays.save()  # three are done, it says
+        await anyio.sleep(0.1)
+        await broker.crash(lose_the_log)
+        await broker.start()
+        await anyio.sleep(5)
+        await send_later(producer, b"4", 5_000)
+        await broker.crash()
+        await broker.start()
+        assert len(broker.running.broker.delays) == 1
+        await anyio.sleep(10)
+        assert consumer.bodies[3:] == [b"4"]
 
     simulate(scenario, brokers=1)
