@@ -12,9 +12,11 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 # For the crash harness, e.g. make crash CRASH_ARGS="--kills 20 --seed 7"
 CRASH_ARGS ?=
+# For the torture in virtual time, e.g. make torture TORTURE_ARGS="--hours 2 --seed 7 --levels"
+TORTURE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench crash clean
+.PHONY: help setup demo test check bench crash torture clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +41,10 @@ bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--jso
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)
+
+torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in real time (TORTURE_ARGS="--seed 7")
+	@$(BIN)/python -m simulation.torture $(TORTURE_ARGS)
+	@RLAB_TORTURE_S=60 $(BIN)/python -m pytest -q -s tests/tcp/test_levels.py
 
 clean: ## remove everything that make, the tools and the demo leave behind
 	rm -rf $(VENV) build dist *.egg-info .demo .bench report

@@ -1,6 +1,7 @@
 """Do tables, tasks, descriptors and memory level off, or do they grow as long as a run lasts? Pure.
 
     table_sizes(broker)        how many entries every table has that can be reached from an object of ours
+    object_counts()            how many objects of ours there are, reachable or forgotten
     Levels                     samples over time; `grown` names what the second half had more of than the first
 
 Tables are found by walking the objects, not by a list of names: one that is added tomorrow is watched as well.
@@ -12,6 +13,7 @@ slow leak stays below that for long, but when all of the second half is above al
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -107,6 +109,17 @@ def table_sizes(root: object) -> Counter[str]:
     return sizes
 
 
+def object_counts() -> Counter[str]:
+    """Count the objects that are alive, by class: those of ours, and the tasks, futures and handles of asyncio."""
+    counts: Counter[str] = Counter()
+    for each in gc.get_objects():
+        kind = type(each)
+        module = kind.__module__  # of a metaclass's class it may be anything
+        if isinstance(module, str) and module.partition(".")[0] in _COUNTED:
+            counts[kind.__name__] += 1
+    return counts
+
+
 def _attributes(owner: object) -> Iterator[tuple[str, Any]]:
     if isinstance(owner, tuple):
         yield from zip(getattr(owner, "_fields", ()), owner, strict=False)
@@ -141,4 +154,5 @@ def _worth_looking_at(values: Iterable[object]) -> list[object]:
     return [value for value in values if type(value) not in _PLAIN]
 
 
+_COUNTED = OURS | {"asyncio", "_asyncio"}
 _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})

@@ -33,12 +33,14 @@ class Faults:
 
     Attributes:
         done: how often what was done.
+        spared: servers that are neither stopped nor crashed; all else may happen to them.
     """
 
     def __init__(
         self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[SimulatedConsumer]]
     ) -> None:
         self.done: Counter[str] = Counter()
+        self.spared: list[str] = []
         self._cluster = cluster
         self._network = cluster.simulation.network
         self._random = cluster.simulation.random
@@ -173,7 +175,7 @@ class Faults:
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def _running(self) -> SimulatedServer[Any] | None:
-        running = [server for server in self._servers.values() if server.process]
+        running = [server for name, server in self._servers.items() if server.process and name not in self.spared]
         return self._random.choice(running) if running else None
 
     async def _stop_server(self) -> bool:

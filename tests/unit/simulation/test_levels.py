@@ -10,7 +10,7 @@ import pytest
 from broker.long_poll_table import HeldPull, LongPollTable
 from model.message_queue import MessageQueue
 from remoting.command import Command
-from simulation.levels import Levels, Margin, table_sizes
+from simulation.levels import Levels, Margin, object_counts, table_sizes
 
 
 def levels(*values: float, warm_up: int = 1, margins: dict[str, Margin] | None = None) -> list[str]:
@@ -95,3 +95,10 @@ def test_named_tuples_of_ours_are_looked_into() -> None:
     root = Node()
     root.inner = [MessageQueue("t", "b", 0)]
     assert table_sizes(root)["Node.inner"] == 1
+
+
+def test_objects_of_ours_are_counted_while_they_live() -> None:
+    before = object_counts()["LongPollTable"]
+    kept = [LongPollTable[str](), LongPollTable[str]()]
+    assert object_counts()["LongPollTable"] == before + len(kept)
+    assert object_counts()["dict"] == 0
