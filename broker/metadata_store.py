@@ -13,6 +13,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import msgpack
 
@@ -43,6 +44,10 @@ create table if not exists leases (
 create table if not exists offsets (
     group_name text not null, topic text not null, queue_id integer not null, queue_offset integer not null,
     primary key (group_name, topic, queue_id)
+) without rowid;
+create table if not exists resent (
+    topic text not null, queue_id integer not null, topic_id integer not null, below integer not null,
+    above blob not null, primary key (topic, queue_id)
 ) without rowid;
 """
 
@@ -119,6 +124,11 @@ class MetadataStore:
         row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
         return 0 if row is None else int(row[0])
 
+    def resent_letters(self) -> list[tuple[int, int, int, list[int]]]:
+        """[topic id, queue id, below, above] of every queue with dead letters that were re-sent."""
+        rows = self._db.execute("select topic_id, queue_id, below, above from resent order by topic_id, queue_id")
+        return [(*numbers, cast("list[int]", msgpack.unpackb(above))) for *numbers, above in rows]
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def save_topic(self, entry: TopicEntry) -> None:
@@ -142,7 +152,7 @@ class MetadataStore:
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic and every group's offsets and leases of it; its number stays used."""
-        for table in ("topics", "offsets", "leases"):
+        for table in ("topics", "offsets", "leases", "resent"):
             self._change((table, topic), f"delete from {table} where topic = ?", topic)
 
     def save_group(self, group: str, version: int, created_ms: int) -> None:
@@ -179,6 +189,14 @@ class MetadataStore:
         """Store a committed offset."""
         row = (group, topic, queue_id)
         self._change(("offsets", *row), "insert or replace into offsets values (?, ?, ?, ?)", *row, offset)
+
+    def save_resent_letters(self, topic: str, queue_id: int, topic_id: int, below: int, above: list[int]) -> None:
+        """Store which dead letters of a queue were re-sent."""
+        row = (topic, queue_id)
+        blob = msgpack.packb(above)
+        self._change(
+            ("resent", *row), "insert or replace into resent values (?, ?, ?, ?, ?)", *row, topic_id, below, blob
+        )
 
     def _change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.

@@ -13,8 +13,9 @@ import anyio
 from broker.admin_handlers import AdminHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
-from broker.flush_mode import FlushMode
+from broker.dead_letter_handlers import DeadLetterHandlers
 from broker.delete_group_handler import DeleteGroupHandler
+from broker.flush_mode import FlushMode
 from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
@@ -64,6 +65,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **QueryHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
         **ResetHandlers(broker).handlers(),
+        **DeadLetterHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),
         **DeleteGroupHandler(broker).handlers(),
         **LeaseHandlers(broker).handlers(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import group_delete, group_reset
+from cli import group_delete, group_dlq, group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
 from cli.runtime import run
@@ -23,6 +23,7 @@ MAX_MATRIX_MEMBERS = 12
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
     group_reset.register(app)
+    group_dlq.register(app)
     group_delete.register(app)
     parent.add_typer(app, name="group")
 

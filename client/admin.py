@@ -13,6 +13,7 @@ import anyio
 
 from client.admin_records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
 from client.cluster_requests import ClusterRequests, fail, listed, unpack, unpack_group
+from client.dead_letters import DeadLetters
 from client.group_target import group_info
 from client.offset_admin import OffsetAdmin
 from model.errors import GroupNotExist, IllegalOperation, RlabError
@@ -156,6 +157,20 @@ class Admin(OffsetAdmin):
         for name, answer in (await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)).items():
             if isinstance(answer, RlabError) and not isinstance(answer, GroupNotExist):
                 fail(f"group {group!r} could not be deleted on broker {name}", answer)
+
+    def dead_letters(self, group: str) -> DeadLetters:
+        """What a group has given up on.
+
+        Raises:
+            InvalidParameter: an illegal name.
+        """
+
+        async def check_known() -> None:
+            known = [summary.group for summary in await self.groups()]
+            if group not in known:
+                raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+
+        return DeadLetters(self._cluster, group, check_known)
 
     async def group(self, group: str) -> GroupInfo:
         """A group now: members, progress, and the current and the target owner of each queue.

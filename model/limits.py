@@ -79,6 +79,8 @@ SUSPEND_S = 1.0
 """How long an orderly queue, or key, stands still after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
+MAX_RESENT_MARKS = 10_000
+"""Dead letters of a queue that may be marked as re-sent while an older one is not."""
 MAX_DELAYED_MESSAGES = 1_000_000
 """Messages that may wait for their time on one broker; each costs it about 200 bytes of memory."""
 MAX_POP_WINDOW = 1_048_576

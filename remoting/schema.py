@@ -347,6 +347,14 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Health: who this is and since when.",
         answer="header `kind` (namesrv, broker), `name`, `uptime_s`",
     ),
+    RequestCode.MARK_DEAD_LETTERS: RequestSchema(
+        sender="admin -> broker",
+        purpose="Note that dead letters of a group were re-sent, so that they are not re-sent again; or only ask.",
+        fields=(_GROUP, _QUEUE),
+        body="msgpack array of offsets in `%DLQ%group`; none to ask",
+        answer="once it is stored: header `below`: all letters below this offset were re-sent, `min_offset`, "
+        "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
+    ),
 }
 
 _CHECKS: dict[int, tuple[tuple[str, type, bool, int | None, int | None], ...]] = {
