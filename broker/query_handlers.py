@@ -7,6 +7,7 @@ about a second with what was found, and with the place in the log from which the
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -37,7 +38,8 @@ class QueryHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._searcher = KeySearcher(broker.config.files)
-        self._one_at_a_time = anyio.Lock()
+        # asyncio's, not anyio's: that one never returns to a task that was started while the server is being cancelled.
+        self._one_at_a_time = asyncio.Lock()
         self._asked = 0
 
     def handlers(self) -> dict[RequestCode, Handler]:

@@ -15,6 +15,7 @@ from client.admin_records import BrokerInfo, GroupInfo, GroupReport, GroupSummar
 from client.cluster_requests import ClusterRequests, fail, listed, unpack, unpack_group
 from client.dead_letters import DeadLetters
 from client.group_target import group_info
+from client.message_admin import MessageAdmin
 from client.offset_admin import OffsetAdmin
 from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.limits import REQUEST_TIMEOUT_S
@@ -23,7 +24,7 @@ from model.topic_route import BrokerData
 from remoting.request_code import RequestCode
 
 
-class Admin(OffsetAdmin):
+class Admin(OffsetAdmin, MessageAdmin):
     """Administration of a cluster; an async context manager.
 
     Args:

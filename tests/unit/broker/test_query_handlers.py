@@ -238,7 +238,7 @@ async def test_a_search_ends_when_whoever_asked_hangs_up(world: World, monkeypat
         await send(a, "k")
     began = slow_threads(world, monkeypatch)
     for _ in range(MAX_LOOKUPS):
-        await b.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 64})
+        _ = await b.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 64})
     await world.sleep(2 * STEP_S)
     await b.close()
     await world.sleep(60)
@@ -254,7 +254,7 @@ async def test_a_broker_that_stops_waits_for_the_step_and_no_longer(
     for _ in range(12):
         await send(a, "k")
     slow_threads(world, monkeypatch)
-    await a.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 64})
+    _ = await a.begin(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k", "max_n": 64})
     await world.sleep(2 * STEP_S)
     monkeypatch.undo()
     await world.stop_broker()
