@@ -20,6 +20,7 @@ from model.message_queue import MessageQueue
 KINDS = {
     "lost": "acknowledged, and not in the log",
     "lost to the group": "acknowledged, and never consumed",
+    "stored and denied": "in the log, though the error said that it is certainly not",
     "not in its place": "acknowledged at an offset where another message is, or none",
     "one offset for two": "acknowledged at the same offset as another",
     "out of order": "behind a later message of its lane in the same queue",
@@ -41,6 +42,7 @@ class Verdict:
         ok: whether nothing was found.
         acknowledged: messages that a producer was promised.
         given_up: sends that failed for good.
+        in_doubt: those of them of which the error said that they may be stored.
         stored: messages in the log, each counted once.
         stored_unacknowledged: of them those of sends that were given up.
         stored_twice: copies beyond the first: of sends that were repeated because the answer was lost.
@@ -54,6 +56,7 @@ class Verdict:
     ok: bool
     acknowledged: int
     given_up: int
+    in_doubt: int
     stored: int
     stored_unacknowledged: int
     stored_twice: int
@@ -115,6 +118,8 @@ class Audit:
         if sent in self._seen:
             self._copies += 1
         self._seen.add(sent)
+        if sent in self._ledger.refused:
+            self.findings.add("stored and denied", f"{queue}+{row.offset} is {sent} ({lane_kind(sent.lane).name})")
         if self._unplaced.get((queue, row.offset)) == (sent, row.message_id):
             del self._unplaced[queue, row.offset]
         if lane_kind(sent.lane) is LaneKind.DELAYED:
@@ -148,6 +153,7 @@ class Audit:
             ok=not findings.counts,
             acknowledged=len(ledger.acknowledged),
             given_up=ledger.given_up,
+            in_doubt=ledger.given_up - len(ledger.refused),
             stored=len(self._seen),
             stored_unacknowledged=len(self._seen - ledger.acknowledged.keys()),
             stored_twice=self._copies,

@@ -6,7 +6,7 @@ make many messages in flight. A body tells its lane and number, and the rest of 
 byte is seen.
 
     acknowledge(Sent(3, 0), Place(q1, 17, id))    owed: the group has to get it, and the log to have it there
-    give_up(Sent(3, 1))                           owed to nobody; it may be stored all the same
+    give_up(Sent(3, 1), refused=False)            owed to nobody; it may be stored all the same
     deliver("c1", q1, 17)                         handed to a listener
     consume(Sent(3, 0))                           a listener was content with it: not owed any more
 """
@@ -107,6 +107,7 @@ class Ledger:
     Attributes:
         acknowledged: where each acknowledged message was said to be.
         given_up: sends that failed for good.
+        refused: those of them that are certainly not stored, as the error said.
         owed: acknowledged and not consumed so far; at the end they are lost to the group.
         consumed: each message that a listener was content with.
         deliveries: how often a message was handed to a listener, retries included.
@@ -117,6 +118,7 @@ class Ledger:
     def __init__(self) -> None:
         self.acknowledged: dict[Sent, Place] = {}
         self.given_up = 0
+        self.refused: set[Sent] = set()
         self.owed: dict[Sent, None] = {}
         self.consumed: set[Sent] = set()
         self.deliveries = 0
@@ -131,9 +133,16 @@ class Ledger:
         if sent not in self.consumed:
             self.owed[sent] = None
 
-    def give_up(self, sent: Sent) -> None:
-        """Note that the last try of a send failed: whether the message is stored is open."""
+    def give_up(self, sent: Sent, *, refused: bool) -> None:
+        """Note that a send failed for good.
+
+        Args:
+            sent: its message.
+            refused: whether the error says that it is not stored; otherwise that is open.
+        """
         self.given_up += 1
+        if refused:
+            self.refused.add(sent)
 
     def deliver(self, owner: str, queue: MessageQueue, offset: int) -> None:
         """Note that a member of the group was handed a message.

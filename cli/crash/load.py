@@ -138,9 +138,9 @@ class Load:
                 number += len(sent)
                 try:
                     places = await self._send(producer, sent, queues[lane % len(queues)])
-                except RlabError:
+                except RlabError as error:
                     for each in sent:
-                        self._ledger.give_up(each)
+                        self._ledger.give_up(each, refused=error.definite)
                     await anyio.sleep(AFTER_FAILURE_S)
                 else:
                     for each, place in zip(sent, places, strict=True):

@@ -25,12 +25,16 @@ def verdict_table(result: CrashResult) -> Table:
     for label, value, remark in (
         ("brokers killed", f"{result.kills:,}", _moments(result)),
         ("messages acknowledged", f"{verdict.acknowledged:,}", f"in {result.duration_s:,.1f} s"),
-        ("sends given up", f"{verdict.given_up:,}", "their broker was away"),
+        ("sends given up", f"{verdict.given_up:,}", f"their broker was away; {verdict.in_doubt:,} may be stored"),
         ("stored", f"{verdict.stored:,}", "each counted once"),
         ("stored unacknowledged", f"{verdict.stored_unacknowledged:,}", "the answer was lost, and the send given up"),
         ("stored twice", f"{verdict.stored_twice:,}", "the answer was lost, and the send repeated"),
         ("consumed", f"{verdict.consumed:,}", "each counted once"),
-        ("consumed twice", f"{verdict.consumed_twice:,}", "stored twice, or not committed before a crash"),
+        (
+            "consumed twice",
+            f"{verdict.consumed_twice:,}",
+            "stored twice, or not committed before the queue changed hands",
+        ),
         ("restarts", f"{result.starts.n:,}", _spread(result.starts)),
         ("of that recovery", "", _spread(result.recoveries)),
         ("read again at most", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),

@@ -43,7 +43,7 @@ def found(verdict: Verdict) -> dict[str, int]:
 
 def test_a_log_that_keeps_every_promise_has_no_findings() -> None:
     ledger = ledger_of((FIRST, 0), (SECOND, 2), (DELAYED, -1))
-    ledger.give_up(THIRD)
+    ledger.give_up(THIRD, refused=False)
     verdict = audited(
         ledger, stored(0, FIRST), stored(1, SECOND), stored(2, SECOND), stored(3, THIRD), stored(4, DELAYED)
     )
@@ -56,6 +56,15 @@ def test_a_message_that_is_not_in_the_log_is_lost() -> None:
     verdict = audited(ledger_of((FIRST, 0), (DELAYED, -1)), stored(0, SECOND))
     assert found(verdict) == {"lost": 2, "not in its place": 1}
     assert len(verdict.examples) == 3
+
+
+def test_a_message_whose_error_said_that_it_is_not_stored_is_not_stored() -> None:
+    ledger = Ledger()
+    ledger.give_up(FIRST, refused=True)
+    ledger.give_up(SECOND, refused=False)
+    verdict = audited(ledger, stored(0, FIRST), stored(1, SECOND))
+    assert found(verdict) == {"stored and denied": 1}
+    assert (verdict.given_up, verdict.in_doubt, verdict.stored_unacknowledged) == (2, 1, 2)
 
 
 def test_a_message_that_nobody_consumed_is_lost_to_the_group() -> None:

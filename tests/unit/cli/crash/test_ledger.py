@@ -42,8 +42,10 @@ def test_what_is_acknowledged_is_owed_until_it_is_consumed_whichever_comes_first
 
 def test_a_send_that_was_given_up_is_owed_to_nobody() -> None:
     ledger = Ledger()
-    ledger.give_up(Sent(0, 0))
-    assert (ledger.given_up, len(ledger.owed)) == (1, 0)
+    ledger.give_up(Sent(0, 0), refused=False)
+    ledger.give_up(Sent(0, 1), refused=True)
+    assert (ledger.given_up, len(ledger.owed)) == (2, 0)
+    assert ledger.refused == {Sent(0, 1)}
 
 
 def test_only_a_first_delivery_behind_a_later_one_of_the_same_member_is_out_of_turn() -> None:

@@ -14,6 +14,7 @@ VERDICT = Verdict(
     ok=True,
     acknowledged=12_345,
     given_up=67,
+    in_doubt=6,
     stored=12_350,
     stored_unacknowledged=5,
     stored_twice=4,
@@ -48,6 +49,7 @@ def drawn(result: CrashResult) -> list[str]:
 def test_the_table_has_every_figure_and_every_kind_of_finding() -> None:
     lines = drawn(RESULT)
     assert lines[0] == "PASSED"
+    assert "sends given up 67 their broker was away; 6 may be stored" in lines
     assert "brokers killed 20 2 last, 18 loaded" in lines
     assert "messages acknowledged 12,345 in 31.2 s" in lines
     assert "restarts 18 0.400 to 0.750 s, median 0.500 s" in lines
