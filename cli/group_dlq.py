@@ -101,7 +101,8 @@ def show(
         for letter in letters:
             _print_in_full(letter)
     else:
-        _print_letters(group, letters)
+        left = "left to re-send" if pending else ""
+        _print_letters(letters, empty=f"group {group} has no dead letters {left}".rstrip())
     if more:
         print_note(f"note: there are more; --limit shows more than {limit}")
 
@@ -182,7 +183,7 @@ def letter_document(letter: DeadLetter) -> dict[str, Any]:
     return {**document_of(letter.message), "retries": letter.message.times_delivered, "resent": letter.resent}
 
 
-def _print_letters(group: str, letters: Sequence[DeadLetter]) -> None:
+def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
     print_table(
         ["at", "topic", "id", "keys", "tags", ">retries", "since", "re-sent", "body"],
         [
@@ -199,7 +200,7 @@ def _print_letters(group: str, letters: Sequence[DeadLetter]) -> None:
             )
             for letter in letters
         ],
-        empty=f"group {group} has no dead letters",
+        empty=empty,
     )
 
 
@@ -218,7 +219,7 @@ def _print_in_full(letter: DeadLetter) -> None:
         "re-sent": "yes" if letter.resent else "no",
         "body": f"{len(message.body)} bytes: {preview(message.body, 1_000)}",
     }
-    print_table(["", ""], list(rows.items()))
+    print_table(["field", "value"], list(rows.items()))
 
 
 def _place(letter: DeadLetter) -> str:

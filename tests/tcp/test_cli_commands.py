@@ -92,6 +92,24 @@ def test_a_group_is_put_somewhere_else(terminal: Terminal) -> None:
     assert [(queue["before"], queue["after"], queue["clamped"]) for queue in document["queues"]] == [(3, 5, True)]
 
 
+def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -> None:
+    for topic in ("%RETRY%mourners", "%DLQ%mourners"):
+        terminal.text(f"topic create {topic} --queues 1")
+    assert terminal.text("group dlq list mourners").endswith("0 to re-send")
+    terminal.text("produce %DLQ%mourners --count 3 --tag red")
+    assert terminal.text("group dlq list mourners").endswith("3 to re-send")
+    shown = terminal.document("group dlq show mourners --limit 2")
+    assert ([letter["offset"] for letter in shown["letters"]], shown["more"]) == ([0, 1], True)
+    middle = shown["letters"][1]["message_id"]
+    assert "body 9 bytes: message 2" in terminal.text(f"group dlq show mourners --id {middle}").splitlines()
+    assert terminal.text(f"group dlq resend mourners --id {middle}") == "1 letter re-sent to the group"
+    assert "--again sends it once more" in terminal.error(f"group dlq resend mourners --id {middle}")
+    assert terminal.document("group dlq resend mourners --all")["resent"] == 2
+    assert terminal.document("group dlq resend mourners --all")["resent"] == 0
+    assert terminal.text("group dlq show mourners --pending") == "group mourners has no dead letters left to re-send"
+    assert "3 messages in 1 queues" in terminal.text("topic show %RETRY%mourners")
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -102,6 +120,8 @@ def test_a_group_is_put_somewhere_else(terminal: Terminal) -> None:
         ("consume nowhere --group g", "'nowhere' does not exist: create it"),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "0 of 1 messages came in 0.1 s"),
         ("group show", "Missing argument"),
+        ("group dlq list nobody", "no broker knows group 'nobody'"),
+        ("group dlq resend g", "say either --id ID or --all"),
         ("group reset g t", "say one of --to earliest|latest|TIME"),
         ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it"),
         ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),
