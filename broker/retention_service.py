@@ -1,11 +1,12 @@
 """Removes old segments: every few seconds, and when one is finished. `broker/retention.py` decides which.
 
-It runs on the loop: removing the files of a segment of 64 MiB takes a millisecond or two, and readers and writers must
-not meet half of it.
+It runs on the loop, because readers and writers must not meet half of it. Only the space of removed files is given back
+in a thread: that takes a system 10 or 20 ms for 64 MiB, and all else about one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -17,7 +18,7 @@ from broker.store.store_errors import StoreError
 from broker.store.store_options import MIB
 from broker.store.trimming import SegmentSpan
 from model.events import EventKind
-from model.limits import RETENTION_INTERVAL_S, RETENTION_LOOK_S
+from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S, RETENTION_LOOK_S
 from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
@@ -121,10 +122,17 @@ class RetentionService:
     def _trim(self, plan: TrimPlan, spans: list[SegmentSpan]) -> None:
         broker, store = self._broker, self._store
         before = {key: store.min_offset(*key) for key in store.queues()}
+        removed: list[int] = []
         try:
-            store.trim(plan.to_position)
+            store.trim(spans[min(len(plan.reasons), MAX_SEGMENTS_PER_TRIM) - 1].end_position, removed.append)
         except StoreError as error:
             logger.error("broker %s: %s", broker.config.name, error)
+        else:
+            if len(plan.reasons) > MAX_SEGMENTS_PER_TRIM:
+                self._next_at = broker.loop.time()  # go on with the next look
+        if removed:
+            freeing = broker.loop.run_in_executor(None, self._free, removed)
+            freeing.add_done_callback(lambda done: done.cancelled() or done.exception())
         left = {span.base_position for span in store.spans()}
         gone = [span for span in spans if span.base_position not in left]
         if not gone:
@@ -140,3 +148,9 @@ class RetentionService:
         broker.moves.cause = broker.events.emit(
             EventKind.MESSAGES_DELETED, broker=broker.config.name, n=messages, detail=why
         )
+
+    def _free(self, removed: list[int]) -> None:
+        """Give the space of removed files back; runs in a thread."""
+        for fd in removed:
+            with contextlib.suppress(OSError):
+                self._broker.config.files.close(fd)

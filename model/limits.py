@@ -109,14 +109,8 @@ RETENTION_INTERVAL_S = 10.0
 """How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
 RETENTION_LOOK_S = 1.0
 """How often it looks whether a segment was finished, which makes it look for old messages at once."""
-MAX_TOLD_MOVES = 10_000
-"""Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
-
-# --- retention -------------------------------------------------------------------------------------------------------
-RETENTION_INTERVAL_S = 10.0
-"""How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
-RETENTION_LOOK_S = 1.0
-"""How often it looks whether a segment was finished, which makes it look for old messages at once."""
+MAX_SEGMENTS_PER_TRIM = 16
+"""Files that a broker deletes in one turn of the loop; more of them wait for the next look."""
 MAX_TOLD_MOVES = 10_000
 """Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
 

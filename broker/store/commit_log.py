@@ -287,18 +287,30 @@ class CommitLog:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    def remove_oldest(self) -> None:
+    def remove_oldest(self, free: Callable[[int], None] | None = None) -> None:
         """Remove the oldest segment, which must not be the active one.
 
         The log file goes first: an index without its segment is removed when the store is opened, while a segment
         without its index would be scanned.
+
+        Args:
+            free: called with a descriptor of the log file, to be closed by whoever it is given to; see
+                `MessageStore.trim`.
 
         Raises:
             OSError: the file could not be removed; the segment stays.
         """
         assert len(self.segments) > 1, "the segment being written cannot be removed"
         segment = self.segments[0]
-        self.files.remove(self.directory / segment.name)
+        last = None
+        if free is not None:
+            with contextlib.suppress(OSError):  # without it the removal takes longer, that is all
+                last = self.files.open(self.directory / segment.name)
+        try:
+            self.files.remove(self.directory / segment.name)
+        finally:
+            if free is not None and last is not None:
+                free(last)
         del self.segments[0]
         self._unfinished.pop(segment, None)
         self.close_file(segment)

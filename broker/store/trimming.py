@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from broker.store.commit_log import CommitLog
@@ -66,8 +66,13 @@ def first_needed(log: CommitLog, needs: Mapping[QueueKey, int], before: int) -> 
     return None
 
 
-def remove_before(log: CommitLog, to_position: int) -> int:
+def remove_before(log: CommitLog, to_position: int, free: Callable[[int], None] | None = None) -> int:
     """Remove the oldest segments that end at or before a position; never the last one that is durable.
+
+    Args:
+        log: the log.
+        to_position: log position.
+        free: see `MessageStore.trim`.
 
     Returns:
         How many.
@@ -81,5 +86,5 @@ def remove_before(log: CommitLog, to_position: int) -> int:
         # Where the queues stand is written at the start of the second one; the disk must not forget both.
         if second.base_position > to_position or not second.synced_size:
             break
-        log.remove_oldest()
+        log.remove_oldest(free)
     return before - len(log.segments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from broker.retention import RetentionOptions
 from broker.store.store_options import StoreOptions
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
-from model.limits import RETENTION_INTERVAL_S
+from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
@@ -174,3 +175,16 @@ async def test_an_index_that_cannot_be_read_deletes_nothing_that_may_be_needed(
     disk.read_errno = None
     await world.sleep(RETENTION_INTERVAL_S)
     assert low(broker) > 0
+
+
+@simulated
+async def test_a_backlog_of_old_files_goes_in_small_steps_and_no_descriptor_stays_open(world: World) -> None:
+    broker = await started(world, retain_ms=HOUR_MS)
+    await filled(world, 300)
+    count = len(broker.store.spans())
+    assert count > 2 * MAX_SEGMENTS_PER_TRIM
+    open_before = len(os.listdir("/proc/self/fd"))
+    await world.sleep(3600 + 2 * RETENTION_INTERVAL_S)
+    assert len(broker.store.spans()) == 1
+    assert len(world.of_kind(EventKind.MESSAGES_DELETED)) == -(-(count - 1) // MAX_SEGMENTS_PER_TRIM)
+    assert len(os.listdir("/proc/self/fd")) <= open_before

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from broker.store.store_errors import StoreReadFailed
+from broker.store.store_errors import StoreReadFailed, StoreWriteFailed
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, open_store
 
@@ -80,3 +81,30 @@ def test_an_index_that_cannot_be_read_is_an_error_and_not_an_empty_one(tmp_path:
         with pytest.raises(StoreReadFailed, match="check the disk"):
             store.first_needed({(1, 0): 0}, EVERYTHING)
         files.failing.clear()
+
+
+def test_the_space_of_removed_files_is_given_back_by_whoever_is_given_their_descriptors(tmp_path: Path) -> None:
+    given: list[int] = []
+    with open_store(tmp_path, segment_bytes=300) as store:
+        fill(store, 30)
+        store.sync()
+        low, high = store.spans()[0].base_position, store.spans()[3].end_position
+        assert store.trim(high, given.append) == len(given) == 4
+        assert store.spans()[0].base_position == high
+    assert [os.fstat(fd).st_nlink for fd in given] == [0] * 4  # no name is left, and the bytes still are
+    assert sum(os.fstat(fd).st_size for fd in given) == high - low
+    for fd in given:
+        os.close(fd)
+
+
+def test_a_file_that_cannot_be_removed_costs_no_descriptor(tmp_path: Path) -> None:
+    files, given = FaultyFiles(), list[int]()
+    with open_store(tmp_path, files, segment_bytes=300) as store:
+        fill(store, 30)
+        store.sync()
+        files.failing["remove"] = errno.EIO
+        with pytest.raises(StoreWriteFailed):
+            store.trim(EVERYTHING, given.append)
+        files.failing.clear()
+        assert len(given) == 1
+        os.close(given.pop())
