@@ -110,6 +110,23 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -
     assert "3 messages in 1 queues" in terminal.text("topic show %RETRY%mourners")
 
 
+def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -> None:
+    terminal.text("topic create letters --queues 1")
+    terminal.text("produce letters --count 3 --tag air --key k7")
+    assert len(terminal.document("message find letters --key k7 --since 1h")["messages"]) == 3
+    newest = terminal.document("message find letters --key k7 --max 1")
+    assert not newest["complete"]
+    (message,) = newest["messages"]
+    assert (message["body"], message["offset"], message["stored_in"]) == ("message 3", 2, "letters")
+    shown = terminal.text(f"message show {message['message_id']}")
+    assert f"message {message['message_id']} of topic letters, made " in shown
+    assert "letters broker-a 0 2 0" in shown
+    assert "k7 air" in terminal.text("message find letters --key k7")
+    assert "no message of letters with key 'k8' is stored" in terminal.error("message find letters --key k8")
+    assert "no message with id 'nonsense' is stored" in terminal.error("message show nonsense")
+    assert "'nowhere' does not exist" in terminal.error("message find nowhere --key k")
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

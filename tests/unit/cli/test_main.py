@@ -44,12 +44,14 @@ def test_the_commands_of_the_issue_are_all_there() -> None:
         "topic delete",
         "group list",
         "group show",
+        "message find",
+        "message show",
         "produce",
         "consume",
     }
 
 
-@pytest.mark.parametrize("arguments", [["topic"], ["group"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["topic"], ["group"], ["message"]], ids=" ".join)
 def test_the_first_line_of_each_help_fits_the_list_of_commands(arguments: list[str]) -> None:
     listed = CliRunner().invoke(app, [*arguments, "--help"]).stdout
     assert "..." not in listed.partition("Commands")[2]
