@@ -79,16 +79,20 @@ def _add_needs(
         if entry is None or topic == TRACE_TOPIC:
             continue
         of_topic = list(policies.get(topic, {}).values())
+        topic_id = entry.topic_id
         # Also queues that cannot be read now: they can again when the topic is scaled up.
-        for queue_id in {**dict.fromkeys(range(queue_count(entry.config))), **by_queue}:
-            end = store.max_offset(entry.topic_id, queue_id)
-            if store.min_offset(entry.topic_id, queue_id) == end:
+        for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):
+            offset = by_queue.get(queue_id)
+            known = needs.get((topic_id, queue_id))
+            if known is not None and offset is not None and offset >= known.offset:
+                continue  # most of them, on a broker with many groups
+            end = store.max_offset(topic_id, queue_id)
+            if store.min_offset(topic_id, queue_id) == end:
                 continue
-            stored = by_queue.get(queue_id)
-            offset = _start(store, entry, queue_id, info, of_topic, end) if stored is None else stored
-            known = needs.get((entry.topic_id, queue_id))
+            if offset is None:
+                offset = _start(store, entry, queue_id, info, of_topic, end)
             if offset < end and (known is None or offset < known.offset):
-                needs[(entry.topic_id, queue_id)] = Need(offset, group, topic)
+                needs[(topic_id, queue_id)] = Need(offset, group, topic)
 
 
 def _start(

@@ -164,6 +164,10 @@ class CommitLog:
         """Return the first offset of a queue's row, see `SegmentIndex.first_offset`; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.first_offset(key))
 
+    def firsts(self, segment: Segment) -> dict[QueueKey, int]:
+        """Return each queue's first offset in a segment; rebuilds as `row` does."""
+        return self._with_index(segment, lambda index: index.firsts())
+
     def ends(self, segment: Segment) -> dict[QueueKey, int]:
         """Return each queue's end in a segment; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.ends())

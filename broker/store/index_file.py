@@ -166,6 +166,13 @@ class FileIndex:
         found = self._find(key)
         return found[0] if found is not None else 0
 
+    def firsts(self) -> dict[QueueKey, int]:
+        """Return the first offset of every row. Raises as `row` does."""
+        return {
+            (topic_id, queue_id): first_offset
+            for topic_id, queue_id, first_offset, _, _, _ in _DIRECTORY_ROW.iter_unpack(self._directory())
+        }
+
     def ends(self) -> dict[QueueKey, int]:
         """Return the offset after the last entry for each queue. Raises as `row` does."""
         return {

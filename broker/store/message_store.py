@@ -369,9 +369,9 @@ class MessageStore(StoreWriter):
             raise self._read_error(error) from error
 
     def _move_min_offsets(self) -> None:
-        oldest = self._log.segments[0]
+        firsts = self._log.firsts(self._log.segments[0])
         for key, queue in self._queues.items():
-            queue.min_offset = max(queue.min_offset, self._log.first_offset(oldest, key))
+            queue.min_offset = max(queue.min_offset, firsts.get(key, 0))
             queue.drop_tail_before(queue.min_offset)
             queue.last_read_segment = None
 

@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back_whatever_the_cache_holds(
 ) -> None:
     memory = index_of(rows)
     index = file_index(encode(memory), PartCache(budget))
-    assert index.ends() == memory.ends()
+    assert (index.firsts(), index.ends()) == (memory.firsts(), memory.ends())
     for key in [*rows, (301, 0), *rows]:
         expected, found = memory.row(key), index.row(key)
         assert index.first_offset(key) == memory.first_offset(key)

@@ -45,6 +45,7 @@ def test_an_index_has_a_row_for_every_queue_also_without_messages() -> None:
     index.add_row((2, 0), 0).entries += ENTRY.pack(0, 40, 0, 1)
     assert index.ends() == {(1, 0): 7, (2, 0): 1}
     assert [index.first_offset(key) for key in ((1, 0), (2, 0), (3, 0))] == [7, 0, 0]
+    assert index.firsts() == {(1, 0): 7, (2, 0): 0}
     assert index.row((3, 0)) is None
 
 
