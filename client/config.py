@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from client.rebalance import Trigger
+from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import (
     HEARTBEAT_INTERVAL_S,
@@ -17,6 +18,19 @@ from model.limits import (
 )
 from model.names import check_id
 from remoting.address import parse_addresses
+
+MAX_SECONDS = 3600.0
+"""Longest interval and timeout of a client."""
+
+
+def check_seconds(option: str, value: float) -> None:
+    """Refuse an interval or a timeout that would make a loop spin, or never end.
+
+    Raises:
+        ConfigError: naming the option; NaN is refused as well.
+    """
+    if not 0 < value <= MAX_SECONDS:
+        raise ConfigError(f"{option} must be above 0 and at most {MAX_SECONDS:g} seconds, got {value!r}")
 
 
 def wall_clock_ms() -> float:
@@ -62,10 +76,13 @@ class ClientConfig:
         """Refuse what cannot work.
 
         Raises:
-            ConfigError: a malformed address.
+            ConfigError: a malformed address, or an interval or timeout that is none.
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)
+        for option in fields(self):
+            if option.name.endswith("_s"):
+                check_seconds(option.name, getattr(self, option.name))
         for what, name in (("instance name", self.instance_name), ("client ip", self.client_ip)):
             if name is not None:
                 check_id(what, name)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import anyio
 import msgpack
 
-from client.config import ClientConfig
+from client.config import ClientConfig, check_seconds
 from client.consumer_options import check_option_names
 from client.instance import ClientInstance
 from client.instance_registry import acquire_instance, release_instance
@@ -22,6 +22,7 @@ from client.queue_picker import QueuePicker, select_by_key
 from client.send_batcher import SendBatcher
 from client.service_state import ServiceState
 from model.errors import (
+    ConfigError,
     ConnectFailed,
     IllegalOperation,
     MessageIllegal,
@@ -58,6 +59,7 @@ _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
 _TEMPLATED_S = 0.1
 """How long queues made up from the template are used before the name server is asked again for the real ones."""
+MAX_RETRIES = 100
 
 
 class _Templated(NamedTuple):
@@ -71,7 +73,7 @@ class Producer:
     Args:
         name_servers: addresses, a string separated by commas or a list.
         group: producer group.
-        retries: further attempts of a send whose error allows one.
+        retries: further attempts of a send whose error allows one, 0 to 100.
         timeout_s: seconds for a send with all its attempts.
         avoid_slow_brokers: whether a broker that was slow is avoided for a while.
         **options: `ClientConfig` by name. Producers of one process share a client instance unless `instance_name` says
@@ -99,6 +101,9 @@ class Producer:
         check_option_names(options, ClientConfig)
         options.setdefault("instance_name", "PRODUCER")
         self.config = ClientConfig(name_servers=name_servers, **options)
+        if not 0 <= retries <= MAX_RETRIES:
+            raise ConfigError(f"retries must be 0 to {MAX_RETRIES}, got {retries!r}")
+        check_seconds("timeout_s", timeout_s)
         self._attempts = 1 + retries
         self._timeout_s = timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)

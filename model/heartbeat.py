@@ -35,6 +35,17 @@ class ConsumeFrom(StrEnum):
     TIMESTAMP = "TIMESTAMP"
 
 
+MAX_NUMBER = 2**63 - 1
+"""The largest that a table of SQLite holds: what one client says must not make a commit of a broker fail."""
+
+
+def _check_number(what: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_NUMBER:
+        got = value if type(value) is int else f"a {type(value).__name__}"
+        raise InvalidParameter(f"{what} of a heartbeat must be a whole number from 0 to {MAX_NUMBER}, got {got}")
+    return value
+
+
 def _check_distinct(what: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
@@ -94,7 +105,10 @@ class ConsumerData:
         if not 0.1 <= float(session_timeout_s) <= 3600:
             raise InvalidParameter(f"session timeout of {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
         _check_distinct("topic", [topic for topic, _, _ in topics])
-        subscriptions = [subscription_of(topic, expression, int(version)) for topic, expression, version in topics]
+        subscriptions = [
+            subscription_of(topic, expression, _check_number("version", version))
+            for topic, expression, version in topics
+        ]
         return cls(
             group=check_group(group),
             consume_type=ConsumeType(consume_type),
@@ -102,8 +116,8 @@ class ConsumerData:
             consume_from=ConsumeFrom(consume_from),
             strategy=str(strategy),
             session_timeout_s=float(session_timeout_s),
-            consume_timestamp_ms=int(timestamp_ms),
-            group_created_ms=int(created_ms),
+            consume_timestamp_ms=_check_number("consume_timestamp_ms", timestamp_ms),
+            group_created_ms=_check_number("group_created_ms", created_ms),
             subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
         )
 

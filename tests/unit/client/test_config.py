@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 from client.config import ClientConfig, wall_clock_ms
@@ -41,3 +44,13 @@ def test_two_configs_have_randomness_of_their_own() -> None:
 
 def test_the_wall_clock_is_in_milliseconds() -> None:
     assert wall_clock_ms() > 1_700_000_000_000
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize(
+    "name", ["heartbeat_interval_s", "route_poll_interval_s", "offset_persist_interval_s", "request_timeout_s"]
+)
+def test_an_interval_that_would_spin_or_never_end_is_refused_by_name(name: str, value: float) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=rf"{name} must be above 0 .* got {value}"):
+        ClientConfig(name_servers="a:1", **options)

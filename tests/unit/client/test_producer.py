@@ -237,6 +237,16 @@ def test_an_option_that_is_no_option_is_refused_with_the_one_that_was_meant() ->
         Producer("127.0.0.1:9876", heartbeat_interval=1)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("retries", -1), ("retries", 101), ("timeout_s", 0), ("timeout_s", -1), ("timeout_s", float("nan"))],
+)
+def test_a_number_that_no_send_could_keep_to_is_refused_by_name(option: str, value: float) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigError, match=f"{option} must be .* got {value}"):
+        Producer("127.0.0.1:9876", **options)
+
+
 # -------------------------------------------------------------------------------------------------------------- delays
 
 

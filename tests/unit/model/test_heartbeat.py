@@ -95,6 +95,26 @@ def test_subscriptions_are_allowed_up_to_the_limit() -> None:
         HeartbeatData.from_wire(heartbeat_with(MAX_SUBSCRIPTIONS_PER_MEMBER + 1))
 
 
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1, -1, 1.5, True, "1"])
+@pytest.mark.parametrize("place", ["consume_timestamp_ms", "group_created_ms", "version"])
+def test_a_number_that_no_table_can_store_is_refused_by_name(place: str, value: Any) -> None:
+    wire = wire_of(HEARTBEAT)
+    *_, topics = consumer = wire["consumers"][0]
+    if place == "version":
+        topics[0][2] = value
+    else:
+        consumer[consumer.index(getattr(CONSUMER, place))] = value
+    with pytest.raises(InvalidParameter, match=f"{place} of a heartbeat must be a whole number"):
+        HeartbeatData.from_wire(wire)
+
+
+def test_the_largest_number_that_a_table_can_store_is_read() -> None:
+    largest = replace(CONSUMER, consume_timestamp_ms=2**63 - 1, group_created_ms=0)
+    assert HeartbeatData.from_wire(wire_of(replace(HEARTBEAT, consumers=(largest,)))).consumers[0] == replace(
+        largest, subscriptions=tuple(sorted(largest.subscriptions, key=lambda each: each.topic))
+    )
+
+
 @pytest.mark.parametrize(
     "change",
     [{"group": "DEFAULT_CONSUMER"}, {"group": "a b"}, {"subscriptions": (SubscriptionData("t", "||"),)}],
