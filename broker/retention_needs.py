@@ -82,15 +82,14 @@ def _add_needs(
         topic_id = entry.topic_id
         # Also queues that cannot be read now: they can again when the topic is scaled up.
         for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):
-            offset = by_queue.get(queue_id)
+            stored = by_queue.get(queue_id)
             known = needs.get((topic_id, queue_id))
-            if known is not None and offset is not None and offset >= known.offset:
+            if known is not None and stored is not None and stored >= known.offset:
                 continue  # most of them, on a broker with many groups
             end = store.max_offset(topic_id, queue_id)
             if store.min_offset(topic_id, queue_id) == end:
                 continue
-            if offset is None:
-                offset = _start(store, entry, queue_id, info, of_topic, end)
+            offset = _start(store, entry, queue_id, info, of_topic, end) if stored is None else stored
             if offset < end and (known is None or offset < known.offset):
                 needs[(topic_id, queue_id)] = Need(offset, group, topic)
 
