@@ -60,6 +60,8 @@ GOALS = {
     "store-async": Goal(0.85, of_ratio=True, at_least=True),
     "catch-up": Goal(200_000.0, of_ratio=False, at_least=True),
     "recovery-stored-16x": Goal(1.5, of_ratio=True, at_least=False),
+    "store-descriptors": Goal(1.0, of_ratio=True, at_least=False),
+    "store-memory": Goal(1.0, of_ratio=True, at_least=False),
     "store-sync": Goal(20.0, of_ratio=True, at_least=True),
     "store-sync-slow": Goal(20.0, of_ratio=True, at_least=True),
 }

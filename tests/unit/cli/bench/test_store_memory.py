@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from broker.store.store_options import StoreOptions
 from cli.bench.echo import TOPIC
 from cli.bench.filling import fill_topic
-from cli.bench.store_memory import BODY, read_all
+from cli.bench.store_memory import BODY, budget_bytes, read_all
 from client.admin import Admin
 from simulation.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import embedded, quiet
@@ -22,3 +23,8 @@ def test_everything_is_read_back_from_the_first_message(tmp_path: Path) -> None:
 
     run_simulation(main)
     assert said == []  # told every ten thousand
+
+
+def test_the_budget_is_the_sum_that_the_documentation_names() -> None:
+    options = StoreOptions(tail_bytes=1_000, index_cache_bytes=200, segment_records=3)
+    assert budget_bytes(options) == 1_000 + 200 + 3 * 20
