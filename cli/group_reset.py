@@ -54,7 +54,7 @@ def reset(
     """Put a group somewhere else on a topic.
 
     Its consumers may go on running: they drop what they have fetched and begin again there. What a listener has at that
-    moment is finished, but comes again if it lies behind the new place.
+    moment is finished, but comes again if it lies at or after the new place.
 
     Example: rlab group reset billing orders --to -1h
     """

@@ -242,9 +242,9 @@ class DeadLetters:
         """The queues that a topic can be sent to, with the address of each; never made on the way."""
         route = await self._cluster.name_servers.route(topic)
         if route is None:
-            raise TopicNotExist(
-                f"topic {topic!r} is gone, so nothing was sent to it: create it, or re-send to the group"
-            )
+            alone = topic == retry_topic(self.group)
+            what = "start a consumer of the group first" if alone else "create it, or re-send to the group alone"
+            raise TopicNotExist(f"topic {topic!r} is gone, so nothing was sent to it: {what}")
         masters = masters_of(route.brokers)
         queues = [(q, masters[q.broker_name]) for q in route.publish_queues() if q.broker_name in masters]
         if not queues:

@@ -34,9 +34,9 @@ class OffsetAdmin(TopicAdmin):
         """Put a group somewhere else on a topic, also while it consumes.
 
         Members drop what they have fetched and begin again at the new place. What a listener has at that moment is
-        finished, but not committed, so it comes again if it lies behind the new place. Each broker resets all of its
-        queues in one step, and answers when that is stored. They are asked what they would do first, so that nothing
-        is reset anywhere when one of them refuses.
+        finished, but not committed, so it comes again if it lies at or after the new place. Each broker resets all of
+        its queues in one step, and answers when that is stored. They are asked what they would do first, so that
+        nothing is reset anywhere when one of them refuses.
 
         Args:
             group: which.

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from client.admin import Admin
 from client.consumer import ConsumeResult
 from model.message import MessageExt
 from simulation.cluster import SimulatedCluster
@@ -100,3 +101,32 @@ def test_a_failed_message_whose_wait_is_over_waits_for_a_worker_without_spinning
         assert consumer.bodies == [b"0", b"1", b"0"]
 
     simulate(scenario, brokers=1)
+
+
+def test_dead_letters_that_are_sent_again_after_a_repair_are_all_consumed(simulate: Simulate) -> None:
+    repaired = False
+
+    async def fails_until_repaired(message: MessageExt) -> None:
+        if not repaired and int(message.body) % 10 == 0:
+            raise ValueError("no")
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        nonlocal repaired
+        await cluster.create_topic("t", queues=4)
+        options: dict[str, Any] = {"retry_delay_ms": 100, "max_attempts": 2}
+        consumers = [await cluster.start_consumer("g", "t", work=fails_until_repaired, **options) for _ in range(3)]
+        await cluster.wait_converged(2)
+        await (await cluster.start_producer()).send_many("t", 500)
+        await anyio.sleep(5)
+        repaired = True
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                resending = admin.dead_letters("g").resend_all()
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(consumers[0].crash)
+                    assert await resending == 50
+        await anyio.sleep(30)
+        finished = [int(delivery.body) for c in consumers for delivery in c.deliveries if delivery.finished]
+        assert set(finished) == set(range(500))
+
+    simulate(scenario)

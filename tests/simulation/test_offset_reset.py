@@ -239,3 +239,21 @@ def test_a_group_without_members_begins_where_it_was_put(simulate: Simulate) -> 
         assert by_queue(again.deliveries) == {queue: list(range(end - 10, end)) for queue, end in ends(cluster).items()}
 
     simulate(scenario)
+
+
+def test_a_broker_that_is_killed_after_its_answer_still_knows_of_the_reset(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumers = await running(cluster, 400, members=2, max_workers=20)
+        await anyio.sleep(10)
+        assert committed(cluster) == ends(cluster)
+        at = cluster.simulation.loop.time()
+        await reset(cluster, ResetTo.earliest())
+        await cluster.brokers["broker-a"].crash()
+        await anyio.sleep(1)
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(60)
+        for queue, offsets in by_queue(d for d in delivered(consumers, at) if d.finished).items():
+            assert set(offsets) == set(range(ends(cluster)[queue])), queue
+        assert committed(cluster) == ends(cluster)
+
+    simulate(scenario)

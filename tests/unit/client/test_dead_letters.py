@@ -179,6 +179,9 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
         await admin.delete_topic("t")
         with pytest.raises(TopicNotExist, match="topic 't' is gone, so nothing was sent"):
             await admin.dead_letters("g").resend_all(ResendTo.TOPIC)
+        await admin.delete_topic("%RETRY%g")
+        with pytest.raises(TopicNotExist, match="start a consumer of the group first"):
+            await admin.dead_letters("g").resend_all()
         assert not any(letter.resent for letter in await all_letters(admin))
         with cluster.simulation.network.stall("broker-b"), pytest.raises(NetworkError):
             await admin.dead_letters("g").queues()
