@@ -100,10 +100,11 @@ class WriteBarrier:
         after_append, self._after_append = self._after_append, []
         after_commit, self._after_commit = self._after_commit, []
         not_committed = self._commit()
+        written_before = self._store.written_position
         not_stored = self._store_messages(not_committed)
-        if self._group_commit is None or not_stored is not None or not (queues or self._is_unsynced()):
+        if self._group_commit is None or not_stored is not None:
             self._answer(sends, after_append, queues, not_stored)
-        else:
+        elif queues or self._store.written_position > written_before:
             self._group_commit.wait(partial(self._answer, sends, after_append, queues))
         for callback in after_commit:
             callback(not_committed)
@@ -141,12 +142,9 @@ class WriteBarrier:
             self._store.flush()
         except RlabError as error:
             return error
-        if self._is_unsynced():
+        if self._store.written_position > self._store.synced_position:
             self._unsynced.set()
         return None
-
-    def _is_unsynced(self) -> bool:
-        return self._store.written_position > self._store.synced_position
 
     async def wait_written(self) -> None:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""

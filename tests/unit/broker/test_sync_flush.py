@@ -14,7 +14,7 @@ from broker.server import SYNC_INTERVAL_S
 from model.errors import FlushDiskTimeout, RlabError, ServiceNotAvailable, StorageFull
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import ROUND_TRIP_S, FailingDisk, Peer, World, payload_of, records, simulated
+from tests.unit.broker.harness import ROUND_TRIP_S, FailingDisk, Peer, World, consumer, payload_of, records, simulated
 
 SYNC_S = 2**-4
 """How long a sync takes here; exact in binary."""
@@ -80,6 +80,21 @@ async def test_delayed_messages_and_send_backs_are_answered_after_a_sync_too(wor
     header = {"group": "g", "topic": "t", "queue_id": 0, "offset": 0, "delay_ms": 100, "max_attempts": 16}
     await a.call(RequestCode.CONSUMER_SEND_MSG_BACK, header)
     assert world.now - before == SYNC_S + ROUND_TRIP_S
+
+
+@simulated
+async def test_requests_that_write_no_message_begin_no_sync(world: World) -> None:
+    disk = FailingDisk()
+    _, a = await start(world, disk)
+    await a.heartbeat(consumer())
+    await a.send()
+    disk.sync_errno = errno.EIO  # a sync from now on would make the store read-only
+    assert await a.commit(1) == []
+    await a.heartbeat(consumer())
+    await a.put_topic("u")
+    await anyio.sleep(1)
+    disk.sync_errno = None
+    assert await a.send() == 1
 
 
 @simulated

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.store.message_store import MessageStore
-from broker.store.store_errors import StoreReadOnly, StoreSyncFailed
+from broker.store.store_errors import StoreFull, StoreReadOnly, StoreSyncFailed
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
 
@@ -101,3 +101,54 @@ def test_being_out_of_descriptors_is_not_a_failed_disk(tmp_path: Path) -> None:
         fill(store, 1)
         store.sync()
         assert store.synced_position == store.written_position
+
+
+def test_a_store_that_shows_only_what_is_synced_shows_what_a_job_covers_when_it_is_finished(tmp_path: Path) -> None:
+    with open_store(tmp_path, tail_bytes=0) as store:
+        store.show_only_synced()
+        fill(store, 2)
+        assert (store.max_offset(1, 0), offsets(store)) == (0, [])
+        job = store.begin_sync()
+        fill(store, 3)
+        job.run()
+        assert store.max_offset(1, 0) == 0
+        store.finish_sync(job)
+        assert offsets(store) == [0, 1]
+        store.sync()
+        assert offsets(store) == [0, 1, 2, 3, 4]
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_held_back_stays_so_after_a_failed_sync_and_after_a_refused_batch(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_store(tmp_path, files)
+    store.show_only_synced()
+    fill(store, 1)
+    store.sync()
+    fill(store, 2)
+    files.room = 0
+    store.append(1, 0, b"too much", 0)
+    with pytest.raises(StoreFull):
+        store.flush()
+    files.room = None
+    assert store.append(1, 0, b"in its place", 0) == 3
+    store.flush()
+    fail_a_sync(store, files)
+    assert offsets(store) == [0]
+    assert store.max_offset(1, 0) == 1
+    store.close()
+
+
+def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_not_where_readers_are(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path, segment_records=2) as store:
+        store.show_only_synced()
+        fill(store, 7)
+        assert store.max_offset(1, 0) == 0
+        store.sync()
+        assert offsets(store) == [*range(7)]
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [*range(7)]
+        assert store.statistics().damage == ()
