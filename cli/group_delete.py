@@ -34,8 +34,8 @@ def delete(
 
     if not yes:
         if not sys.stdin.isatty():
-            raise typer.BadParameter(f"this deletes how far {group} has come on every topic: say --yes")
-        typer.confirm(f"Delete group {group}, and how far it has come on every topic?", abort=True)
+            raise typer.BadParameter(f"this forgets how far {group} has come on every topic: say --yes")
+        typer.confirm(f"Delete group {group}, and forget how far it has come on every topic?", abort=True)
 
     async def main() -> None:
         async with Admin(namesrv) as admin:
