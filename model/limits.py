@@ -32,6 +32,11 @@ MAX_IN_FLIGHT_REQUESTS = 65_536
 MAX_CONNECTIONS = 16_384
 """Connections of one server; the next one is answered SYSTEM_BUSY and closed."""
 
+KEEPALIVE_IDLE_S = 60.0
+KEEPALIVE_INTERVAL_S = 20.0
+KEEPALIVE_PROBES = 3
+"""When the system asks the peer of an idle connection if it is still there, how often, and how many times in vain."""
+
 # --- requests --------------------------------------------------------------------------------------------------------
 REQUEST_TIMEOUT_S = 3.0
 CONNECT_TIMEOUT_S = 3.0

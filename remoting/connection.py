@@ -33,6 +33,7 @@ from model.limits import (
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.keepalive import keep_alive
 from remoting.session import RequestSession
 
 logger = logging.getLogger(__name__)
@@ -289,6 +290,7 @@ class Connection(asyncio.Protocol):
         # A cast and no assertion: uvloop's transports do not derive from asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES)
+        keep_alive(transport)
         name = transport.get_extra_info("peername")
         if name:
             self.peer = format_address(str(name[0]), int(name[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -87,6 +88,21 @@ async def until(condition: Callable[[], bool]) -> None:
 def host_and_port(server: RemotingServer) -> tuple[str, int]:
     host, _, port = server.address.rpartition(":")
     return host, int(port)
+
+
+def test_both_ends_of_an_idle_connection_are_watched_by_the_system(run: Run) -> None:
+    async def main() -> None:
+        async with running() as (_, server, client):
+            ends = [await client.connect(server.address)]
+            await client.request(server.address, STATE)
+            ends += server.connections
+            for end in ends:
+                assert end._transport is not None
+                sock = end._transport.get_extra_info("socket")
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert len(ends) == 2
+
+    run(main)
 
 
 @pytest.mark.parametrize(
