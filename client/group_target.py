@@ -19,6 +19,8 @@ from client.admin_records import GroupInfo, GroupMemberInfo, GroupReport, Member
 from client.allocate import (
     AllocateMessageQueueAveragely,
     AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueBalancedSticky,
+    AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
 from client.rebalance import allocate_target
@@ -28,9 +30,18 @@ from model.names import is_retry_topic
 from model.topic_route import TopicRoute
 
 BUILT_IN_STRATEGIES: dict[str, AllocateMessageQueueStrategy] = {
-    strategy.name: strategy for strategy in (AllocateMessageQueueAveragely(), AllocateMessageQueueAveragelyByCircle())
+    strategy.name: strategy
+    for strategy in (
+        AllocateMessageQueueAveragely(),
+        AllocateMessageQueueAveragelyByCircle(),
+        AllocateMessageQueueConsistentHash(),
+        AllocateMessageQueueBalancedSticky(),
+    )
 }
-"""Strategies that their name alone is enough to make."""
+"""Strategies that their name alone is enough to make, as they are without arguments.
+
+CONSISTENT_HASH may have been made with other ones, which its name does not tell; the target is wrong then.
+"""
 
 
 def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:

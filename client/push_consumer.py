@@ -219,8 +219,10 @@ class PushConsumer:
         """
         instance, _ = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        await instance.update_routes(self.topics(), cause)
-        missing = [t for t in self.topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)]
+        await instance.update_routes(self.subscribed_topics(), cause)
+        missing = [
+            t for t in self.subscribed_topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)
+        ]
         if missing:
             logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
             # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
@@ -239,11 +241,16 @@ class PushConsumer:
         """The queues that this member has now, sorted."""
         return sorted(self._share.owned) if self._share is not None else []
 
+    def subscribed_topics(self) -> tuple[str, ...]:
+        """What it subscribes to, sorted; the group's retry topic is among it."""
+        return tuple(sorted(self._subscriptions))
+
     # --- what the client instance calls (GroupMember) ----------------------------------------------------------------
 
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
-        return tuple(sorted(self._subscriptions))
+        others = self._share.topics_of_others if self._share is not None else ()
+        return tuple(sorted({*self._subscriptions, *others}))
 
     def consumer_data(self) -> ConsumerData | None:
         """See `GroupMember`."""
@@ -259,13 +266,13 @@ class PushConsumer:
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
-            subscriptions=tuple(self._subscriptions[topic] for topic in self.topics()),
+            subscriptions=tuple(self._subscriptions[topic] for topic in self.subscribed_topics()),
         )
 
     async def rebalance(self, due: RebalancePass) -> bool:
         """See `GroupMember`."""
         _, share = self._parts()
-        return await share.rebalance(due, self.topics())
+        return await share.rebalance(due, self.subscribed_topics())
 
     async def persist_offsets(self) -> None:
         """See `GroupMember`."""

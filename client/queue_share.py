@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import anyio
 
-from client.allocate import AllocateMessageQueueStrategy
+from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
 from client.background import Background
 from client.consumer_options import ConsumeOrder, ConsumerOptions
 from client.instance import ClientInstance
@@ -53,6 +53,7 @@ class QueueShare:
 
     Attributes:
         owned: the queues it has now.
+        topics_of_others: whose routes it needs to tell its share, although it does not subscribe to them.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class QueueShare:
         arrived: Callable[[OwnedQueue], None],
     ) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self.topics_of_others: tuple[str, ...] = ()
         self._instance = instance
         self._group = group
         self._strategy = strategy
@@ -120,10 +122,21 @@ class QueueShare:
         view = await self._view(topics, cause)
         if view is None:
             return None
-        queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in topics}
+        await self._look_at_all_topics(topics, view, cause)
+        seen = (*topics, *self.topics_of_others)
+        queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
         return allocate_target(
             self._strategy, self._group, self._instance.client_id, MessageModel.CLUSTERING, topics, queues, view
         )
+
+    async def _look_at_all_topics(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
+        """Get the routes of topics that only other members have, if the strategy shares all topics out together."""
+        if isinstance(self._strategy, GroupWideStrategy):
+            of_group = {topic for of_member in view.members.values() for topic in of_member}
+            self.topics_of_others = tuple(sorted(of_group.difference(topics)))
+            unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
+            if unknown:
+                await self._instance.update_routes(tuple(unknown), cause)
 
     async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
         views, client_id = self._instance.views, self._instance.client_id

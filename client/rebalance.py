@@ -23,12 +23,13 @@ waits until 1 s after the last; here each group has its own schedule and no wait
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
-from client.allocate import AllocateMessageQueueStrategy
+from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.limits import REBALANCE_INTERVAL_S, REBALANCE_RETRY_S
@@ -94,12 +95,13 @@ def allocate_target(
     """Decide which queues a member should own. RocketMQ: RebalanceImpl.rebalanceByTopic.
 
     Args:
-        strategy: decides in CLUSTERING mode, topic by topic.
+        strategy: decides in CLUSTERING mode; topic by topic, or for all topics at once if it is a GroupWideStrategy.
         group: the consumer group.
         client_id: the member that asks.
         model: BROADCASTING owns every queue of every topic, without a strategy.
         topics: what the member subscribes to.
-        queues_of: readable queues by topic; a topic that is not in it does not exist and has none.
+        queues_of: readable queues by topic; a topic that is not in it does not exist and has none. For a
+            GroupWideStrategy, topics that only other members subscribe to have to be in it too.
         view: members of the group; None in BROADCASTING only. A pass that could not get the view in CLUSTERING must
             end as not balanced and change nothing, because an empty view would mean to give up everything.
 
@@ -109,36 +111,55 @@ def allocate_target(
     Raises:
         StrategyError: the strategy raised, or returned a queue that it was not given, or one twice.
     """
+    if model is MessageModel.BROADCASTING:
+        return [queue for topic in topics for queue in sorted(queues_of.get(topic, ()))]
+    assert view is not None, f"group {group}: CLUSTERING cannot be allocated without the members"
+    if isinstance(strategy, GroupWideStrategy):
+        return _group_wide_target(strategy, group, client_id, topics, queues_of, view)
     target: list[MessageQueue] = []
     for topic in topics:
         queues = sorted(queues_of.get(topic, ()))
-        if model is MessageModel.BROADCASTING:
-            target += queues
-            continue
-        assert view is not None, f"group {group}: CLUSTERING cannot be allocated without the members"
         members = view.members_of(topic)
         # No queue or no member is an ordinary state (a topic not created yet, a broker that restarted), while
         # strategies call it illegal; so they are not asked.
         if queues and members:
-            target += _checked_share(strategy, group, client_id, topic, queues, members)
+            where = f"strategy {strategy.name} of group {group}, topic {topic}:"
+            ask = partial(strategy.allocate, group, client_id, queues, members)
+            target += _checked_share(ask, where, queues, len(members))
     return target
 
 
-def _checked_share(
-    strategy: AllocateMessageQueueStrategy,
+def _group_wide_target(
+    strategy: GroupWideStrategy,
     group: str,
     client_id: str,
-    topic: str,
-    queues: list[MessageQueue],
-    members: list[str],
+    topics: Iterable[str],
+    queues_of: Mapping[str, Sequence[MessageQueue]],
+    view: GroupView,
 ) -> list[MessageQueue]:
-    where = f"strategy {strategy.name} of group {group}, topic {topic}:"
+    known = {topic: sorted(queues) for topic, queues in queues_of.items() if queues}
+    mine = [queue for topic in view.members.get(client_id, ()) for queue in known.get(topic, ())]
+    if not mine:
+        return []
+    where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
+    ask = partial(strategy.allocate_group, group, client_id, known, view.members)
+    share = _checked_share(ask, where, mine, len(view.members))
+    by_topic: dict[str, list[MessageQueue]] = {topic: [] for topic in topics}
+    for queue in share:
+        # The view may be older than the last unsubscribe.
+        by_topic.get(queue.topic, []).append(queue)
+    return [queue for of_topic in by_topic.values() for queue in of_topic]
+
+
+def _checked_share(
+    ask: Callable[[], Iterable[MessageQueue]], where: str, queues: list[MessageQueue], members: int
+) -> list[MessageQueue]:
     # A strategy is user code, so anything may come out of it, and the loop of all groups must survive that. The
     # supervisor that reports StrategyError has the traceback in its cause.
     try:
-        share = list(strategy.allocate(group, client_id, queues, members))
+        share = list(ask())
     except Exception as error:
-        raise StrategyError(f"{where} raised {error!r} for {len(queues)} queues, {len(members)} members") from error
+        raise StrategyError(f"{where} raised {error!r} for {len(queues)} queues, {members} members") from error
     left = set(queues)
     for queue in share:
         # The isinstance test: an equal plain tuple would pass, and an unhashable thing could not be looked up.

@@ -56,12 +56,15 @@ def target_of(
         retry_topics: whether the queues of retry topics count.
     """
     running = list(brokers)
-    members = {each.client_id: each.consumer.topics() for each in consumers if each.live and each.group == group}
+    members = {
+        each.client_id: each.consumer.subscribed_topics() for each in consumers if each.live and each.group == group
+    }
     view = GroupView(group=group, version=0, members=dict(sorted(members.items())))
+    # All topics of the group also when only some count: a strategy may share them out together.
+    queues = {topic: readable_queues(topic, running) for topics in members.values() for topic in topics}
     owners: Owners = {}
     for client_id, subscribed in sorted(members.items()):
         topics = [topic for topic in subscribed if retry_topics or not is_retry_topic(topic)]
-        queues = {topic: readable_queues(topic, running) for topic in topics}
         share = allocate_target(strategy, group, client_id, MessageModel.CLUSTERING, topics, queues, view)
         owners.update({queue: (client_id,) for queue in share})
     return dict(sorted(owners.items()))

@@ -146,4 +146,4 @@ def test_queues_are_sorted_whatever_broker_they_are_of() -> None:
 
 def test_built_in_strategies_are_known_by_the_name_that_heartbeats_carry() -> None:
     assert all(name == strategy.name for name, strategy in BUILT_IN_STRATEGIES.items())
-    assert list(BUILT_IN_STRATEGIES) == ["AVG", "AVG_BY_CIRCLE"]
+    assert list(BUILT_IN_STRATEGIES) == ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "BALANCED_STICKY"]

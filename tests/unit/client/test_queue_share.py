@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.allocate import AllocateMessageQueueAveragely
+from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
 from client.queue_share import QueueShare
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
@@ -193,6 +193,64 @@ def test_a_strategy_that_fails_changes_nothing(simulate: Simulate) -> None:
         moody.fails = False
         await anyio.sleep(5)
         assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+
+    simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "offence"),
+    [([Q0, Q0], "twice"), ([Q0, MessageQueue("other", "broker-a", 0)], "which it was not given"), (None, "raised")],
+)
+def test_a_strategy_that_returns_nonsense_is_reported_by_name_and_what_is_owned_stays(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture, returned: list[MessageQueue] | None, offence: str
+) -> None:
+    class Broken(AllocateMessageQueueAveragely):
+        name = "MINE"
+        broken = False
+
+        def allocate(
+            self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> list[MessageQueue]:
+            if self.broken and queues[0].topic == "t":
+                return returned  # type: ignore[return-value]
+            return super().allocate(group, client_id, queues, members)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        mine = Broken()
+        consumer = await cluster.start_consumer("g", "t", strategy=mine)
+        await cluster.wait_converged(1)
+        await anyio.sleep(2)
+        mine.broken = True
+        await anyio.sleep(25)
+        assert consumer.queues == [Q0, Q1]
+        mine.broken = False
+        await anyio.sleep(2)
+        assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+
+    with caplog.at_level("WARNING"):
+        simulate(scenario, brokers=1)
+    assert any("strategy MINE of group g" in line and offence in line for line in caplog.text.splitlines())
+
+
+def test_a_strategy_over_all_topics_knows_the_queues_of_topics_that_only_others_have(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        await cluster.create_topic("u", queues=3)
+        strategy = AllocateMessageQueueBalancedSticky()
+        first = await cluster.start_consumer("g", "t", strategy=strategy)
+        second = await cluster.start_consumer("g", "t", strategy=strategy)
+        await second.consumer.subscribe("u", second.listener(None))
+        await cluster.wait_converged(5)
+        await anyio.sleep(35)  # the retry topic has come; it is one queue more
+        await cluster.wait_converged(1)
+        # Without its knowledge of u, the first would share t and the retry topic evenly and have only two or three.
+        assert [len(each.consumer.queues) for each in (first, second)] == [4, 4]
+        assert "u" not in {queue.topic for queue in first.queues}
+        await cluster.create_topic("u", queues=5)
+        await anyio.sleep(35)
+        await cluster.wait_converged(1)
+        assert [len(each.consumer.queues) for each in (first, second)] == [5, 5]
 
     simulate(scenario, brokers=1)
 

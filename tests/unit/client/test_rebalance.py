@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
@@ -113,6 +113,58 @@ def test_what_a_strategy_raised_is_chained() -> None:
     with pytest.raises(StrategyError) as caught:
         allocate_target(FakeStrategy(cause), "g", "m1", MessageModel.CLUSTERING, ["a"], {"a": A}, VIEW)
     assert caught.value.__cause__ is cause
+
+
+class FakeGroupStrategy(FakeStrategy):
+    """Is asked for all topics at once; `allocate` must not be called."""
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        raise AssertionError("asked topic by topic")
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        self.asked = (consumer_group, current_cid, dict(queues_of), dict(topics_of))
+        return super().allocate(consumer_group, current_cid, [], [])
+
+
+def test_a_group_wide_strategy_is_asked_once_with_all_topics_of_all_members() -> None:
+    strategy = FakeGroupStrategy([B[1], A[3], B[0]])
+    target = allocate_target(
+        strategy, "g", "m2", MessageModel.CLUSTERING, ["a", "b"], {"b": B[::-1], "a": A, "x": []}, VIEW
+    )
+    assert target == [A[3], B[1], B[0]]
+    assert strategy.asked == ("g", "m2", {"b": B, "a": A}, VIEW.members)
+
+
+def test_a_group_wide_strategy_may_give_a_member_only_queues_of_its_topics_and_none_twice() -> None:
+    for outcome, offence in [
+        ([A[0], B[0]], "returned MessageQueue(topic='b', broker_name='broker', queue_id=0) which it was not given"),
+        ([A[0], A[0]], "returned MessageQueue(topic='a', broker_name='broker', queue_id=0) twice"),
+        (KeyError("oops"), "raised KeyError('oops') for 4 queues, 3 members"),
+    ]:
+        with pytest.raises(StrategyError) as caught:
+            allocate_target(
+                FakeGroupStrategy(outcome), "g", "m1", MessageModel.CLUSTERING, ["a"], {"a": A, "b": B}, VIEW
+            )
+        assert str(caught.value) == f"strategy FAKE of group g, all topics: {offence}"
+
+
+def test_of_a_topic_that_was_given_up_since_the_view_nothing_is_wanted() -> None:
+    strategy = FakeGroupStrategy([A[0], B[0]])
+    assert allocate_target(strategy, "g", "m2", MessageModel.CLUSTERING, ["a"], {"a": A, "b": B}, VIEW) == [A[0]]
+
+
+def test_a_group_wide_strategy_is_not_asked_when_there_is_nothing_to_have() -> None:
+    strategy = FakeGroupStrategy(RuntimeError("must not be asked"))
+    for client_id, queues_of in [("m1", {"b": B}), ("stranger", {"a": A})]:
+        assert allocate_target(strategy, "g", client_id, MessageModel.CLUSTERING, ["a"], queues_of, VIEW) == []
 
 
 # --- the schedule ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""BALANCED_STICKY: all topics of a group shared together, evenly, and little of it moved when members come and go.
+
+Invariant: loads of members with the same topics differ by at most one in total; with different topics, they are as even
+as the subscriptions allow (`client/allocate/subscriptions.py`). The result depends on which queues and members there
+are: not on their order, not on who had what before. So every member computes the same, however long it has been there.
+
+    three topics with one queue each, members A B C      AVG: A has all three      BALANCED_STICKY: one each
+
+RocketMQ has none like it: there a strategy sees one topic at a time (#1945), and sticky assignment was tried on the
+broker, where what was before is known (#2149, #2169). `docs/strategies.md` has what was tried, and figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from client.allocate.hash_ring import Positions, Ring, changed_ring, deal, deal_evenly, positions_of, ring_of
+from client.allocate.strategy import position_of
+from client.allocate.subscriptions import level
+from model.message_queue import MessageQueue
+
+_MAX_RING_CHANGES = 32
+"""With more members changed than this, a new ring takes less time than changing the old one."""
+
+
+class AllocateMessageQueueBalancedSticky:
+    """Evenly over all topics together, with few moves when members come and go.
+
+    An instance remembers the last queues and members it saw, which saves time and changes no result.
+    """
+
+    name = "BALANCED_STICKY"
+
+    def __init__(self) -> None:
+        self._queues: tuple[list[MessageQueue], list[MessageQueue], Positions] = ([], [], Positions([], []))
+        self._members: tuple[list[str], Ring] = ([], Ring([], []))
+        self._owners: list[str] | None = None
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """See `AllocateMessageQueueStrategy.allocate`; queues may be of any topics, and order does not matter."""
+        if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
+            return []
+        self._see_queues(list(mq_all))
+        self._see_members(sorted(set(cid_all)))
+        _, queues, positions = self._queues
+        members, ring = self._members
+        if self._owners is None:
+            self._owners = deal_evenly(positions, ring, members)
+        return [queue for queue, owner in zip(queues, self._owners, strict=True) if owner == current_cid]
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        """See `GroupWideStrategy.allocate_group`."""
+        kinds = _kinds(queues_of, topics_of)
+        if not current_cid or not any(current_cid in members for members in kinds.values()):
+            return []
+        if len(kinds) == 1:
+            ((topics, members),) = kinds.items()
+            return self.allocate(consumer_group, current_cid, _queues(topics, queues_of), members)
+        of_kind = _share_among_kinds(kinds, queues_of)
+        mine = next(topics for topics, members in kinds.items() if current_cid in members)
+        queues = of_kind[mine]
+        return self.allocate(consumer_group, current_cid, queues, kinds[mine]) if queues else []
+
+    def _see_queues(self, seen: list[MessageQueue]) -> None:
+        if seen != self._queues[0]:
+            queues = sorted(dict.fromkeys(seen))  # a set would lose the order that most callers keep already
+            self._queues = (seen, queues, positions_of(queues))
+            self._owners = None
+
+    def _see_members(self, members: list[str]) -> None:
+        before, ring = self._members
+        if members == before:
+            return
+        gone, come = set(before).difference(members), set(members).difference(before)
+        if len(gone) + len(come) <= _MAX_RING_CHANGES:
+            self._members = (members, changed_ring(ring, sorted(gone), sorted(come)))
+        else:
+            self._members = (members, ring_of(members))
+        self._owners = None
+
+
+_Topics = tuple[str, ...]
+
+
+def _kinds(
+    queues_of: Mapping[str, Sequence[MessageQueue]], topics_of: Mapping[str, Collection[str]]
+) -> dict[_Topics, list[str]]:
+    """Members by the topics that matter to them, those with queues; members without any are left out."""
+    as_listed: dict[_Topics, list[str]] = {}
+    for client_id, topics in topics_of.items():
+        as_listed.setdefault(tuple(topics), []).append(client_id)
+    kinds: dict[_Topics, list[str]] = {}
+    for topics, members in as_listed.items():
+        kinds.setdefault(tuple(sorted({topic for topic in topics if queues_of.get(topic)})), []).extend(members)
+    kinds.pop((), None)
+    return {topics: sorted(members) for topics, members in sorted(kinds.items())}
+
+
+def _queues(topics: Iterable[str], queues_of: Mapping[str, Sequence[MessageQueue]]) -> list[MessageQueue]:
+    return sorted({queue for topic in topics for queue in queues_of[topic]})
+
+
+def _share_among_kinds(
+    kinds: Mapping[_Topics, Sequence[str]], queues_of: Mapping[str, Sequence[MessageQueue]]
+) -> dict[_Topics, list[MessageQueue]]:
+    """Give each kind its queues.
+
+    First every queue goes where the ring leads it. That is even among the members of a topic, but not over all topics;
+    so the numbers are levelled, and the queues dealt again, now with room for those numbers.
+    """
+    names = {topics: f"{number:06}" for number, topics in enumerate(kinds)}
+    places: dict[str, tuple[list[MessageQueue], Positions, Ring]] = {}
+    quotas: dict[str, dict[str, int]] = {}
+    for topic in sorted({topic for topics in kinds for topic in topics}):
+        queues = _queues([topic], queues_of)
+        kind_of = {client_id: names[topics] for topics in kinds if topic in topics for client_id in kinds[topics]}
+        ring = ring_of(sorted(kind_of))
+        places[topic] = (queues, positions_of(queues), Ring(ring.points, [kind_of[owner] for owner in ring.owners]))
+        unlimited = deal(places[topic][1], places[topic][2], dict.fromkeys(kind_of.values(), len(queues)))
+        quotas[topic] = {kind: unlimited.count(kind) for kind in sorted(set(kind_of.values()))}
+    levelled = level(quotas, {names[topics]: len(members) for topics, members in kinds.items()})
+    shares: dict[str, list[MessageQueue]] = {kind: [] for kind in names.values()}
+    for topic, (queues, positions, ring) in places.items():
+        for queue, kind in zip(queues, deal(positions, ring, levelled[topic]), strict=True):
+            shares[kind].append(queue)
+    return {topics: shares[name] for topics, name in names.items()}

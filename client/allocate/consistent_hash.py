@@ -1,0 +1,89 @@
+"""CONSISTENT_HASH: queues and members lie on a ring, and a queue belongs to the member that follows it.
+
+A member that joins takes queues from others and moves nothing else; the price is that loads differ widely.
+
+    ring points   10 A-0   25 B-0   40 A-1   70 B-1
+    queue at 30 -> A, at 40 -> A, at 41 -> B, at 71 -> A: the ring goes on at its beginning
+
+RocketMQ: AllocateMessageQueueConsistentHash, ConsistentHashRouter, VirtualNode, MD5Hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from client.allocate.strategy import position_of
+from model.message_queue import MessageQueue
+
+VIRTUAL_NODE_CNT = 10
+
+
+def md5_hash(key: str) -> int:
+    """The first four bytes of the MD5 of the key in UTF-8, as an unsigned number. RocketMQ: MD5Hash.
+
+    A surrogate without its partner counts as `?`, as Java encodes it.
+    """
+    digest = hashlib.md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+class AllocateMessageQueueConsistentHash:
+    """Each queue belongs to the next of the members' points on a ring of hashes.
+
+    Args:
+        virtual_node_cnt: points per member; with 0 nobody gets anything.
+        hash_function: of a text to an integer; points are ordered by it as a number, so a function that is ported from
+            Java has to return negative numbers where Java's does.
+
+    Raises:
+        ValueError: a count below 0, or no function.
+    """
+
+    name = "CONSISTENT_HASH"
+
+    def __init__(
+        self, virtual_node_cnt: int = VIRTUAL_NODE_CNT, hash_function: Callable[[str], int] | None = None
+    ) -> None:
+        if not isinstance(virtual_node_cnt, int) or virtual_node_cnt < 0:
+            raise ValueError(f"virtual_node_cnt must be a number from 0 up, and is {virtual_node_cnt!r}")
+        if hash_function is not None and not callable(hash_function):
+            raise ValueError(f"hash_function must be a function of a text to an integer, and is {hash_function!r}")
+        self._virtual_node_cnt = virtual_node_cnt
+        self._hash = hash_function or md5_hash
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """See `AllocateMessageQueueStrategy.allocate`; members that are listed twice have twice as many points."""
+        if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
+            return []
+        owners = self._ring(cid_all)
+        points = sorted(owners)
+        if not points:
+            return []
+        share = []
+        for queue in mq_all:
+            at = bisect_left(points, self._hash(queue_key(queue)))
+            if owners[points[at % len(points)]] == current_cid:
+                share.append(queue)
+        return share
+
+    def _ring(self, cid_all: Sequence[str]) -> dict[int, str]:
+        """Owner of each point; where two members meet, the later one has it."""
+        owners: dict[int, str] = {}
+        seen: set[str] = set()
+        for client_id in cid_all:
+            # Replicas of an id that comes again are numbered on from the points that it has at that moment, so one
+            # that was lost to another member is made again.
+            first = sum(owner == client_id for owner in owners.values()) if client_id in seen else 0
+            seen.add(client_id)
+            for replica in range(first, first + self._virtual_node_cnt):
+                owners[self._hash(f"{client_id}-{replica}")] = client_id
+        return owners
+
+
+def queue_key(queue: MessageQueue) -> str:
+    """What is hashed of a queue. RocketMQ: MessageQueue.toString."""
+    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"

@@ -1,0 +1,101 @@
+"""Strategies in which a person says who consumes: CONFIG by queue, and an allow-list by the machine of a member.
+
+    ByConfig([orders@broker-a:0])                 this member has that queue, whoever else is there
+    ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 share all queues, the others have none
+
+RocketMQ: AllocateMessageQueueByConfig. The allow-list is what people make of AllocateMessageQueueAveragely when a new
+version shall consume on one machine only, to be tried there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from client.allocate.averagely import AllocateMessageQueueAveragely
+from client.allocate.strategy import AllocateMessageQueueStrategy, check_strategy, position_of
+from model.message_queue import MessageQueue
+
+
+class AllocateMessageQueueByConfig:
+    """What was configured, for this member alone; members and queues are not looked at.
+
+    Nothing keeps two members from being configured with one queue, or all from leaving one out: also the queues of the
+    group's retry topic have to be somebody's. RocketMQ: AllocateMessageQueueByConfig.
+
+    Args:
+        message_queue_list: the queues of this member; None, as when nobody has set it in RocketMQ, means none.
+
+    Raises:
+        ValueError: something else than a queue is in the list.
+    """
+
+    name = "CONFIG"
+
+    def __init__(self, message_queue_list: Iterable[MessageQueue] | None = None) -> None:
+        self._queues = list(message_queue_list or ())
+        for queue in self._queues:
+            if not isinstance(queue, MessageQueue):
+                raise ValueError(f"message_queue_list must hold MessageQueue only, and holds {queue!r}")
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """The configured list, whatever the arguments are: there is no check, and nothing is raised."""
+        return list(self._queues)
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        """Those configured queues that exist now and whose topic the member subscribes to.
+
+        Asked topic by topic, the list would hold foreign queues every time. RocketMQ begins to pull a queue that does
+        not exist, too; here it waits until there is a route to it, and the others are consumed meanwhile.
+        """
+        there = {queue for topic in topics_of.get(current_cid, ()) for queue in queues_of.get(topic, ())}
+        return [queue for queue in dict.fromkeys(self._queues) if queue in there]
+
+
+class AllocateMessageQueueByClientIp:
+    """Only members on some machines consume; they share the queues as an inner strategy says.
+
+    The IP is what stands before the `@` of a client id. If no member is on one of the machines, nobody consumes. All
+    members need the same list: those who are left out have to know it.
+
+    Args:
+        allowed_ips: the machines, as their members' client ids begin.
+        inner: how the members there share; it is asked topic by topic.
+
+    Raises:
+        ValueError: no IP, one that is not a text, or an inner strategy that is none.
+    """
+
+    def __init__(self, allowed_ips: Collection[str], inner: AllocateMessageQueueStrategy | None = None) -> None:
+        # A text is a collection of texts as well: without the test, "10.0.0.7" would allow machines 1, 0, 7 and ".".
+        if isinstance(allowed_ips, str) or not isinstance(allowed_ips, Iterable):
+            raise ValueError(f"allowed_ips must be a collection of IPs, and is {allowed_ips!r}")
+        self._allowed = frozenset(allowed_ips)
+        if not self._allowed or not all(isinstance(ip, str) and ip for ip in self._allowed):
+            raise ValueError(f"allowed_ips must name at least one IP, each as a text, and is {allowed_ips!r}")
+        self._inner = AllocateMessageQueueAveragely() if inner is None else inner
+        check_strategy("inner", self._inner)
+
+    @property
+    def name(self) -> str:
+        """The inner strategy shows, because members have to agree on it as well."""
+        return f"CLIENT_IP-{self._inner.name}"
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """See `AllocateMessageQueueStrategy.allocate`."""
+        if position_of(consumer_group, current_cid, mq_all, cid_all) is None or not self._is_allowed(current_cid):
+            return []
+        allowed = [client_id for client_id in cid_all if self._is_allowed(client_id)]
+        return self._inner.allocate(consumer_group, current_cid, mq_all, allowed)
+
+    def _is_allowed(self, client_id: str) -> bool:
+        return client_id.partition("@")[0] in self._allowed

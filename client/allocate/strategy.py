@@ -1,0 +1,106 @@
+"""What an allocation strategy must offer, and the checks that RocketMQ's strategies have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from model.message_queue import MessageQueue
+
+
+class AllocateMessageQueueStrategy(Protocol):
+    """What a strategy must offer. All members of a group have to use the same one."""
+
+    @property
+    def name(self) -> str:
+        """Travels in the heartbeat, so that members with different strategies can be reported."""
+        ...
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Choose the queues of one member.
+
+        Args:
+            consumer_group: name of the group, for messages and for strategies that depend on it.
+            current_cid: client id of the member that asks.
+            mq_all: every queue of one topic, sorted.
+            cid_all: client id of every member that subscribes to the topic, sorted.
+
+        Returns:
+            The member's share; empty if `current_cid` is not among `cid_all`.
+
+        Raises:
+            ValueError: an argument is empty.
+        """
+        ...
+
+
+@runtime_checkable
+class GroupWideStrategy(Protocol):
+    """What a strategy offers besides if it wants to see all topics of a group together; it is then asked only here.
+
+    Topic by topic, a remainder goes to the same members again and again: with AVG and ten topics of three queues, the
+    first two of four members have ten queues more than the last. RocketMQ has no such strategy (#1945, #2443).
+    """
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        """Choose the queues of one member, of all its topics.
+
+        Args:
+            consumer_group: name of the group.
+            current_cid: client id of the member that asks.
+            queues_of: topic -> its queues; topics without queues may be missing.
+            topics_of: client id -> the topics that this member subscribes to.
+
+        Returns:
+            The member's share, of topics that it subscribes to only.
+        """
+        ...
+
+
+def position_of(
+    consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+) -> int | None:
+    """Check the arguments that all strategies share, and find the member.
+
+    Returns:
+        The first position of `current_cid` in `cid_all`, or None if it is not there: a view of the group from before
+        this member joined is normal for a moment, and such a member simply owns nothing in it. A linear search on
+        purpose: a bisection would need sorted input to be right, and this stays right for any input.
+
+    Raises:
+        ValueError: an argument is empty. RocketMQ: AbstractAllocateMessageQueueStrategy.check.
+    """
+    for what, value in (("current_cid", current_cid), ("mq_all", mq_all), ("cid_all", cid_all)):
+        if not value:
+            raise ValueError(f"{what} is empty: group {consumer_group!r} cannot be allocated for {current_cid!r}")
+    try:
+        return cid_all.index(current_cid)
+    except ValueError:
+        return None
+
+
+def check_strategy(what: str, strategy: object) -> None:
+    """Refuse an inner strategy that is none.
+
+    Raises:
+        ValueError: it lacks a name or an `allocate`.
+    """
+    if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):
+        raise ValueError(f"{what} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
+
+
+def utf16_units(text: str) -> bytes:
+    """Sort key for names that users choose: the order of Java's String.compareTo, by UTF-16 code unit.
+
+    Python sorts by code point, which differs where a character beyond U+FFFF meets one from U+E000 to U+FFFF. Client
+    ids, topics and broker names are ASCII (`model/names.py`) and sort alike either way.
+    """
+    return text.encode("utf-16-be", "surrogatepass")
