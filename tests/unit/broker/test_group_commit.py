@@ -73,6 +73,11 @@ class Waiters:
         with anyio.fail_after(10):
             await self._all_told.wait()
 
+    async def wait_idle(self) -> None:
+        """Wait until no thread has anything to do, nor has brought anything."""
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await anyio.lowlevel.checkpoint()
+
 
 def with_waiters(test: Callable[[Waiters], Awaitable[None]]) -> Callable[[Path], None]:
     """Turn a coroutine into a test; the threads are real, as they are what it is about."""
@@ -112,7 +117,7 @@ async def test_whoever_comes_while_a_sync_runs_shares_the_next_one(waiters: Wait
 async def test_a_lone_waiter_needs_one_sync_and_an_idle_store_none(waiters: Waiters) -> None:
     waiters.write()
     await waiters.wait_told()
-    await anyio.sleep(0.01)
+    await waiters.wait_idle()
     assert (waiters.told, waiters.disk.calls["sync"]) == ([(0, None)], 1)
 
 
@@ -130,7 +135,9 @@ async def test_a_sync_that_fails_tells_those_it_was_for_and_those_who_came_meanw
 
 
 @with_waiters
-async def test_a_sync_that_cannot_begin_leaves_the_effect_open_and_the_next_one_makes_up_for_it(waiters: Waiters) -> None:
+async def test_a_sync_that_cannot_begin_leaves_the_effect_open_and_the_next_one_makes_up_for_it(
+    waiters: Waiters,
+) -> None:
     waiters.disk.failing["duplicate"] = errno.EMFILE
     waiters.write()
     [(_, failure)] = waiters.told
@@ -151,5 +158,5 @@ async def test_closing_waits_for_the_thread_and_tells_everybody_once(waiters: Wa
     waiters.group_commit.close()
     assert waiters.told == [(0, None), (1, None)]
     waiters.group_commit.close()
-    await anyio.sleep(0.01)
+    await waiters.wait_idle()
     assert len(waiters.told) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-import anyio
 import pytest
 
 from broker.broker import Broker
@@ -47,7 +46,7 @@ async def test_a_lone_send_is_answered_after_one_sync_and_waits_for_no_timer(wor
 async def test_sends_that_come_during_a_sync_share_the_next_one(world: World) -> None:
     _, a = await start(world)
     first = await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"0"))
-    await anyio.sleep(SYNC_S / 2)
+    await world.sleep(SYNC_S / 2)
     before = world.now
     rest = [await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"%d" % n)) for n in range(1, 64)]
     assert (await first).header["offset"] == 0
@@ -61,7 +60,7 @@ async def test_a_consumer_sees_a_message_only_once_it_is_durable(world: World) -
     b = world.peer("b")
     held = await b.begin_pull(suspend_ms=5_000)
     sent = await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"m"))
-    await anyio.sleep(SYNC_S / 2)
+    await world.sleep(SYNC_S / 2)
     assert broker.store.written_position > broker.store.synced_position
     assert (await b.pull()).code == ResponseCode.PULL_NOT_FOUND
     assert broker.store.max_offset(broker.topics.existing("t").topic_id, 0) == 0
@@ -92,7 +91,7 @@ async def test_requests_that_write_no_message_begin_no_sync(world: World) -> Non
     assert await a.commit(1) == []
     await a.heartbeat(consumer())
     await a.put_topic("u")
-    await anyio.sleep(1)
+    await world.sleep(1)
     disk.sync_errno = None
     assert await a.send() == 1
 
@@ -101,7 +100,7 @@ async def test_requests_that_write_no_message_begin_no_sync(world: World) -> Non
 async def test_what_waits_is_synced_and_answered_when_the_broker_stops(world: World) -> None:
     _, a = await start(world)
     waiting = [await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"m")) for _ in range(3)]
-    await anyio.sleep(SYNC_S / 2)
+    await world.sleep(SYNC_S / 2)
     await world.stop_broker()
     assert [(await each).header["offset"] for each in waiting] == [0, 1, 2]
     await world.start_broker()
@@ -115,7 +114,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_while_pulls_and_commi
     await a.send()
     disk.sync_errno = errno.EIO
     waiting = [await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"m")) for _ in range(2)]
-    await anyio.sleep(SYNC_S / 2)
+    await world.sleep(SYNC_S / 2)
     waiting += [await a.begin(RequestCode.SEND_MESSAGE, SEND, payload_of(b"m")) for _ in range(2)]
     assert [(await each).code for each in waiting] == [ResponseCode.FLUSH_DISK_TIMEOUT] * 4
     assert FlushDiskTimeout.definite is False
@@ -164,12 +163,12 @@ async def test_with_async_nothing_is_acknowledged_after_a_sync_in_the_background
     a = world.peer("a")
     assert await a.send() == 0  # answered before the sync
     disk.sync_errno = errno.EIO
-    await anyio.sleep(2 * SYNC_INTERVAL_S)
+    await world.sleep(2 * SYNC_INTERVAL_S)
     disk.sync_errno = None
     for _ in range(2):
         with pytest.raises(RlabError) as refused:
             await a.send()
         assert refused.value.code is ResponseCode.SERVICE_NOT_AVAILABLE
-        await anyio.sleep(2 * SYNC_INTERVAL_S)
+        await world.sleep(2 * SYNC_INTERVAL_S)
     assert len(records(await a.pull())) == 1
     assert await a.commit(1) == []
