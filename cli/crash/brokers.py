@@ -221,7 +221,8 @@ class BrokerProcess:
 
     def _failed(self, text: str) -> ServiceNotAvailable:
         self.failures.append(text)
-        return ServiceNotAvailable(f"{text}; {self._files.log} has what it said")
+        said = self._files.log.read_text(errors="replace").splitlines() or ["nothing"]
+        return ServiceNotAvailable(f"{text}; the last it said, in {self._files.log}: {said[-1]}")
 
 
 def _appending(path: Path) -> BinaryIO:
