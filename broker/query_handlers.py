@@ -18,7 +18,7 @@ from broker.message_terms import MessageTerms, id_term, key_term, unpack_parked
 from broker.store.key_search import FoundRecord, KeySearcher, segment_views
 from broker.store.store_errors import StoreReadFailed
 from model.errors import SystemBusy
-from model.limits import LOOKUP_SLICE_S, MAX_LOOKUP_BYTES, MAX_LOOKUPS
+from model.limits import LOOKUP_GENTLE_S, LOOKUP_SLICE_S, MAX_LOOKUP_BYTES, MAX_LOOKUPS
 from model.names import SCHEDULE_TOPIC
 from model.record import HEADER, encode_record
 from remoting.command import Command, Reply
@@ -27,6 +27,8 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 _END_OF_TIME_MS = 2**63 - 1
+_REST = 3
+"""While somebody sends, a search rests for so many times the length of its last step."""
 
 _Row = tuple[str, int, int, bytes]
 """topic, queue id, when it is delivered or -1, stored record"""
@@ -78,9 +80,10 @@ class QueryHandlers:
         views = segment_views(log, begin_ms=begin_ms, end_ms=end_ms, before=before)
         steps = self._searcher.search(views, term, MessageTerms(names), before)
         rows: list[_Row] = []
-        size, next_before, until = 0, -1, loop.time() + LOOKUP_SLICE_S
+        size, next_before, started = 0, -1, loop.time()
         try:
             while not connection.closed:
+                written, begun = log.written_position, loop.time()
                 # Shielded, because the thread cannot be stopped: a step is about a millisecond.
                 with anyio.CancelScope(shield=True):
                     step = await loop.run_in_executor(None, next, steps, None)
@@ -91,11 +94,14 @@ class QueryHandlers:
                     if row is not None:
                         rows.append(row)
                         size += len(row[3])
-                is_enough = len(rows) >= header["max_n"] or size >= MAX_LOOKUP_BYTES or loop.time() >= until
+                is_late = loop.time() - started >= LOOKUP_SLICE_S
+                is_enough = len(rows) >= header["max_n"] or size >= MAX_LOOKUP_BYTES or is_late
                 # Whoever asks again must not find itself where it was.
                 if is_enough and step.position < before:
                     next_before = step.position
                     break
+                if log.written_position != written and loop.time() - started < LOOKUP_GENTLE_S:
+                    await anyio.sleep(_REST * (loop.time() - begun))
         finally:
             steps.close()
         return Reply({"next_before": next_before}, msgpack.packb(rows))

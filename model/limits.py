@@ -120,11 +120,13 @@ MAX_TOLD_MOVES = 10_000
 """Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
 
 # --- finding a message -----------------------------------------------------------------------------------------------
-MAX_LOOKUPS = 8
+MAX_LOOKUPS = 4
 """Searches that wait for a broker or that it works on; they are worked on one after the other."""
 LOOKUP_SLICE_S = 1.0
 """How long a broker searches before it answers with what it has; the asker may have it go on from there."""
-LOOKUP_TIMEOUT_S = 30.0
+LOOKUP_GENTLE_S = 5.0
+"""How long it makes way for whoever sends meanwhile; then it hurries, so that its asker does not give up."""
+LOOKUP_TIMEOUT_S = 60.0
 MAX_LOOKUP_MESSAGES = 64
 MAX_LOOKUP_BYTES = 1024 * 1024
 """Records in one answer beyond which it is full; the last of them may be longer by itself."""
@@ -143,6 +145,7 @@ assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
-assert MAX_LOOKUPS * 2 * LOOKUP_SLICE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, so it may take twice as long"
+assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that is done with a segment never has to hurry"
+assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"
 assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "what was found must fit a frame"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client gives up"

@@ -29,7 +29,8 @@ from model.record import CONTROL_FLAG, HEADER, RecordCorrupt, check_record
 TermsOf = Callable[[int, int, bytes], Collection[bytes]]
 """(topic_id, queue_id, payload) -> the terms of the record."""
 
-_STEP_RECORDS = 512
+_STEP_RECORDS = 128
+"""About half a millisecond: for so long a step may keep the lock of the interpreter from the event loop."""
 _TABLES_KEPT = 2
 """The segment being written, and the one before it whose index is not written yet, or that a search was left at."""
 _FIRST_READ_BYTES = 4096
