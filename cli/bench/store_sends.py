@@ -88,7 +88,9 @@ async def _bench_sync(
         many = await in_turns(
             sending_each(producers, sizes, progress, f"{name}: {IN_FLIGHT} producers"), bare, sizes.repeat
         )
-        one = await in_turns(sending_each(producers[:1], sizes, progress, f"{name}: 1 producer"), bare, sizes.repeat)
+        one = await in_turns(
+            sending_each(producers[:1], sizes, progress, f"{name}: 1 producer"), bare, max(1, sizes.repeat // 3)
+        )
     sync_ms = 1000 / median_turn(many).baseline
     note = f"a sync takes {sync_ms:.2g} ms"
     if sync_ms < _NEARLY_FREE_MS:
