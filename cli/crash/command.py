@@ -64,9 +64,8 @@ def crash(
 
     if kills < brokers:
         raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed in the end")
-    directory = _new_directory(data)
     options = CrashOptions(
-        directory=directory,
+        directory=_new_directory(data),
         kills=kills,
         seed=seed,
         brokers=brokers,
@@ -76,15 +75,7 @@ def crash(
         broker_arguments=("--flush", flush, "--segment-size", segment_size),
         power_cuts=kills if power_cuts is None else power_cuts,
     )
-    kept = True
-    try:
-        result = run(lambda: _crash(options, verbose=verbose))
-        kept = not result.ok or data is not None
-    finally:
-        if kept:
-            print_note(f"seed {seed}; the files of the brokers are in {directory}")
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+    result = _in_its_directory(options, keep=data is not None, verbose=verbose)
     _print(result, as_json=json)
     if not result.ok:
         raise typer.Exit(FAILED)
@@ -98,6 +89,20 @@ def _new_directory(data: Path | None) -> Path:
     except OSError as error:
         raise typer.BadParameter(f"--data needs a new directory; {data}: {error.strerror}") from error
     return data.resolve()
+
+
+def _in_its_directory(options: CrashOptions, *, keep: bool, verbose: bool) -> CrashResult:
+    """Run it, and remove what the brokers stored, unless it is to be kept or something is wrong with it."""
+    kept = True
+    try:
+        result = run(lambda: _crash(options, verbose=verbose))
+        kept = keep or not result.ok
+    finally:
+        if kept:
+            print_note(f"seed {options.seed}; the files of the brokers are in {options.directory}")
+        else:
+            shutil.rmtree(options.directory, ignore_errors=True)
+    return result
 
 
 async def _crash(options: CrashOptions, *, verbose: bool) -> CrashResult:
