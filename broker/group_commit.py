@@ -1,12 +1,15 @@
 """Group commit: one sync for everybody who waits for one. RocketMQ: GroupCommitService.
 
-One sync runs at a time, in a thread. Whoever comes meanwhile waits for the next one, which begins the moment the first
-has ended; so nobody waits for more than two, and a lone producer for no timer:
+One sync runs at a time, in a thread. Whoever comes meanwhile waits for the next one:
 
     wait a    sync 1 begins
     wait b    wait c
-    sync 1 ends: sync 2 begins for b and c, then a is called back
+    sync 1 ends: a is called back; b and c wait for a's next message, or half as long as sync 1 took; sync 2 begins
     sync 2 fails: b and c are told, and so is whoever came meanwhile: nothing is durable any more
+
+Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends what it
+has while the other's sync runs, so each sync serves half of them, and everybody waits for two. The wait is for those
+who were answered last, and ends when they are back. A lone producer is all there is to wait for, and never waits.
 
 What waits is bounded by what is unanswered: connections bound that (`MAX_IN_FLIGHT_REQUESTS`).
 """
@@ -21,6 +24,9 @@ from broker.store.store_errors import StoreError, StoreSyncFailed
 from broker.store.sync_job import SyncJob
 from model.errors import RlabError
 
+GATHER_MAX_S = 0.005
+"""Nobody waits longer for others, however slow the disk is."""
+
 Written = Callable[[RlabError | None], None]
 """Called with None, or with what went wrong; must not raise."""
 
@@ -28,7 +34,7 @@ Written = Callable[[RlabError | None], None]
 class GroupCommit:
     """Syncs the store for whoever waits.
 
-    Invariant: a job runs, or nobody waits.
+    Invariant: a job runs, or a timer does, or nobody waits.
 
     Args:
         loop: the running loop.
@@ -41,21 +47,49 @@ class GroupCommit:
         self._job: SyncJob | None = None
         self._served: list[Written] = []
         self._waiting: list[Written] = []
+        self._waiting_n = 0
+        self._served_n = 0
+        # How many were unanswered when the last sync ended, and how long it took: whom to wait for, and not longer.
+        self._expected_n = 0
+        self._last_sync_s = 0.0
+        self._began_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
 
-    def wait(self, callback: Written) -> None:
-        """Call back once everything written so far is durable, or cannot be known to be."""
+    def wait(self, callback: Written, n: int = 1) -> None:
+        """Call back once everything written so far is durable, or cannot be known to be.
+
+        Args:
+            callback: called once.
+            n: for how many producers it waits.
+        """
         self._waiting.append(callback)
+        self._waiting_n += n
         if self._job is None:
-            self._begin()
+            self._gather()
 
     def close(self) -> None:
         """Sync and call back for everybody who waits, now; blocks for as long as the disk takes."""
-        while self._job is not None:
-            self._job.run()  # waits for the thread that does
-            self._ended(self._job)
+        while self._job is not None or self._waiting:
+            if self._job is None:
+                self._begin()
+            else:
+                self._job.run()  # waits for the thread that does
+                self._ended(self._job)
+
+    def _gather(self) -> None:
+        """Begin, unless somebody who is probably about to write again can still be waited for."""
+        if self._waiting_n >= self._expected_n or not self._last_sync_s:
+            self._begin()
+        elif self._gathering is None:
+            self._gathering = self._loop.call_later(min(self._last_sync_s / 2, GATHER_MAX_S), self._begin)
 
     def _begin(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         served, self._waiting = self._waiting, []
+        self._served_n, self._waiting_n = self._waiting_n, 0
+        self._began_at = self._loop.time()
         try:
             self._job = job = self._store.begin_sync()
         except StoreError as error:
@@ -77,11 +111,13 @@ class GroupCommit:
         except StoreSyncFailed as error:
             failure = error
             served += self._waiting
-            self._waiting = []
-        if self._waiting:
-            self._begin()  # before anybody is answered: the disk works meanwhile
+            self._waiting, self._waiting_n = [], 0
+        self._last_sync_s = self._loop.time() - self._began_at
+        self._expected_n = self._served_n + self._waiting_n
         for callback in served:
             callback(failure)
+        if self._waiting and self._job is None:
+            self._gather()
 
 
 def _indefinite(error: StoreError) -> RlabError:

@@ -105,7 +105,8 @@ class WriteBarrier:
         if self._group_commit is None or not_stored is not None:
             self._answer(sends, after_append, queues, not_stored)
         elif queues or self._store.written_position > written_before:
-            self._group_commit.wait(partial(self._answer, sends, after_append, queues))
+            n = len(sends) + len(after_append)
+            self._group_commit.wait(partial(self._answer, sends, after_append, queues), n)
         for callback in after_commit:
             callback(not_committed)
 

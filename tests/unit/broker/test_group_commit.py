@@ -114,6 +114,24 @@ async def test_whoever_comes_while_a_sync_runs_shares_the_next_one(waiters: Wait
 
 
 @with_waiters
+async def test_those_who_write_again_as_soon_as_they_are_answered_stay_together(waiters: Waiters) -> None:
+    rounds = 20
+
+    def write_again(failure: RlabError | None) -> None:
+        if waiters.count < 8 * rounds:
+            asyncio.get_running_loop().call_soon(waiters.write)
+
+    tell = waiters._tell
+    waiters._tell = lambda number, failure: (tell(number, failure), write_again(failure))[0]  # type: ignore[method-assign]
+    for _ in range(8):
+        waiters.write()
+    while len(waiters.told) < 8 * rounds:
+        await waiters.wait_told()
+    # The first sync is for the first alone; from then on each is for all eight, not for one and seven in turns.
+    assert waiters.disk.calls["sync"] <= rounds + 3
+
+
+@with_waiters
 async def test_a_lone_waiter_needs_one_sync_and_an_idle_store_none(waiters: Waiters) -> None:
     waiters.write()
     await waiters.wait_told()
