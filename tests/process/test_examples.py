@@ -21,6 +21,7 @@ LAST_LINES = {
     "one_rebalance.py": r"6 scenes",
     "rebalance_live.py": r"1 member has all queues",
     "simulated_hour.py": r"sent 360, lost 0, .*; the same history twice",
+    "strategies_table.py": r"6 strategies over 4 histories",
 }
 
 
