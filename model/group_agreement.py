@@ -1,0 +1,165 @@
+"""Where the members of a group contradict each other: what has to be the same for all of them, and is not. Pure.
+
+Each member allocates and filters for itself, so some of what it does is right only if the others do the same. RocketMQ
+checks none of it: its users find queues that nobody reads, and messages that are gone (#92, #1467).
+
+    A: AVG, orders=*     B: AVG, orders=*     C: CONSISTENT_HASH, orders=red
+
+    strategy          AVG (A, B), CONSISTENT_HASH (C)
+    filter of orders  * (A, B), red (C)
+
+Different topics are no contradiction: a topic is shared among those who want it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from model.heartbeat import ConsumerData, ConsumeType, MessageModel
+
+STRATEGY, MODEL, DELIVERY = "strategy", "model", "delivery"
+_FILTER_OF = "filter of "
+
+_SHOWN_SUBJECTS, _SHOWN_VALUES, _SHOWN_MEMBERS, _SHOWN_CHARS = 3, 4, 3, 80
+"""A report is read by people, and travels in the answers to heartbeats: it names a few of each kind."""
+
+_CONSEQUENCES = {
+    STRATEGY: "some queues are consumed by nobody",
+    MODEL: "the broadcasting members read what the others read, too",
+    DELIVERY: "messages are delivered both ways, so twice",
+}
+_OF_FILTERS = "a message that only some members want is skipped where another one has its queue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What some of the members say.
+
+    Attributes:
+        value: what they say.
+        members: their client ids, sorted.
+    """
+
+    value: str
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """One thing that members say differently.
+
+    Attributes:
+        what: `strategy`, `model`, `delivery`, or `filter of TOPIC`.
+        sides: two or more, the one with the most members first.
+    """
+
+    what: str
+    sides: tuple[Side, ...]
+
+    @property
+    def consequence(self) -> str:
+        """What comes of it."""
+        return _CONSEQUENCES.get(self.what, _OF_FILTERS)
+
+    def __str__(self) -> str:
+        sides = [
+            f"{_cut(side.value)} ({_some(list(side.members), _SHOWN_MEMBERS)})" for side in self.sides[:_SHOWN_VALUES]
+        ]
+        return f"{self.what}: {', '.join(sides)}{_more(len(self.sides) - _SHOWN_VALUES)}"
+
+
+def stances_of(data: ConsumerData) -> dict[str, str]:
+    """What a member says about each thing that members have to say the same of.
+
+    Strategy, delivery and filters matter only to those who share queues: each broadcasting member reads them all.
+    """
+    stances = {MODEL: data.model.value}
+    if data.model is MessageModel.CLUSTERING:
+        stances[STRATEGY] = data.strategy
+        stances[DELIVERY] = "POP" if data.consume_type is ConsumeType.POP else "PULL"
+        for subscription in data.subscriptions:
+            # Sorted, because the order of tags means nothing.
+            tags = subscription.tags
+            stances[_FILTER_OF + subscription.topic] = "*" if tags is None else " || ".join(sorted(tags))
+    return stances
+
+
+def disagreements(members: Mapping[str, ConsumerData]) -> tuple[Disagreement, ...]:
+    """Find everything that members contradict each other in.
+
+    Args:
+        members: client id -> its part in the group.
+
+    Returns:
+        Sorted by `what`; empty if they agree.
+    """
+    said: dict[str, dict[str, list[str]]] = {}
+    for client_id in sorted(members):
+        for what, value in stances_of(members[client_id]).items():
+            said.setdefault(what, {}).setdefault(value, []).append(client_id)
+    return tuple(
+        Disagreement(
+            what=what,
+            sides=tuple(
+                Side(value=value, members=tuple(who))
+                for value, who in sorted(said[what].items(), key=lambda side: (-len(side[1]), side[0]))
+            ),
+        )
+        for what in sorted(said)
+        if len(said[what]) > 1
+    )
+
+
+def describe(found: Iterable[Disagreement]) -> str:
+    """Say in one line what members disagree about, who says what, and what comes of it; "" if they agree."""
+    found = list(found)
+    shown = [f"{each}: {each.consequence}" for each in found[:_SHOWN_SUBJECTS]]
+    return "; ".join(shown) + _more(len(found) - _SHOWN_SUBJECTS)
+
+
+class StanceTally:
+    """Counts what the members of one group say, so that nobody looks through thousands of them for each heartbeat.
+
+    `split` changes when what members disagree in does, and not when one more of them takes a side.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[str, int]] = {}
+        self._split: dict[str, None] = {}
+
+    def add(self, data: ConsumerData) -> None:
+        """Count a member that is new, or what one says from now on."""
+        for what, value in stances_of(data).items():
+            counts = self._counts.setdefault(what, {})
+            counts[value] = counts.get(value, 0) + 1
+            if len(counts) > 1:
+                self._split[what] = None
+
+    def remove(self, data: ConsumerData) -> None:
+        """Undo `add`, with the same data."""
+        for what, value in stances_of(data).items():
+            counts = self._counts[what]
+            counts[value] -= 1
+            if not counts[value]:
+                del counts[value]
+            if len(counts) <= 1:
+                self._split.pop(what, None)
+            if not counts:
+                del self._counts[what]
+
+    def split(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Everything that is said differently, with all that is said of it; sorted."""
+        return tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
+
+
+def _some(names: list[str], shown: int) -> str:
+    return ", ".join(names[:shown]) + _more(len(names) - shown)
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
