@@ -12,6 +12,7 @@ broker, where what was before is known (#2149, #2169). `docs/strategies.md` has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from client.allocate.hash_ring import Positions, Ring, changed_ring, deal, deal_evenly, positions_of, ring_of
@@ -21,6 +22,7 @@ from model.message_queue import MessageQueue
 
 _MAX_RING_CHANGES = 32
 """With more members changed than this, a new ring takes less time than changing the old one."""
+_Topics = tuple[str, ...]
 
 
 class AllocateMessageQueueBalancedSticky:
@@ -35,6 +37,9 @@ class AllocateMessageQueueBalancedSticky:
         self._queues: tuple[list[MessageQueue], list[MessageQueue], Positions] = ([], [], Positions([], []))
         self._members: tuple[list[str], Ring] = ([], Ring([], []))
         self._owners: list[str] | None = None
+        self._kinds: tuple[
+            dict[_Topics, list[str]], dict[str, list[MessageQueue]], dict[_Topics, list[MessageQueue]]
+        ] = ({}, {}, {})
 
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
@@ -43,7 +48,7 @@ class AllocateMessageQueueBalancedSticky:
         if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
             return []
         self._see_queues(list(mq_all))
-        self._see_members(sorted(set(cid_all)))
+        self._see_members(sorted(dict.fromkeys(cid_all)))
         _, queues, positions = self._queues
         members, ring = self._members
         if self._owners is None:
@@ -64,7 +69,10 @@ class AllocateMessageQueueBalancedSticky:
         if len(kinds) == 1:
             ((topics, members),) = kinds.items()
             return self.allocate(consumer_group, current_cid, _queues(topics, queues_of), members)
-        of_kind = _share_among_kinds(kinds, queues_of)
+        known = {topic: list(queues) for topic, queues in queues_of.items()}
+        if self._kinds[:2] != (kinds, known):
+            self._kinds = (kinds, known, _share_among_kinds(kinds, known))
+        of_kind = self._kinds[2]
         mine = next(topics for topics, members in kinds.items() if current_cid in members)
         queues = of_kind[mine]
         return self.allocate(consumer_group, current_cid, queues, kinds[mine]) if queues else []
@@ -87,9 +95,6 @@ class AllocateMessageQueueBalancedSticky:
         self._owners = None
 
 
-_Topics = tuple[str, ...]
-
-
 def _kinds(
     queues_of: Mapping[str, Sequence[MessageQueue]], topics_of: Mapping[str, Collection[str]]
 ) -> dict[_Topics, list[str]]:
@@ -105,7 +110,8 @@ def _kinds(
 
 
 def _queues(topics: Iterable[str], queues_of: Mapping[str, Sequence[MessageQueue]]) -> list[MessageQueue]:
-    return sorted({queue for topic in topics for queue in queues_of[topic]})
+    # In order already if each topic is; sorting is quick then, and a set would shuffle them first.
+    return sorted(dict.fromkeys(queue for topic in topics for queue in queues_of[topic]))
 
 
 def _share_among_kinds(
@@ -117,18 +123,27 @@ def _share_among_kinds(
     so the numbers are levelled, and the queues dealt again, now with room for those numbers.
     """
     names = {topics: f"{number:06}" for number, topics in enumerate(kinds)}
+    rings: dict[tuple[str, ...], Ring] = {}
     places: dict[str, tuple[list[MessageQueue], Positions, Ring]] = {}
     quotas: dict[str, dict[str, int]] = {}
     for topic in sorted({topic for topics in kinds for topic in topics}):
         queues = _queues([topic], queues_of)
-        kind_of = {client_id: names[topics] for topics in kinds if topic in topics for client_id in kinds[topics]}
-        ring = ring_of(sorted(kind_of))
-        places[topic] = (queues, positions_of(queues), Ring(ring.points, [kind_of[owner] for owner in ring.owners]))
-        unlimited = deal(places[topic][1], places[topic][2], dict.fromkeys(kind_of.values(), len(queues)))
-        quotas[topic] = {kind: unlimited.count(kind) for kind in sorted(set(kind_of.values()))}
+        takers = tuple(names[topics] for topics in kinds if topic in topics)
+        if takers not in rings:
+            rings[takers] = _ring_of_kinds({names[topics]: kinds[topics] for topics in kinds if topic in topics})
+        places[topic] = (queues, positions_of(queues), rings[takers])
+        unlimited = Counter(deal(places[topic][1], rings[takers], dict.fromkeys(takers, len(queues))))
+        quotas[topic] = {kind: unlimited[kind] for kind in takers}
     levelled = level(quotas, {names[topics]: len(members) for topics, members in kinds.items()})
     shares: dict[str, list[MessageQueue]] = {kind: [] for kind in names.values()}
     for topic, (queues, positions, ring) in places.items():
         for queue, kind in zip(queues, deal(positions, ring, levelled[topic]), strict=True):
             shares[kind].append(queue)
     return {topics: shares[name] for topics, name in names.items()}
+
+
+def _ring_of_kinds(members_of: Mapping[str, Sequence[str]]) -> Ring:
+    """The ring of these kinds' members, each point marked with the kind."""
+    kind_of = {client_id: kind for kind, members in members_of.items() for client_id in members}
+    ring = ring_of(sorted(kind_of))
+    return Ring(ring.points, [kind_of[owner] for owner in ring.owners])
