@@ -186,14 +186,11 @@ class Broker:
         self.driver.wake_by(now + self._lock_grace_s)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Note that a connection is gone, however it went."""
+        """Note that a connection is gone, however it went; its members leave when they are not back after a grace."""
         self.clients.pop(connection.number, None)
         self.pulls.connection_closed(connection)
-        now = self.loop.time()
-        cause = self.events.next_id()
-        for leave in self.groups.connection_closed(connection.number, cause=cause, now=now):
-            self.member_left(leave, cause)
-        self.notify_members(now)
+        if self.groups.connection_closed(connection.number, self.loop.time()):
+            self.driver.wake_by(self.groups.next_deadline() or self.loop.time())
 
     def notify_members(self, now: float) -> None:
         """Tell the members of every group that changed, as far as their window allows. RocketMQ: ConsumerIdsChange."""

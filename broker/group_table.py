@@ -12,6 +12,8 @@ heartbeat changed its group keep the reference's names:
 
 Every change raises the group's version. A member leaves by unregistering, by its connection closing, or by silence, and
 each of the three notifies the others: the first change of a quiet group at once, further ones at most every 100 ms.
+A member whose connection closed stays for a short grace: if it is back by then, nothing has happened. The reference
+takes it out at once, so that each hiccup of the network moves queues twice.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
@@ -25,7 +27,7 @@ from enum import StrEnum
 
 from model.errors import GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, GroupView, MessageModel
-from model.limits import MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
+from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 
@@ -51,6 +53,7 @@ class Member:
         data: what that heartbeat said.
         subscriptions: topic -> what it wants of it.
         expires_at: loop time in seconds; moved by every heartbeat and every pull under a lease.
+        gone_at: when the grace since its connection closed is over; NEVER while it is connected.
     """
 
     client_id: str
@@ -58,6 +61,12 @@ class Member:
     data: ConsumerData
     subscriptions: dict[str, SubscriptionData]
     expires_at: float
+    gone_at: float = NEVER
+
+    @property
+    def leaves_at(self) -> float:
+        """When it is taken out unless it is heard of, loop time in seconds."""
+        return min(self.expires_at, self.gone_at)
 
 
 @dataclass(slots=True)
@@ -120,7 +129,13 @@ class GroupTable:
     `next_deadline()`, then call `expire(now)` and `take_notifications`.
     """
 
-    def __init__(self, *, quirks: frozenset[Quirk] = frozenset(), notify_window_s: float = NOTIFY_WINDOW_S) -> None:
+    def __init__(
+        self,
+        *,
+        quirks: frozenset[Quirk] = frozenset(),
+        notify_window_s: float = NOTIFY_WINDOW_S,
+        close_grace_s: float = LEASE_CLOSE_GRACE_S,
+    ) -> None:
         self._groups: dict[str, ConsumerGroupInfo] = {}
         # connection key -> (group, client id) pairs that came over it: a closed connection must not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
@@ -128,6 +143,7 @@ class GroupTable:
         self._owing: dict[str, ConsumerGroupInfo] = {}
         self._quirks = quirks
         self._notify_window_s = notify_window_s
+        self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -218,6 +234,7 @@ class GroupTable:
             if member.connection != connection:
                 self._forget_connection(member.connection, info.group, client_id)
             member.connection, member.data, member.expires_at = connection, data, expires_at
+            member.gone_at = NEVER
         self._by_connection.setdefault(connection, {})[(info.group, client_id)] = None
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
         return member is None
@@ -235,21 +252,34 @@ class GroupTable:
         """Take a member out because it said so; None if it was not there (then nobody is told)."""
         return self._leave(group, client_id, LeaveReason.UNREGISTER, cause, now)
 
-    def connection_closed(self, connection: int, *, cause: str, now: float) -> list[Leave]:
-        """Take out every member whose last heartbeat came over this connection. RocketMQ: doChannelCloseEvent."""
-        pairs = list(self._by_connection.get(connection, ()))
-        leaves = [self._leave(group, cid, LeaveReason.CLOSE, cause, now) for group, cid in pairs]
-        return [leave for leave in leaves if leave is not None]
+    def connection_closed(self, connection: int, now: float) -> int:
+        """Let the grace begin of every member whose last heartbeat came over this connection.
+
+        RocketMQ: doChannelCloseEvent, which takes them out.
+
+        Returns:
+            How many members that is.
+        """
+        pairs = self._by_connection.pop(connection, {})
+        gone_at = now + self._close_grace_s
+        for group, client_id in pairs:
+            self._groups[group].members[client_id].gone_at = gone_at
+        if pairs:
+            self._earliest_expiry = min(self._earliest_expiry, gone_at)
+        return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
-        """Take out every member that was silent for its session timeout. RocketMQ: scanNotActiveChannel."""
+        """Take out every member that was silent for its session timeout, or cut off for the grace.
+
+        RocketMQ: scanNotActiveChannel.
+        """
         if now < self._earliest_expiry:
             return []
         members = [(info.group, m) for info in self._groups.values() for m in info.members.values()]
-        due = [(group, member.client_id) for group, member in members if member.expires_at <= now]
-        leaves = [self._leave(group, cid, LeaveReason.EXPIRY, cause, now) for group, cid in due]
+        due = [(group, member) for group, member in members if member.leaves_at <= now]
+        leaves = [self._leave(group, member.client_id, _reason(member, now), cause, now) for group, member in due]
         self._earliest_expiry = min(
-            (member.expires_at for _, member in members if member.expires_at > now), default=NEVER
+            (member.leaves_at for _, member in members if member.leaves_at > now), default=NEVER
         )
         return [leave for leave in leaves if leave is not None]
 
@@ -304,6 +334,10 @@ class GroupTable:
         earliest = min((info.notify_at for info in self._owing.values()), default=NEVER)
         earliest = min(earliest, self._earliest_expiry)
         return None if earliest == NEVER else earliest
+
+
+def _reason(member: Member, now: float) -> LeaveReason:
+    return LeaveReason.CLOSE if member.gone_at <= now else LeaveReason.EXPIRY
 
 
 def _update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]:

@@ -53,6 +53,10 @@ MAX_BROKERS = 4_096
 # --- groups ----------------------------------------------------------------------------------------------------------
 HEARTBEAT_INTERVAL_S = 30.0
 MEMBER_EXPIRY_S = 120.0
+LEASE_CLOSE_GRACE_S = 0.3
+"""How long a member whose connection closed stays one and keeps its leases. A client that lost a connection tries again
+after `RECONNECT_FIRST_S`, then after twice that, with a heartbeat once connected: two failed attempts and a third that
+succeeds fit. And a killed member's queues are consumed again well within a second."""
 NOTIFY_WINDOW_S = 0.1
 """At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
 MAX_GROUPS = 100_000
@@ -143,6 +147,7 @@ MAX_TRACE_BUFFER = 10_000
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
+assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
 assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that is done with a segment never has to hurry"

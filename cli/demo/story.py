@@ -17,6 +17,7 @@ from cli.demo.cluster import EmbeddedCluster, run_cluster
 from cli.demo.state import DemoState, Health
 from cli.demo.valves import Valves
 from model.heartbeat import ConsumeFrom
+from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
 from simulation.ownership import Rebalance
 from simulation.swarm import Swarm, SwarmOptions, run_swarm
@@ -34,6 +35,7 @@ GIVE_UP_S = 15.0
 DRAIN_S = 10.0
 _HOST = "127.0.0.1"
 _LOOK_S = 0.01
+_CUT_S = LEASE_CLOSE_GRACE_S * 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +211,11 @@ class _Story:
         await self._swarm.leave(name)
 
     async def _cut(self, name: str) -> None:
+        self._valves.hold(name)  # or it would be back within the grace, and nothing would have happened
         n = self._valves.cut(name)
         self._state.note(f"{name}: {n} connections were cut")
+        await anyio.sleep(_CUT_S)
+        self._valves.release(name)
 
     async def _silence(self, name: str) -> None:
         self._valves.hold(name)

@@ -14,7 +14,7 @@ from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 
-WINDOW_S = 0.125  # exact in binary, as all times here are
+WINDOW_S, GRACE_S = 0.125, 0.375  # exact in binary, as all times here are
 FOREVER = float("inf")
 
 
@@ -25,6 +25,11 @@ class NaiveMember:
     timeout_s: float
     expires_at: float
     clustering: bool
+    gone_at: float = FOREVER
+
+    @property
+    def leaves_at(self) -> float:
+        return min(self.expires_at, self.gone_at)
 
 
 @dataclass
@@ -56,10 +61,16 @@ class Twin:
         return {(group, client_id)}
 
     def on_connection(self, connection: int) -> set[tuple[str, str]]:
-        return {(g, c) for g, members in self.members.items() for c, m in members.items() if m.connection == connection}
+        return {
+            (g, c)
+            for g, members in self.members.items()
+            for c, m in members.items()
+            if m.connection == connection and m.gone_at == FOREVER
+        }
 
-    def expired(self, now: float) -> set[tuple[str, str]]:
-        return {(g, c) for g, members in self.members.items() for c, m in members.items() if m.expires_at <= now}
+    def due(self, now: float) -> dict[tuple[str, str], LeaveReason]:
+        due = [(g, c, m) for g, members in self.members.items() for c, m in members.items() if m.leaves_at <= now]
+        return {(g, c): LeaveReason.CLOSE if m.gone_at <= now else LeaveReason.EXPIRY for g, c, m in due}
 
     def tell(self, now: float) -> set[tuple[str, int]]:
         due = {group for group, moment in self.owed_at.items() if moment <= now}
@@ -69,7 +80,7 @@ class Twin:
         return {(group, self.versions[group]) for group in due}
 
     def next_event(self) -> float:
-        expiries = [member.expires_at for members in self.members.values() for member in members.values()]
+        expiries = [member.leaves_at for members in self.members.values() for member in members.values()]
         return min([*expiries, *self.owed_at.values()], default=FOREVER)
 
     def _changed(self, group: str, now: float, *, notify: bool = True) -> None:
@@ -111,7 +122,7 @@ class Pair:
 
     def __init__(self, silent_expiry: bool, restored: dict[str, float]) -> None:
         quirks = frozenset({Quirk.SILENT_EXPIRY}) if silent_expiry else frozenset[Quirk]()
-        self.table = GroupTable(quirks=quirks, notify_window_s=WINDOW_S)
+        self.table = GroupTable(quirks=quirks, notify_window_s=WINDOW_S, close_grace_s=GRACE_S)
         self.twin = Twin(silent_expiry)
         self.now = 0.0
         self.moments: dict[str, list[float]] = {"g": [], "h": []}
@@ -145,9 +156,9 @@ class Pair:
                 assert pairs([left] if left else [], LeaveReason.UNREGISTER) == twin.leave(group, client_id, now)
             case "close", int(connection):
                 expected = twin.on_connection(connection)
-                assert pairs(table.connection_closed(connection, cause="", now=now), LeaveReason.CLOSE) == expected
-                for group, client_id in sorted(expected):
-                    twin.leave(group, client_id, now)
+                assert table.connection_closed(connection, now) == len(expected)
+                for group, client_id in expected:
+                    twin.members[group][client_id].gone_at = now + GRACE_S
             case "sleep", float(seconds):
                 self.sleep_until(now + seconds)
         self.tell()
@@ -168,10 +179,12 @@ class Pair:
         self.now = end
 
     def expire(self) -> None:
-        expected = self.twin.expired(self.now)
-        assert pairs(self.table.expire(self.now, cause=""), LeaveReason.EXPIRY) == expected
-        for group, client_id in sorted(expected):
-            self.twin.leave(group, client_id, self.now, notify=not self.twin.silent_expiry)
+        expected = self.twin.due(self.now)
+        leaves = self.table.expire(self.now, cause="")
+        assert {(leave.group.group, leave.member.client_id): leave.reason for leave in leaves} == expected
+        for (group, client_id), reason in sorted(expected.items()):
+            silent = self.twin.silent_expiry and reason is LeaveReason.EXPIRY
+            self.twin.leave(group, client_id, self.now, notify=not silent)
 
     def tell(self) -> None:
         told = {(info.group, info.version) for info in self.table.take_notifications(self.now)}
@@ -186,7 +199,7 @@ class Pair:
         scanned: dict[int, set[tuple[str, str]]] = {}
         for group, members in self.twin.members.items():
             for client_id, member in members.items():
-                if member.connection != RESTORED:
+                if member.connection != RESTORED and member.gone_at == FOREVER:
                     scanned.setdefault(member.connection, set()).add((group, client_id))
         assert {connection: set(found) for connection, found in self.table._by_connection.items()} == scanned
         next_deadline = self.table.next_deadline()

@@ -10,6 +10,7 @@ import pytest
 from client import Message
 from model.errors import ConfigError, ConnectFailed, IllegalOperation
 from model.events import EventKind
+from model.limits import LEASE_CLOSE_GRACE_S
 from model.message import MessageExt
 from simulation.clients import SimulatedProducer
 from simulation.cluster import SimulatedCluster
@@ -163,7 +164,7 @@ def test_a_cancelled_start_leaves_nothing_running(simulate: Simulate) -> None:
                 await consumer.start()
             if consumer.live:
                 await consumer.stop()
-            await anyio.sleep(0.1)
+            await anyio.sleep(LEASE_CLOSE_GRACE_S + 0.1)
             assert cluster.simulation.network.connections(consumer.host) == ()
             for broker in cluster.brokers.values():
                 group = broker.running.broker.groups.get("g")
@@ -230,7 +231,7 @@ def test_what_a_crashed_member_had_is_delivered_again_by_the_others(simulate: Si
             tasks.start_soon(lambda: send_steadily(producer, "t", per_s=500, for_s=4))
             await anyio.sleep(2.003)
             await doomed.crash()
-            assert await cluster.wait_converged(1) < 0.2
+            assert await cluster.wait_converged(1) < LEASE_CLOSE_GRACE_S + 0.2
         await anyio.sleep(1)
         assert [d for d in doomed.deliveries if not d.finished], "it had some in its hands"
         assert lost(cluster) == set()
@@ -252,6 +253,9 @@ def test_a_cut_connection_loses_nothing_and_the_member_comes_back(simulate: Simu
             for _ in range(3):
                 await anyio.sleep(1)
                 cluster.simulation.network.cut(unlucky.host)
+                with cluster.simulation.network.stall(unlucky.host):
+                    await anyio.sleep(LEASE_CLOSE_GRACE_S + 0.1)
+        assert cluster.events_of(EventKind.MEMBER_LEAVE, client=unlucky.client_id)
         await cluster.wait_converged(5)
         await anyio.sleep(1)
         assert lost(cluster) == set()

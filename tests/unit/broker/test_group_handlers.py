@@ -10,7 +10,7 @@ import pytest
 from model.errors import InvalidParameter, SystemBusy
 from model.events import EventKind
 from model.heartbeat import MessageModel
-from model.limits import NOTIFY_WINDOW_S
+from model.limits import LEASE_CLOSE_GRACE_S, NOTIFY_WINDOW_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 from remoting.codec import CODEC
@@ -140,12 +140,14 @@ async def test_a_member_that_unregisters_is_gone_at_once_and_the_others_are_told
 
 
 @simulated
-async def test_a_member_whose_connection_closes_is_gone_at_once_and_the_others_are_told(world: World) -> None:
+async def test_a_member_whose_connection_closes_is_gone_after_a_grace_and_the_others_are_told_then(
+    world: World,
+) -> None:
     a, b = await group_of(world, "a", "b")
     cut_at = world.now
     world.simulation.network.cut("a")
     await world.sleep(1)
-    assert [moment for moment, _, _ in b.pushes] == [cut_at + LATENCY_S]
+    assert [moment for moment, _, _ in b.pushes] == [pytest.approx(cut_at + LEASE_CLOSE_GRACE_S + LATENCY_S)]
     assert [event.detail for event in world.of_kind(EventKind.MEMBER_LEAVE)] == ["close"]
     assert a.remoting.connected("10.0.0.1:10911") is None
 

@@ -7,6 +7,7 @@ import pytest
 from broker.group_table import RESTORED, ConsumerGroupInfo, GroupTable, HeartbeatOutcome, LeaveReason
 from model.errors import GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
+from model.limits import LEASE_CLOSE_GRACE_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 from tests.unit.broker.harness import consumer
@@ -72,8 +73,9 @@ def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_silently() -> No
 def test_the_close_of_a_replaced_connection_takes_nobody_out() -> None:
     table = settled("A")
     beat(table, "A", connection=7, now=20.0)
-    assert table.connection_closed(0, cause="", now=21.0) == []
-    assert [leave.member.client_id for leave in table.connection_closed(7, cause="", now=22.0)] == ["A"]
+    assert table.connection_closed(0, now=21.0) == 0
+    assert table.connection_closed(7, now=22.0) == 1
+    assert [leave.member.client_id for leave in table.expire(23.0, cause="")] == ["A"]
 
 
 def test_a_topic_that_appears_or_disappears_changes_the_group() -> None:
@@ -156,12 +158,37 @@ def test_a_member_whose_connection_closes_leaves_every_group_and_the_others_are_
     beat(table, "A", consumer("h"), connection=0)
     beat(table, "B", consumer("h"), connection=1)
     table.take_notifications(0.0)
-    leaves = table.connection_closed(0, cause="close", now=50.0)
+    table.connection_closed(0, now=20.0)
+    gone_at = 20.0 + LEASE_CLOSE_GRACE_S
+    assert (table.next_deadline(), told(table, 20.0)) == (gone_at, [])
+    assert table.expire(gone_at - 0.001, cause="close") == []
+    leaves = table.expire(gone_at, cause="close")
     assert [(leave.group.group, leave.member.client_id, leave.reason) for leave in leaves] == [
         ("g", "A", LeaveReason.CLOSE),
         ("h", "A", LeaveReason.CLOSE),
     ]
-    assert told(table, 50.0) == [("g", NOW_MS + 3), ("h", NOW_MS + 3)]
+    assert told(table, gone_at) == [("g", NOW_MS + 3), ("h", NOW_MS + 3)]
+
+
+def test_a_member_that_is_back_within_the_grace_never_left() -> None:
+    table = settled("A", "B")
+    table.connection_closed(0, now=20.0)
+    outcome = beat(table, "A", connection=7, now=20.2)
+    assert (outcome.joined, table.expire(21.0, cause=""), told(table, 21.0)) == (False, [], [])
+    assert group(table).version == NOW_MS + 2
+
+
+def test_a_pull_over_a_new_connection_does_not_end_the_grace() -> None:
+    table = settled("A")
+    table.connection_closed(0, now=20.0)
+    table.touch("g", "A", 20.1)
+    assert [leave.reason for leave in table.expire(21.0, cause="")] == [LeaveReason.CLOSE]
+
+
+def test_the_grace_prolongs_no_membership() -> None:
+    table = settled("A")
+    table.connection_closed(0, now=29.9)
+    assert [leave.reason for leave in table.expire(30.0, cause="")] == [LeaveReason.EXPIRY]
 
 
 def test_a_silent_member_leaves_at_its_expiry_and_the_others_are_told_then() -> None:
@@ -187,7 +214,7 @@ def test_under_the_quirk_a_silent_member_leaves_and_nobody_is_told() -> None:
 def test_nobody_is_told_when_a_stranger_leaves(name: str, client_id: str) -> None:
     table = settled("A")
     assert table.unregister(name, client_id, cause="", now=1.0) is None
-    assert table.connection_closed(99, cause="", now=1.0) == []
+    assert table.connection_closed(99, now=1.0) == 0
     assert (told(table, 1.0), group(table).version) == ([], NOW_MS + 1)
 
 
@@ -206,8 +233,8 @@ def test_what_is_owed_is_forgotten_when_the_last_member_that_it_concerned_leaves
     beat(table, "C", consumer(model=MessageModel.BROADCASTING), connection=2, now=0.15)
     assert table.next_deadline() == 0.15
     assert told(table, 0.15) == [("g", NOW_MS + 3)]
-    table.connection_closed(0, cause="", now=0.2)
-    table.connection_closed(1, cause="", now=0.2)
+    table.unregister("g", "A", cause="", now=0.2)
+    table.unregister("g", "B", cause="", now=0.2)
     assert told(table, 0.3) == []
     assert table.next_deadline() == 30.0
 
@@ -324,7 +351,7 @@ def test_a_refused_member_leaves_nothing_behind_on_its_connection(monkeypatch: p
         beat(table, "B", connection=9, now=1.0)
     table.unregister("g", "A", cause="", now=2.0)
     beat(table, "B", connection=10, now=3.0)
-    assert table.connection_closed(9, cause="", now=4.0) == []
+    assert table.connection_closed(9, now=4.0) == 0
     assert sorted(group(table).members) == ["B"]
 
 

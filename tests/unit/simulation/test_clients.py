@@ -9,6 +9,7 @@ import pytest
 
 from client.consumer import ConsumeResult
 from model.events import EventKind
+from model.limits import LEASE_CLOSE_GRACE_S
 from model.message import MessageExt
 from simulation.cluster import SimulatedCluster
 from simulation.run import Simulation, run_simulation
@@ -50,7 +51,7 @@ def test_a_crashed_consumer_is_gone_for_its_brokers_and_does_nothing_more(tmp_pa
             consumer = await cluster.start_consumer("g", "t")
             await cluster.wait_converged(1)
             await consumer.crash()
-            await anyio.sleep(0.01)
+            await anyio.sleep(LEASE_CLOSE_GRACE_S + 0.01)
             assert not consumer.live
             (leave,) = cluster.events_of(EventKind.MEMBER_LEAVE)
             assert leave.detail == "close"
