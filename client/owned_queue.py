@@ -1,4 +1,4 @@
-"""A queue that this consumer has under a lease, from the grant to the release."""
+"""A queue that this consumer has, from the grant of its lease to the release; or without a lease, while it wants it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from client.consumer_options import ConsumeOrder, ConsumerOptions
+from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
 from client.process_queue import ProcessQueue
 from model.message_queue import MessageQueue
 
@@ -17,7 +19,7 @@ class OwnedQueue:
 
     Attributes:
         queue: which.
-        token: fencing token of the lease.
+        token: fencing token of the lease; -1 without one.
         process_queue: its messages.
         cause: id of the trigger that brought it here, for its first events.
         pulling: scope of its pull loop; cancelled when the queue is given up.
@@ -64,3 +66,15 @@ class OwnedQueue:
         with anyio.move_on_after(grace_s):
             while self.process_queue.in_flight:
                 await self.wait_progress()
+
+
+def process_queue_for(options: ConsumerOptions, start_offset: int) -> ProcessQueue:
+    """Make the process queue that a consumer with these options needs, to be pulled from an offset on."""
+    limits = {
+        "max_count": options.max_queue_count,
+        "max_bytes": options.max_queue_bytes,
+        "max_span": options.max_queue_span,
+    }
+    if options.order == ConsumeOrder.NONE:
+        return ProcessQueue(start_offset, **limits)
+    return OrderedProcessQueue(start_offset, by_key if options.order == ConsumeOrder.KEY else whole_queue, **limits)

@@ -20,14 +20,13 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
 from client.background import Background
-from client.consumer_options import ConsumeOrder, ConsumerOptions
+from client.consumer_options import ConsumerOptions
 from client.instance import ClientInstance
 from client.lease_requests import Commit, Grant, LeaseRequests
 from client.offset_table import OffsetTable
-from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
-from client.owned_queue import OwnedQueue
-from client.process_queue import ProcessQueue
+from client.owned_queue import OwnedQueue, process_queue_for
 from client.pull import PullCallbacks, PullLoop
+from client.queue_events import QueueEvents
 from client.rebalance import RebalancePass, Trigger, allocate_target, plan_rebalance
 from model.errors import LeaseLost, NetworkError
 from model.events import EventKind
@@ -74,6 +73,7 @@ class QueueShare:
         self._options = options
         self._background = background
         self._leases = LeaseRequests(instance, group)
+        self._emit = QueueEvents(instance, group).emit
         self._offsets = OffsetTable()
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._wanted_back: dict[MessageQueue, None] = {}
@@ -179,7 +179,7 @@ class QueueShare:
     # --- gaining and losing queues -----------------------------------------------------------------------------------
 
     def _granted(self, queue: MessageQueue, grant: Grant, cause: str, *, keep: bool) -> None:
-        owned = OwnedQueue(queue, grant.token, self._process_queue(grant.start_offset), cause)
+        owned = OwnedQueue(queue, grant.token, process_queue_for(self._options, grant.start_offset), cause)
         if keep:
             self._start(owned)
             self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
@@ -198,17 +198,6 @@ class QueueShare:
         # while we were away: without that a broker never goes back behind what it has confirmed.
         self._lost(owned)
         self._granted(owned.queue, grant, cause, keep=True)
-
-    def _process_queue(self, start_offset: int) -> ProcessQueue:
-        options = self._options
-        limits = {
-            "max_count": options.max_queue_count,
-            "max_bytes": options.max_queue_bytes,
-            "max_span": options.max_queue_span,
-        }
-        if options.order == ConsumeOrder.NONE:
-            return ProcessQueue(start_offset, **limits)
-        return OrderedProcessQueue(start_offset, by_key if options.order == ConsumeOrder.KEY else whole_queue, **limits)
 
     def _start(self, owned: OwnedQueue) -> None:
         self.owned[owned.queue] = owned
@@ -230,7 +219,7 @@ class QueueShare:
         owned.lost = True
         owned.stop()
         self._offsets.reset(owned.queue, next_offset)
-        self._start(OwnedQueue(owned.queue, owned.token, self._process_queue(next_offset), owned.cause))
+        self._start(OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, next_offset), owned.cause))
 
     def _lost(self, owned: OwnedQueue) -> None:
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
@@ -369,30 +358,3 @@ class QueueShare:
             if isinstance(error, LeaseLost):
                 self._lost(owned[queue])
         self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
-
-    # --- shared ------------------------------------------------------------------------------------------------------
-
-    def _emit(
-        self,
-        kind: EventKind,
-        queue: MessageQueue | None = None,
-        *,
-        cause: str = "",
-        version: int = -1,
-        offset: int = -1,
-        n: int = -1,
-        detail: str = "",
-    ) -> str:
-        return self._instance.events.emit(
-            kind,
-            cause=cause,
-            group=self._group,
-            client=self._instance.client_id,
-            topic=queue.topic if queue is not None else "",
-            broker=queue.broker_name if queue is not None else "",
-            queue_id=queue.queue_id if queue is not None else -1,
-            version=version,
-            offset=offset,
-            n=n,
-            detail=detail,
-        )

@@ -3,7 +3,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.owned_queue import OwnedQueue
+from client.consumer_options import ConsumerOptions
+from client.ordered_process_queue import OrderedProcessQueue
+from client.owned_queue import OwnedQueue, process_queue_for
 from client.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -113,3 +115,14 @@ def test_draining_waits_for_listeners_only_and_no_longer_than_the_grace(in_fligh
         assert simulation.loop.time() == takes_s
 
     run_simulation(scenario)
+
+
+@pytest.mark.parametrize(
+    ("order", "kind"), [("none", ProcessQueue), ("queue", OrderedProcessQueue), ("key", OrderedProcessQueue)]
+)
+def test_the_process_queue_is_the_one_that_the_options_ask_for(order: str, kind: type[ProcessQueue]) -> None:
+    process_queue = process_queue_for(ConsumerOptions(order=order, max_queue_count=1), 7)
+    assert type(process_queue) is kind
+    assert process_queue.pull_offset == 7
+    process_queue.put([MessageExt(QUEUE, offset, 0, 0, "t", b"x", "", (), {}, 0, "id") for offset in (7, 8)])
+    assert process_queue.flow_control_reason() is not None
