@@ -73,7 +73,12 @@ def consume(
         ),
     ] = None,
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
-    strategy: Annotated[str, typer.Option(help="How members share the queues; must be the same for all.")] = "AVG",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY."
+        ),
+    ] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,

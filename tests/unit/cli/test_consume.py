@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from cli.consume import ConsumeOptions, Consuming, document_of, start_of
 from cli.main import app
 from client.admin import Admin
+from client.group_target import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, QueryNotFound, TopicNotExist
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
@@ -120,9 +121,14 @@ def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
     assert capfdbinary.readouterr().out == b"at last\n"
 
 
+def test_the_help_names_every_strategy_that_can_be_chosen() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["consume", "--help"], terminal_width=200, color=False).output.split())
+    assert all(name in shown for name in BUILT_IN_STRATEGIES)
+
+
 def test_a_strategy_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
-        with pytest.raises(ConfigError, match="no strategy 'MINE'; there are AVG, AVG_BY_CIRCLE"):
+        with pytest.raises(ConfigError, match="no strategy 'MINE'; there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, "):
             await consuming(cluster, strategy="MINE").run()
 
     in_cluster(scenario, tmp_path)
