@@ -25,6 +25,9 @@ class OwnedQueue:
         pulling: scope of its pull loop; cancelled when the queue is given up.
         offered: whether it stands in line for a worker.
         lost: the lease is gone; results that come later are ignored.
+        paused: nothing of it is pulled or handed out for now.
+        commit_at: what to commit when its user decides that; None commits whatever is finished.
+        rewound: what is to be committed may lie before what the broker has, because its user wants to go back.
     """
 
     queue: MessageQueue
@@ -36,7 +39,15 @@ class OwnedQueue:
     first_pull_seen: bool = False
     first_message_seen: bool = False
     lost: bool = False
+    paused: bool = False
+    commit_at: int | None = None
+    rewound: bool = False
     _progress: asyncio.Future[None] | None = None
+
+    @property
+    def commit_offset(self) -> int:
+        """What a new owner has to start from."""
+        return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
 
     def stop(self) -> None:
         """Stop pulling and handing out; what is with a listener may finish."""
@@ -44,7 +55,7 @@ class OwnedQueue:
         self.pulling.cancel()
 
     def made_progress(self) -> None:
-        """Say that messages finished or failed. Called for every batch, so it costs nothing when nobody waits."""
+        """Say that messages finished or failed, or that the queue is not paused any more. Called for every batch, so it costs nothing when nobody waits."""
         if self._progress is not None:
             self._progress.set_result(None)
             self._progress = None

@@ -49,6 +49,7 @@ class QueueShare:
         background: where pull loops and releases run.
         subscription_of: topic -> current subscription, or None.
         arrived: called when a queue has messages to hand out.
+        started: called with each queue before it is first pulled.
 
     Attributes:
         owned: the queues it has now.
@@ -64,6 +65,7 @@ class QueueShare:
         background: Background,
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
+        started: Callable[[OwnedQueue], None] = lambda owned: None,
     ) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class QueueShare:
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._wanted_back: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
+        self._started = started
         self._closing = False
         self._relock = False
         # Queues whose grant may have been on its way when the answer was lost.
@@ -191,7 +194,7 @@ class QueueShare:
     def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
         """A lease that was freed, because the broker did not hear of us, is ours again."""
         committed = self._offsets.confirmed(owned.queue)
-        if (committed or 0) <= grant.start_offset <= owned.process_queue.commit_offset:
+        if (committed or 0) <= grant.start_offset <= owned.commit_offset:
             owned.token = grant.token
             return
         # Another member had it meanwhile, and has committed what we would consume once more. Or the group was reset
@@ -201,6 +204,7 @@ class QueueShare:
 
     def _start(self, owned: OwnedQueue) -> None:
         self.owned[owned.queue] = owned
+        self._started(owned)
         loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
         self._background.start_soon(loop.run)
 
@@ -216,10 +220,16 @@ class QueueShare:
             owned.process_queue.advance(next_offset)
             return
         # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
+        self._offsets.reset(owned.queue, next_offset)
+        self.restart(owned, next_offset)
+
+    def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
+        """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
         owned.lost = True
         owned.stop()
-        self._offsets.reset(owned.queue, next_offset)
-        self._start(OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, next_offset), owned.cause))
+        again = OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, offset), owned.cause)
+        self._start(again)
+        return again
 
     def _lost(self, owned: OwnedQueue) -> None:
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
@@ -303,8 +313,12 @@ class QueueShare:
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
             owned.lost = True  # the commit below is the last word; a result after it is ignored
+        rewinds = [o for o in queues if o.rewound or self._offsets.is_reset(o.queue)]
+        if rewinds:
+            # What is given back may not go backwards; so that has to be said before.
+            await self._leases.commit([Commit(o.queue, o.commit_offset, o.token) for o in rewinds], cause, reset=True)
         while left:
-            commits = [Commit(o.queue, o.process_queue.commit_offset, o.token) for o in left.values()]
+            commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
             failures = await self._leases.unlock(commits, cause)
             for queue, error in failures.items():
                 logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
@@ -341,13 +355,19 @@ class QueueShare:
     async def persist(self) -> None:
         """Commit how far every queue has come; what is not taken now is tried again next time."""
         for owned in self.owned.values():
-            self._offsets.update(owned.queue, owned.process_queue.commit_offset)
+            self._take_offset(owned)
         dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
         resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}
         for reset in (False, True):
             chosen = {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}
             if chosen:
                 await self._commit(chosen, reset)
+
+    def _take_offset(self, owned: OwnedQueue) -> None:
+        if owned.rewound:
+            owned.rewound = False
+            self._offsets.reset(owned.queue, owned.commit_offset)
+        self._offsets.update(owned.queue, owned.commit_offset)
 
     async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> None:
         owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}
