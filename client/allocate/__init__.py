@@ -3,9 +3,9 @@
 A strategy is a pure function of (all queues, all members, my id). Every member runs it on its own, nobody assigns
 anything to anybody: members agree because they sort the same inputs and use the same strategy.
 
-Invariant: for one view of the group, no two shares of its members have a queue in common (with CONFIG, whoever wrote the
-lists has to see to that). AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, MACHINE_ROOM_NEARBY and BALANCED_STICKY also leave no queue
-out; the others do so on purpose.
+Invariant: for one view of the group, no two shares of its members have a queue in common; with CONFIG, whoever wrote
+the lists has to see to that. AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, MACHINE_ROOM_NEARBY and BALANCED_STICKY also leave no
+queue out; the others do so on purpose.
 
     strategy.py           what a strategy must offer, and the checks that all of them make
     averagely.py          AVG, AVG_BY_CIRCLE
