@@ -55,7 +55,10 @@ class OwnedQueue:
         self.pulling.cancel()
 
     def made_progress(self) -> None:
-        """Say that messages finished or failed, or that the queue is not paused any more. Called for every batch, so it costs nothing when nobody waits."""
+        """Say that messages finished or failed, or that the queue is not paused any more.
+
+        Called for every batch, so it costs nothing when nobody waits.
+        """
         if self._progress is not None:
             self._progress.set_result(None)
             self._progress = None

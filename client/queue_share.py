@@ -14,7 +14,7 @@ back meanwhile is asked for again once it is out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 import anyio
 
@@ -25,8 +25,7 @@ from client.instance import ClientInstance
 from client.lease_requests import Commit, Grant, LeaseRequests
 from client.offset_table import OffsetTable
 from client.owned_queue import OwnedQueue, process_queue_for
-from client.pull import PullCallbacks, PullLoop
-from client.queue_events import QueueEvents
+from client.pulled_queues import PulledQueues
 from client.rebalance import RebalancePass, Trigger, allocate_target, plan_rebalance
 from model.errors import LeaseLost, NetworkError
 from model.events import EventKind
@@ -38,7 +37,7 @@ from model.subscription import SubscriptionData
 logger = logging.getLogger(__name__)
 
 
-class QueueShare:
+class QueueShare(PulledQueues):
     """The share of one member.
 
     Args:
@@ -67,27 +66,17 @@ class QueueShare:
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
     ) -> None:
-        self.owned: dict[MessageQueue, OwnedQueue] = {}
-        self.topics_of_others: tuple[str, ...] = ()
-        self._instance = instance
-        self._group = group
+        super().__init__(instance, group, options, background, subscription_of, arrived, started)
         self._strategy = strategy
-        self._options = options
-        self._background = background
         self._leases = LeaseRequests(instance, group)
-        self._emit = QueueEvents(instance, group).emit
         self._offsets = OffsetTable()
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._wanted_back: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
-        self._started = started
         self._closing = False
         self._relock = False
         # Queues whose grant may have been on its way when the answer was lost.
         self._unsure: dict[MessageQueue, None] = {}
-        self._callbacks = PullCallbacks(
-            subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
-        )
 
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
@@ -202,34 +191,8 @@ class QueueShare:
         self._lost(owned)
         self._granted(owned.queue, grant, cause, keep=True)
 
-    def _start(self, owned: OwnedQueue) -> None:
-        self.owned[owned.queue] = owned
-        self._started(owned)
-        loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
-        self._background.start_soon(loop.run)
-
-    def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
-        """The broker has nothing at our offset: its messages were deleted, or its newest ones were lost."""
-        wanted = owned.process_queue.pull_offset
-        logger.warning(
-            "%s: group %s on %s goes on at %d instead of %d: %s",
-            *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
-            f"{next_offset - wanted} messages were deleted unread" if next_offset >= wanted else "the queue ends there",
-        )
-        if next_offset >= wanted:
-            owned.process_queue.advance(next_offset)
-            return
-        # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
-        self._offsets.reset(owned.queue, next_offset)
-        self.restart(owned, next_offset)
-
-    def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
-        """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
-        owned.lost = True
-        owned.stop()
-        again = OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, offset), owned.cause)
-        self._start(again)
-        return again
+    def _set_back(self, queue: MessageQueue, offset: int) -> None:
+        self._offsets.reset(queue, offset)
 
     def _lost(self, owned: OwnedQueue) -> None:
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
@@ -296,13 +259,6 @@ class QueueShare:
         self._released.set()
         if any(owned.queue in self._wanted_back for owned in queues):
             self._instance.wake(self._group, Trigger.LOCK, cause)
-
-    async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
-        busy = [owned for owned in queues if owned.process_queue.in_flight]
-        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
-            async with anyio.create_task_group() as tasks:
-                for owned in busy:
-                    tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)
 
     async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
         """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue.

@@ -1,0 +1,109 @@
+"""The queues that one consumer pulls, however it came to have them: under leases, all of them, or the ones it named.
+
+How queues are gained and given up is decided by `client/queue_share.py` and `client/unleased_share.py`; what they have
+in common is here: a queue that starts is pulled, one that moves or is sought begins again as a new `OwnedQueue`.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+
+import anyio
+
+from client.background import Background
+from client.consumer_options import ConsumerOptions
+from client.instance import ClientInstance
+from client.owned_queue import OwnedQueue, process_queue_for
+from client.pull import PullCallbacks, PullLoop
+from client.queue_events import QueueEvents
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+class PulledQueues(ABC):
+    """The queues of one consumer.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        options: options of the consumer.
+        background: where pull loops and releases run.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called when a queue has messages to hand out.
+        started: called with each queue before it is first pulled.
+
+    Attributes:
+        owned: the queues it has now.
+        topics_of_others: whose routes it needs to tell its share, although it does not subscribe to them.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: ConsumerOptions,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[OwnedQueue], None],
+        started: Callable[[OwnedQueue], None] = lambda owned: None,
+    ) -> None:
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self.topics_of_others: tuple[str, ...] = ()
+        self._instance = instance
+        self._group = group
+        self._options = options
+        self._background = background
+        self._started = started
+        self._emit = QueueEvents(instance, group).emit
+        self._callbacks = PullCallbacks(
+            subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
+        )
+
+    def _start(self, owned: OwnedQueue) -> None:
+        self.owned[owned.queue] = owned
+        self._started(owned)
+        loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
+        self._background.start_soon(loop.run)
+
+    def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
+        """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
+        owned.lost = True
+        owned.stop()
+        again = OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, offset), owned.cause)
+        self._start(again)
+        return again
+
+    def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
+        """The broker has nothing at our offset: its messages were deleted, or its newest ones were lost."""
+        wanted = owned.process_queue.pull_offset
+        logger.warning(
+            "%s: group %s on %s goes on at %d instead of %d: %s",
+            *(self._instance.client_id, self._group, owned.queue, next_offset, wanted),
+            f"{next_offset - wanted} messages were deleted unread" if next_offset >= wanted else "the queue ends there",
+        )
+        if next_offset >= wanted:
+            owned.process_queue.advance(next_offset)
+            return
+        # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
+        self._set_back(owned.queue, next_offset)
+        self.restart(owned, next_offset)
+
+    @abstractmethod
+    def _lost(self, owned: OwnedQueue) -> None:
+        """Another member has the queue."""
+
+    @abstractmethod
+    def _set_back(self, queue: MessageQueue, offset: int) -> None:
+        """Store this offset of a queue, although a later one may be stored."""
+
+    async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
+        """Wait until no message of these queues is with a listener, or the grace is over."""
+        busy = [owned for owned in queues if owned.process_queue.in_flight]
+        if busy:  # a task group costs more than all the rest of a release, and most queues are idle
+            async with anyio.create_task_group() as tasks:
+                for owned in busy:
+                    tasks.start_soon(owned.wait_drained, self._options.shutdown_grace_s)

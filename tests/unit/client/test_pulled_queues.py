@@ -1,0 +1,62 @@
+"""A queue that begins again elsewhere, and a consumer that finds the end of a queue before its own offset."""
+
+from __future__ import annotations
+
+import anyio
+
+from client.queue_share import QueueShare
+from model.message_queue import MessageQueue
+from simulation.clients import SimulatedConsumer
+from simulation.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+QUEUE = MessageQueue("t", "broker-a", 0)
+
+
+def share_of(consumer: SimulatedConsumer) -> QueueShare:
+    share = consumer.consumer._share
+    assert isinstance(share, QueueShare)
+    return share
+
+
+async def consumer_of_three(cluster: SimulatedCluster) -> SimulatedConsumer:
+    await cluster.create_topic("t", queues=1)
+    consumer = await cluster.start_consumer("g", "t")
+    producer = await cluster.start_producer()
+    await producer.send_many("t", 3)
+    await anyio.sleep(1)
+    assert consumer.bodies == [b"0", b"1", b"2"]
+    return consumer
+
+
+def test_a_queue_that_is_restarted_is_pulled_from_there_and_its_old_life_counts_no_more(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer = await consumer_of_three(cluster)
+        share = share_of(consumer)
+        old = share.owned[QUEUE]
+        with cluster.simulation.on_host(consumer.host):
+            again = share.restart(old, 1)
+        assert share.owned[QUEUE] is again
+        assert again.token == old.token
+        assert old.lost
+        assert old.process_queue.dropped
+        await anyio.sleep(1)
+        assert consumer.bodies == [b"0", b"1", b"2", b"1", b"2"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_queue_that_ends_before_the_offset_wanted_is_read_and_committed_from_its_end(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer = await consumer_of_three(cluster)
+        with cluster.simulation.on_host(consumer.host):
+            share_of(consumer).restart(share_of(consumer).owned[QUEUE], 90)
+        await anyio.sleep(6)
+        rows = cluster.brokers["broker-a"].running.broker.offsets.of_group("g")
+        assert ("t", 0, 3) in rows
+        producer = cluster.producers[0]
+        await producer.send("t", b"new")
+        await anyio.sleep(1)
+        assert consumer.bodies[3:] == [b"new"]
+
+    simulate(scenario, brokers=1)
