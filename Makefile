@@ -61,5 +61,5 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo '"$(PYTHON)" comes without venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing the pinned versions into $(VENV) ...'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark,spark-jdk]'
 	@touch $(STAMP)

