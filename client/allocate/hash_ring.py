@@ -73,7 +73,7 @@ def positions_of(queues: Sequence[MessageQueue]) -> Positions:
     for topic, broker_name, queue_id in queues:
         if broker_name != last_broker or topic != last_topic:
             last_topic, last_broker = topic, broker_name
-            base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:8], "big")
+            base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big") % _RING
         at.append((base + queue_id * _GOLDEN) % _RING)
     return Positions(at, sorted(range(len(at)), key=at.__getitem__))
 
@@ -154,7 +154,10 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
             owner_of[waiting[entry]] = owner
         waiting = [queue for queue in waiting if not owner_of[queue]]
         if waiting:
-            ring = _open_part(ring, left, 0 if extra else 1)
+            least = 0 if extra else 1
+            left = {owner: room for owner, room in left.items() if room >= least}
+            is_open = list(map(left.__contains__, ring.owners))
+            ring = Ring(list(compress(ring.points, is_open)), list(compress(ring.owners, is_open)))
     return owner_of
 
 
@@ -173,12 +176,6 @@ def _next_points(at: list[int], waiting: list[int], ring: Ring) -> tuple[list[st
         found.append(owners[number])
         distances.append(point - position)
     return found, distances
-
-
-def _open_part(ring: Ring, left: Mapping[str, int], least: int) -> Ring:
-    is_open = {owner: room >= least for owner, room in left.items()}
-    kept = list(map(is_open.__getitem__, ring.owners))
-    return Ring(list(compress(ring.points, kept)), list(compress(ring.owners, kept)))
 
 
 def _points_of(client_id: str) -> tuple[int, ...]:
