@@ -17,6 +17,7 @@ certainly had no effect; false means that it may have been carried out although 
     +-- ServerError                    the server: its state or its disk
     |   +-- SystemError_                  unexpected failure                       SYSTEM_ERROR
     |   +-- SystemBusy                                                             SYSTEM_BUSY
+    |   +-- PollingFull                   too many pops are held                 POLLING_FULL
     |   +-- FlowControl                   too many requests of one peer            FLOW_CONTROL
     |   +-- ServiceNotAvailable           starting or stopping                     SERVICE_NOT_AVAILABLE
     |   +-- FlushDiskTimeout                                                       FLUSH_DISK_TIMEOUT
@@ -28,6 +29,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- PullOffsetMoved                                                        PULL_OFFSET_MOVED
     |   +-- QueryNotFound                                                          QUERY_NOT_FOUND
     |   +-- ConsumerNotOnline                                                      CONSUMER_NOT_ONLINE
+    |   +-- ReceiptHandleDead             acknowledged, or delivered again, before NO_MESSAGE
     |   +-- LeaseLost                     the queue is another member's by now     LEASE_LOST
     |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
     +-- NetworkError                   the way between us
@@ -129,6 +131,12 @@ class SystemBusy(ServerError):
     code = ResponseCode.SYSTEM_BUSY
 
 
+class PollingFull(ServerError):
+    """The broker holds as many pops as it can, or has as many messages in flight; acknowledge some, or retry later."""
+
+    code = ResponseCode.POLLING_FULL
+
+
 class FlowControl(ServerError):
     """This connection has too many unanswered requests."""
 
@@ -194,6 +202,12 @@ class ConsumerNotOnline(Outcome):
     """No member of the group is connected."""
 
     code = ResponseCode.CONSUMER_NOT_ONLINE
+
+
+class ReceiptHandleDead(Outcome):
+    """The message was acknowledged, delivered again or made invisible anew since this handle was given."""
+
+    code = ResponseCode.NO_MESSAGE
 
 
 class LeaseLost(Outcome):

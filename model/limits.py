@@ -94,6 +94,15 @@ MAX_DELAYED_MESSAGES = 1_000_000
 """Messages that may wait for their time on one broker; each costs it about 200 bytes of memory."""
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
+MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW
+"""The same, of all queues and groups of a broker together."""
+MAX_POP_QUEUES = 100_000
+"""Queues, times groups, of which a broker knows what is in flight."""
+MAX_POP_BATCH = 32
+"""Messages of one pop (RocketMQ: popBatchNums)."""
+MIN_INVISIBLE_MS = 100
+MAX_INVISIBLE_MS = 12 * 3600 * 1000
+"""How long a message that was popped may be invisible."""
 MAX_HELD_PULLS = 100_000
 MAX_HELD_PULLS_PER_QUEUE = 1_024
 

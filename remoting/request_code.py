@@ -1,4 +1,4 @@
-"""Request codes of the wire, with RocketMQ's numbers and names where it has them; 90000 and up are this project's own.
+"""Request codes of the wire, with RocketMQ's numbers and names where it has them; 90000 to 99999 are our own.
 
 RocketMQ: RequestCode. What each request carries and answers stands in `remoting/schema.py`.
 """
@@ -44,7 +44,12 @@ class RequestCode(IntEnum):
     INVOKE_BROKER_TO_RESET_OFFSET = 222
     SEND_BATCH_MESSAGE = 320
     ADD_WRITE_PERM_OF_BROKER = 327
+    POP_MESSAGE = 200_050
+    ACK_MESSAGE = 200_051
+    CHANGE_MESSAGE_INVISIBLETIME = 200_053
+    BATCH_ACK_MESSAGE = 200_151
     GET_GROUP_LIST = 90_001
     NOTIFY_QUEUES_RELEASED = 90_002
     GET_SERVER_STATE = 90_003
     MARK_DEAD_LETTERS = 90_020
+    GET_POP_STATS = 90_030

@@ -6,61 +6,22 @@ looking again. Bodies are checked by whoever reads them (`from_wire` of the reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from model.delay import MAX_DELAY_MS
 from model.errors import InvalidParameter
 from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.command import Command, shown
+from remoting.pop_schema import POP_SCHEMA
 from remoting.request_code import RequestCode
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a header.
-
-    Attributes:
-        name: its key.
-        type: exactly this Python type on the wire (bool is not int; a whole number is no float).
-        doc: what it means, with its unit.
-        required: whether it must be there; an optional one may be absent or nil.
-        minimum, maximum: inclusive bounds of a number.
-    """
-
-    name: str
-    type: type
-    doc: str
-    required: bool = True
-    minimum: int | None = None
-    maximum: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestSchema:
-    """One request code."""
-
-    sender: str
-    purpose: str
-    fields: tuple[Field, ...] = ()
-    body: str = ""
-    answer: str = ""
-
-
-_TOPIC = Field("topic", str, "topic name")
-_GROUP = Field("group", str, "consumer group")
-_CLIENT = Field("client_id", str, "id of the client instance")
-_QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
-_CAUSE = Field("cause", str, "id of the event that set this off", required=False)
-_BROKER = Field("broker_name", str, "broker name")
+from remoting.schema_field import BROKER, CAUSE, CLIENT, GROUP, QUEUE, TOPIC, Field, RequestSchema
 
 SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(
         sender="producer -> broker",
         purpose="Store one message; answered once it is written.",
         fields=(
-            _TOPIC,
-            _QUEUE,
+            TOPIC,
+            QUEUE,
             Field("tag_hash", int, "hash of the message's tag, 0 for none", minimum=-(2**31), maximum=2**31 - 1),
             Field("delay_ms", int, "deliver it so much later; absent for at once", False, 0, MAX_DELAY_MS),
             Field("times_delivered", int, "failed deliveries before, of a copy for a retry", False, 0, 65_535),
@@ -71,7 +32,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
         sender="producer -> broker",
         purpose="Store messages of one topic in one queue, all or none.",
-        fields=(_TOPIC, _QUEUE),
+        fields=(TOPIC, QUEUE),
         body="msgpack array of [tag hash, payload]",
         answer="header `offset`: offset of the first; the others follow",
     ),
@@ -79,9 +40,9 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="consumer -> broker",
         purpose="Read messages of one queue; held until there are some when `suspend_ms` is positive.",
         fields=(
-            _GROUP,
-            _TOPIC,
-            _QUEUE,
+            GROUP,
+            TOPIC,
+            QUEUE,
             Field("offset", int, "first offset wanted", minimum=0),
             Field("max_n", int, "messages at the most", minimum=1, maximum=MAX_PULL_BATCH),
             Field("suspend_ms", int, "how long the broker may hold the request", minimum=0, maximum=60_000),
@@ -98,7 +59,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="admin -> broker",
         purpose="Find messages of a topic by key, copies for a retry and dead letters included.",
         fields=(
-            _TOPIC,
+            TOPIC,
             Field("key", str, "one of the keys of the message"),
             Field("max_n", int, "messages at the most", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
             Field("before", int, "only what lies before this log position: where to go on", False, minimum=0),
@@ -112,17 +73,17 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.QUERY_CONSUMER_OFFSET: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="Committed offset of a group for one queue.",
-        fields=(_GROUP, _TOPIC, _QUEUE),
+        fields=(GROUP, TOPIC, QUEUE),
         answer="header `offset`; QUERY_NOT_FOUND when none is stored",
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="Commit offsets of a group, any number of queues in one request.",
         fields=(
-            _GROUP,
-            _CLIENT,
+            GROUP,
+            CLIENT,
             Field("reset", bool, "offsets may go backwards, and no lease is needed: an operator's act", required=False),
-            _CAUSE,
+            CAUSE,
         ),
         body="msgpack array of [topic, queue id, offset, token or -1]",
         answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only",
@@ -131,11 +92,11 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="admin -> broker",
         purpose="Create a topic or change its queue counts and permissions.",
         fields=(
-            _TOPIC,
+            TOPIC,
             Field("read_queue_nums", int, "queues that can be read", minimum=0),
             Field("write_queue_nums", int, "queues that can be written", minimum=0),
             Field("perm", int, "4 read + 2 write", minimum=0, maximum=7),
-            _CAUSE,
+            CAUSE,
         ),
     ),
     RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
@@ -146,19 +107,19 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="First offset stored at or after a time.",
-        fields=(_TOPIC, _QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
+        fields=(TOPIC, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
         answer="header `offset`; the end of the queue when nothing is that young",
     ),
     RequestCode.GET_MAX_OFFSET: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="Offset that the next message of the queue gets.",
-        fields=(_TOPIC, _QUEUE),
+        fields=(TOPIC, QUEUE),
         answer="header `offset`",
     ),
     RequestCode.GET_MIN_OFFSET: RequestSchema(
         sender="consumer, admin -> broker",
         purpose="Lowest offset that the queue still holds.",
-        fields=(_TOPIC, _QUEUE),
+        fields=(TOPIC, QUEUE),
         answer="header `offset`",
     ),
     RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
@@ -181,15 +142,15 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         sender="client -> broker",
         purpose="Leave groups at once.",
-        fields=(_CLIENT, Field("groups", list, "consumer groups to leave"), _CAUSE),
+        fields=(CLIENT, Field("groups", list, "consumer groups to leave"), CAUSE),
     ),
     RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(
         sender="consumer -> broker",
         purpose="A message could not be processed: deliver it again later, or keep it as a dead letter.",
         fields=(
-            _GROUP,
-            _TOPIC,
-            _QUEUE,
+            GROUP,
+            TOPIC,
+            QUEUE,
             Field("offset", int, "its offset", minimum=0),
             Field("max_attempts", int, "retries after which it is a dead letter", minimum=0),
             Field("delay_ms", int, "wait before the next attempt; absent for 10 s, 30 s, 1 m, ...", False, minimum=0),
@@ -199,19 +160,19 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         sender="client, admin -> broker",
         purpose="Members of a group and the topics of each.",
-        fields=(_GROUP, Field("known_version", int, "version that the caller has; -1 for none", minimum=-1)),
+        fields=(GROUP, Field("known_version", int, "version that the caller has; -1 for none", minimum=-1)),
         answer="header `version`, and `unchanged` true without a body when it is the known one; "
         "body: msgpack [version, [[client id, [topic, ...]], ...]]",
     ),
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         sender="broker -> member, one-way",
         purpose="The group changed: rebalance.",
-        fields=(_GROUP, Field("version", int, "version of the group now"), _CAUSE),
+        fields=(GROUP, Field("version", int, "version of the group now"), CAUSE),
     ),
     RequestCode.LOCK_BATCH_MQ: RequestSchema(
         sender="consumer -> broker",
         purpose="Ask for leases of queues; whoever is refused is told when the queue is released.",
-        fields=(_GROUP, _CLIENT, _CAUSE),
+        fields=(GROUP, CLIENT, CAUSE),
         body="msgpack array of [topic, queue id]",
         answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
         "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member: it has to "
@@ -220,7 +181,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
         sender="consumer -> broker",
         purpose="Commit and give back leases of queues, in one step.",
-        fields=(_GROUP, _CLIENT, _CAUSE),
+        fields=(GROUP, CLIENT, CAUSE),
         body="msgpack array of [topic, queue id, offset to commit or -1, token]",
         answer="body as of UPDATE_CONSUMER_OFFSET",
     ),
@@ -229,12 +190,12 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Announce a broker and all its topics; repeated every 30 s and at every change.",
         fields=(
             Field("cluster", str, "cluster name"),
-            _BROKER,
+            BROKER,
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port that clients connect to"),
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
             Field("expiry_ms", int, "silence after which the broker is taken for dead", minimum=1),
-            _CAUSE,
+            CAUSE,
         ),
         body="msgpack array of [topic, read queues, write queues, perm]",
         answer="header `changed`: whether any route changed",
@@ -242,12 +203,12 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNREGISTER_BROKER: RequestSchema(
         sender="broker -> name server",
         purpose="Leave at once.",
-        fields=(_BROKER, Field("broker_id", int, "0 for the master", minimum=0), Field("address", str, "host:port")),
+        fields=(BROKER, Field("broker_id", int, "0 for the master", minimum=0), Field("address", str, "host:port")),
     ),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: RequestSchema(
         sender="client -> name server",
         purpose="Where a topic lives.",
-        fields=(_TOPIC,),
+        fields=(TOPIC,),
         answer="body: msgpack map of `model/topic_route.py`: TopicRoute; TOPIC_NOT_EXIST when nobody serves it",
     ),
     RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
@@ -258,19 +219,19 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_CONSUMER_CONNECTION_LIST: RequestSchema(
         sender="admin -> broker",
         purpose="Members of a group with their subscriptions, strategy, model and queues.",
-        fields=(_GROUP,),
+        fields=(GROUP,),
         answer="body: msgpack map",
     ),
     RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestSchema(
         sender="admin -> name server",
         purpose="Take the write permission from every topic of a broker, so that producers leave it.",
-        fields=(_BROKER,),
+        fields=(BROKER,),
         answer="header `n`: topics changed",
     ),
     RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestSchema(
         sender="admin -> name server",
         purpose="Give every topic of a broker its write permission back.",
-        fields=(_BROKER,),
+        fields=(BROKER,),
         answer="header `n`: topics changed",
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
@@ -281,28 +242,28 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestSchema(
         sender="admin -> broker",
         purpose="Forget a group: its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
-        fields=(_GROUP, _CAUSE),
+        fields=(GROUP, CAUSE),
     ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         sender="admin -> broker",
         purpose="Progress of a group on every queue of its topics.",
-        fields=(_GROUP, Field("topic", str, "only this topic", required=False)),
+        fields=(GROUP, Field("topic", str, "only this topic", required=False)),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
         "owner or empty, token or -1]",
     ),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(
-        sender="admin -> broker", purpose="Delete a topic and its messages on one broker.", fields=(_TOPIC, _CAUSE)
+        sender="admin -> broker", purpose="Delete a topic and its messages on one broker.", fields=(TOPIC, CAUSE)
     ),
     RequestCode.DELETE_TOPIC_IN_NAMESRV: RequestSchema(
-        sender="admin -> name server", purpose="Forget a topic of every broker.", fields=(_TOPIC,)
+        sender="admin -> name server", purpose="Forget a topic of every broker.", fields=(TOPIC,)
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         sender="admin -> broker",
         purpose="Put a group somewhere else on the queues of a topic, while it consumes: all of them or none. Whoever "
         "has such a queue loses its lease, and begins at the new place with the next one.",
         fields=(
-            _GROUP,
-            _TOPIC,
+            GROUP,
+            TOPIC,
             Field("to", str, "`earliest`, `latest`, `time`, `offset` or `shift`"),
             Field(
                 "value",
@@ -314,7 +275,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
             ),
             Field("queue_ids", list, "only these queues; absent for all of this broker", required=False),
             Field("dry_run", bool, "only tell what would become of it", required=False),
-            _CAUSE,
+            CAUSE,
         ),
         answer="once it is stored: header `known`, whether the group has members or offsets here; body: msgpack array "
         "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of what was "
@@ -324,12 +285,12 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="broker -> member, one-way",
         purpose="Queues of this member were reset: drop what was fetched of them and ask for them again.",
         fields=(
-            _GROUP,
-            _BROKER,
-            _TOPIC,
+            GROUP,
+            BROKER,
+            TOPIC,
             Field("queue_ids", list, "queues of this member"),
             Field("token", int, "leases up to this token are no good any more"),
-            _CAUSE,
+            CAUSE,
         ),
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(
@@ -340,7 +301,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
         sender="broker -> refused member, one-way",
         purpose="A queue that this member asked for is free now.",
-        fields=(_GROUP, Field("n", int, "queues released"), _CAUSE),
+        fields=(GROUP, Field("n", int, "queues released"), CAUSE),
     ),
     RequestCode.GET_SERVER_STATE: RequestSchema(
         sender="anyone -> any server",
@@ -350,11 +311,12 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.MARK_DEAD_LETTERS: RequestSchema(
         sender="admin -> broker",
         purpose="Note that dead letters of a group were re-sent, so that they are not re-sent again; or only ask.",
-        fields=(_GROUP, _QUEUE),
+        fields=(GROUP, QUEUE),
         body="msgpack array of offsets in `%DLQ%group`; none to ask",
         answer="once it is stored: header `below`: all letters below this offset were re-sent, `min_offset`, "
         "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
     ),
+    **POP_SCHEMA,
 }
 
 _CHECKS: dict[int, tuple[tuple[str, type, bool, int | None, int | None], ...]] = {

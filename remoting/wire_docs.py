@@ -21,7 +21,8 @@ from model.response_code import ResponseCode
 from remoting.codec import CODEC, LENGTH_BYTES, VERSION
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.request_code import RequestCode
-from remoting.schema import SCHEMA, Field, RequestSchema
+from remoting.schema import SCHEMA
+from remoting.schema_field import Field, RequestSchema
 
 _KINDS = {REQUEST: "request", RESPONSE: "response", ONE_WAY: "one-way request"}
 _TYPES = {str: "string", int: "integer", bool: "boolean", list: "array"}
@@ -54,7 +55,7 @@ big-endian length and one [msgpack](https://msgpack.org) array:
 - A response whose code stands for an error has a `remark` in its header, for people to read. A header field that is
   missing, of another type or out of range is named in it, with INVALID_PARAMETER; a code that the server does not know
   gives REQUEST_CODE_NOT_SUPPORTED.
-- Numbers below 90000 are RocketMQ's, where it has them.
+- Numbers below 90000 or above 99999 are RocketMQ's, where it has them.
 """
 
 _RESPONSE_CODES = """\

@@ -25,6 +25,8 @@ def test_codes_of_the_reference_have_its_numbers() -> None:
         "SUBSCRIPTION_GROUP_NOT_EXIST": 26,
         "INVALID_PARAMETER": 29,
         "CONSUMER_NOT_ONLINE": 206,
+        "NO_MESSAGE": 208,
+        "POLLING_FULL": 209,
         "FLOW_CONTROL": 215,
         "ILLEGAL_OPERATION": 604,
     }
