@@ -15,7 +15,7 @@ from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
 from model.names import check_id
-from model.quirks import Quirk
+from model.quirks import Quirk, check_quirks
 from model.topic_route import MASTER_ID
 from remoting.address import parse_address
 
@@ -55,7 +55,8 @@ class BrokerConfig:
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.
-        ConfigError: an address that is none, an interval that cannot be, or a hard limit that segments cannot keep.
+        ConfigError: an address that is none, an interval that cannot be, a hard limit that segments cannot keep, or a
+            quirk that only clients have.
     """
 
     name: str
@@ -84,6 +85,7 @@ class BrokerConfig:
         for address in (self.listen, *self.name_servers, *filter(None, (self.advertise,))):
             parse_address(address)
         self.retention.check_segments(self.store.segment_bytes)
+        check_quirks(self.quirks, of_client=False)
         if not 0 < self.register_interval_s < self.expiry_s:
             raise ConfigError(
                 f"a broker that registers every {self.register_interval_s} s and expires after {self.expiry_s} s would "

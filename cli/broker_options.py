@@ -9,7 +9,7 @@ import typer
 
 from cli.quantities import UNLIMITED, bytes_of, milliseconds_of
 from model.errors import ConfigError
-from model.quirks import Quirk
+from model.quirks import CLIENT_QUIRKS, Quirk
 
 if TYPE_CHECKING:
     from broker.retention import RetentionOptions
@@ -23,7 +23,11 @@ Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Where messages are stored; ./rlab-data/NAME by default.")
 ]
 Quirks = Annotated[
-    list[Quirk] | None, typer.Option(metavar="NAME", help=f"A defect of the reference to show: {', '.join(Quirk)}.")
+    list[Quirk] | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"A defect of the reference to show: {', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
+    ),
 ]
 RegisterInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="How often it registers when nothing changes.")

@@ -19,9 +19,11 @@ from cli.runtime import run
 from model.errors import ConfigError, QueryNotFound
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
+from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
 
 _BATCH = 32
+_STRATEGY = "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY."
 _GRACE_S = 0.5
 """How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
 not printed any more."""
@@ -45,6 +47,7 @@ class ConsumeOptions:
     tags: str
     strategy: str
     wait: bool
+    quirks: frozenset[Quirk]
     as_json: bool
 
 
@@ -73,13 +76,14 @@ def consume(
         ),
     ] = None,
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            help="How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY."
-        ),
-    ] = "AVG",
+    strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
+    quirk: Annotated[
+        list[Quirk] | None,
+        typer.Option(
+            metavar="NAME", help=f"A defect of the reference's clients to show: {', '.join(sorted(CLIENT_QUIRKS))}."
+        ),
+    ] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     verbose: Verbose = False,
@@ -104,6 +108,7 @@ def consume(
         tags=tags,
         strategy=strategy,
         wait=wait,
+        quirks=frozenset(quirk or ()),
         as_json=json,
     )
     run(Consuming(options).run, endless=True, verbose=verbose)
@@ -159,6 +164,7 @@ class Consuming:
             consume_timestamp_ms=options.start[1],
             # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
             max_workers=1,
+            quirks=options.quirks,
             consume_batch=1 if options.count is not None else _BATCH,
             shutdown_grace_s=_GRACE_S,
         ) as consumer:

@@ -17,6 +17,7 @@ from model.limits import (
     ROUTE_POLL_INTERVAL_S,
 )
 from model.names import check_id
+from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses
 
 MAX_SECONDS = 3600.0
@@ -53,6 +54,7 @@ class ClientConfig:
         offset_persist_interval_s: how often offsets are committed.
         request_timeout_s: for requests that are not held.
         triggers: what may set off a rebalance; a smaller set is for studying what each is good for.
+        quirks: defects of the reference to reproduce.
         trace: whether events go to the topic SYS_TRACE.
         event_sink: called with every event as well.
         clock_ms: wall clock in milliseconds.
@@ -67,6 +69,7 @@ class ClientConfig:
     offset_persist_interval_s: float = OFFSET_PERSIST_INTERVAL_S
     request_timeout_s: float = REQUEST_TIMEOUT_S
     triggers: frozenset[Trigger] = frozenset(Trigger)
+    quirks: frozenset[Quirk] = frozenset()
     trace: bool = True
     event_sink: EventSink | None = None
     clock_ms: Callable[[], float] = wall_clock_ms
@@ -76,10 +79,11 @@ class ClientConfig:
         """Refuse what cannot work.
 
         Raises:
-            ConfigError: a malformed address, or an interval or timeout that is none.
+            ConfigError: a malformed address, an interval or timeout that is none, or a quirk that only brokers have.
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)
+        check_quirks(self.quirks, of_client=True)
         for option in fields(self):
             if option.name.endswith("_s"):
                 check_seconds(option.name, getattr(self, option.name))

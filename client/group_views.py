@@ -2,12 +2,13 @@
 
 RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdList), so that members with different views
 take a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic of
-the group and answers.
+the group and answers. `Quirk.RANDOM_VIEW` brings the reference's way back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import msgpack
 
@@ -26,12 +27,16 @@ class GroupViews:
         remoting: connections.
         routes: which brokers serve a topic.
         timeout_s: per broker asked.
+        any_of: chooses the broker that is asked; without it, that is the first.
     """
 
-    def __init__(self, remoting: RemotingClient, routes: RouteCache, timeout_s: float) -> None:
+    def __init__(
+        self, remoting: RemotingClient, routes: RouteCache, timeout_s: float, any_of: Random | None = None
+    ) -> None:
         self._remoting = remoting
         self._routes = routes
         self._timeout_s = timeout_s
+        self._any_of = any_of
         self._views: dict[str, dict[str, GroupView]] = {}
 
     def known_version(self, group: str, address: str) -> int:
@@ -77,7 +82,10 @@ class GroupViews:
         if not names and all(is_retry_topic(topic) for topic in serving):
             names = {name for brokers in serving.values() for name in brokers}
         addresses = [self._routes.address_of(name) for name in sorted(names)]
-        return [address for address in addresses if address is not None]
+        reachable = [address for address in addresses if address is not None]
+        if self._any_of is not None:
+            self._any_of.shuffle(reachable)
+        return reachable
 
     async def _ask(self, group: str, address: str) -> GroupView:
         views = self._views.setdefault(group, {})

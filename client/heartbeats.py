@@ -63,14 +63,27 @@ class Heartbeats:
         self._sessions_changed = anyio.Event()
 
     async def keep_alive(self) -> None:
-        """Send heartbeats until cancelled: at the interval, and three in the shortest session of a consumer."""
-        while True:
-            self._sessions_changed = anyio.Event()
-            sessions = [consumer.session_timeout_s / 3 for consumer in self._consumers.values()]
-            with anyio.move_on_after(min([self._interval_s, *sessions])):
-                await self._sessions_changed.wait()
-                continue
-            await self.send()
+        """Send heartbeats until cancelled: at the interval, and three in the shortest session of a consumer.
+
+        A broker that does not answer is waited for alone: with the others, the membership would not last as long.
+        """
+        unanswered: dict[str, None] = {}
+
+        async def beat(address: str) -> None:
+            unanswered[address] = None
+            await self.send("", [address])
+            del unanswered[address]
+
+        async with anyio.create_task_group() as beats:
+            while True:
+                self._sessions_changed = anyio.Event()
+                sessions = [consumer.session_timeout_s / 3 for consumer in self._consumers.values()]
+                with anyio.move_on_after(min([self._interval_s, *sessions])):
+                    await self._sessions_changed.wait()
+                    continue
+                for address in self._addresses():
+                    if address not in unanswered:
+                        beats.start_soon(beat, address)
 
     def sessions_changed(self) -> None:
         """Say that a consumer was added, whose session may be shorter than those so far."""

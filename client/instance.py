@@ -32,6 +32,7 @@ from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
+from model.quirks import Quirk
 from remoting.address import parse_addresses
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -77,7 +78,8 @@ class ClientInstance:
         )
         addresses = parse_addresses(config.name_servers)
         self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
-        self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s)
+        any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
+        self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
         self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self._consumers: dict[str, GroupMember] = {}
         self.heartbeats = Heartbeats(

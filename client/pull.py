@@ -74,6 +74,11 @@ class PullLoop:
         owned = self._owned
         with owned.pulling:
             while not owned.process_queue.dropped:
+                if self._callbacks.subscription_of(owned.queue.topic) is None:
+                    # Given up, and nobody knows which of its messages are wanted; a pass takes the queue away, unless
+                    # the topic is subscribed to again before that.
+                    await anyio.sleep(PULL_RETRY_ERROR_S)
+                    continue
                 if owned.process_queue.flow_control_reason() is not None:
                     await owned.wait_progress()
                     continue
@@ -131,10 +136,11 @@ class PullLoop:
 
     def _put(self, response: Command) -> None:
         owned = self._owned
-        messages = decode_messages(owned.queue, response.body or b"")
         subscription = self._callbacks.subscription_of(owned.queue.topic)
-        tags = subscription.tags if subscription is not None else None
-        if tags is not None:
+        if subscription is None:
+            return  # the next owner gets them
+        messages = decode_messages(owned.queue, response.body or b"")
+        if (tags := subscription.tags) is not None:
             # The broker compares hashes; two tags may share one.
             messages = [message for message in messages if message.tags in tags]
         process_queue = owned.process_queue

@@ -32,6 +32,7 @@ from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
+from model.quirks import Quirk
 from model.subscription import SubscriptionData, subscription_of
 
 logger = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ class PushConsumer:
         """
         if self._subscriptions.pop(topic, None) is None:
             return
-        if self._state is ServiceState.RUNNING:
+        if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
             await self._introduce()
 
     async def _introduce(self) -> None:

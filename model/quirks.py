@@ -6,7 +6,10 @@ its name to find it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+from model.errors import ConfigError
 
 
 class Quirk(StrEnum):
@@ -24,3 +27,21 @@ class Quirk(StrEnum):
     """A commit below the stored offset is accepted, and any member may commit any queue."""
     OVERLAPPING_HANDOVER = "OVERLAPPING_HANDOVER"
     """No lease: the new owner starts while the old one still consumes, and both may see the same messages."""
+    UNSUBSCRIBE_STRANDS = "UNSUBSCRIBE_STRANDS"
+    """Nobody is told of an unsubscribe: the member's share of that topic is read by nobody."""
+
+
+CLIENT_QUIRKS = frozenset({Quirk.RANDOM_VIEW, Quirk.UNSUBSCRIBE_STRANDS})
+"""Those that clients show; a broker shows the others."""
+
+
+def check_quirks(quirks: Iterable[Quirk], *, of_client: bool) -> None:
+    """Refuse quirks that the other side has: they would silently do nothing here.
+
+    Raises:
+        ConfigError: naming the quirk and where it belongs.
+    """
+    for quirk in sorted(quirks):
+        if (quirk in CLIENT_QUIRKS) is not of_client:
+            where = "clients: quirks= of ClientConfig" if quirk in CLIENT_QUIRKS else "brokers: quirks= of BrokerConfig"
+            raise ConfigError(f"quirk {quirk} belongs to {where}, or --quirk of the command that starts one")

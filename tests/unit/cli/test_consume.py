@@ -26,7 +26,7 @@ pytestmark = pytest.mark.simulation
 
 
 def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
-    default = {
+    default: dict[str, Any] = {
         "topic": "t",
         "group": "g",
         "namesrv": ",".join(cluster.addresses),
@@ -36,6 +36,7 @@ def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
         "tags": "*",
         "strategy": "AVG",
         "wait": False,
+        "quirks": frozenset(),
         "as_json": False,
     }
     return Consuming(ConsumeOptions(**{**default, **given}))

@@ -12,7 +12,7 @@ from cli.main import app
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
-from model.quirks import Quirk
+from model.quirks import CLIENT_QUIRKS, Quirk
 from remoting.trace_file import TraceFile
 from simulation.run import Simulation, run_simulation
 
@@ -51,9 +51,10 @@ def test_a_trace_file_can_be_read_while_it_is_being_written(tmp_path: Path) -> N
     run_simulation(main)
 
 
-def test_the_help_names_every_quirk() -> None:
-    text = " ".join(CliRunner().invoke(app, ["broker", "--help"]).stdout.split())
-    assert all(quirk in text for quirk in Quirk)
+def test_the_help_of_the_command_that_starts_a_side_names_the_quirks_of_that_side() -> None:
+    shown = {command: CliRunner().invoke(app, [command, "--help"]).stdout for command in ("broker", "consume")}
+    assert {quirk for quirk in Quirk if quirk in shown["consume"]} == CLIENT_QUIRKS
+    assert {quirk for quirk in Quirk if quirk in shown["broker"]} == set(Quirk) - CLIENT_QUIRKS
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from client.config import ClientConfig, wall_clock_ms
 from client.rebalance import Trigger
 from model.errors import ConfigError, InvalidParameter
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_POLL_INTERVAL_S
+from model.quirks import Quirk
 
 
 def test_defaults_are_those_of_the_reference() -> None:
@@ -54,3 +55,9 @@ def test_an_interval_that_would_spin_or_never_end_is_refused_by_name(name: str, 
     options: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError, match=rf"{name} must be above 0 .* got {value}"):
         ClientConfig(name_servers="a:1", **options)
+
+
+def test_a_quirk_of_brokers_is_refused() -> None:
+    assert ClientConfig(name_servers="a:1", quirks=frozenset({Quirk.RANDOM_VIEW})).quirks
+    with pytest.raises(ConfigError, match="SILENT_EXPIRY belongs to brokers"):
+        ClientConfig(name_servers="a:1", quirks=frozenset({Quirk.SILENT_EXPIRY}))

@@ -6,6 +6,7 @@ import pytest
 
 from client.instance import ClientInstance
 from model.errors import ConnectFailed
+from model.quirks import Quirk
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -102,3 +103,15 @@ def test_an_unknown_group_has_no_members(simulate: Simulate) -> None:
             assert await fetch(instance, "t") == ("broker-a:10911", [])
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("quirks", [frozenset(), frozenset({Quirk.RANDOM_VIEW})])
+def test_under_its_quirk_any_broker_is_asked(simulate: Simulate, quirks: frozenset[Quirk]) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster, quirks=quirks) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            asked = {(await fetch(instance, "t") or ("nobody", []))[0] for _ in range(50)}
+            assert asked == ({"broker-a:10911", "broker-b:10911", "broker-c:10911"} if quirks else {"broker-a:10911"})
+
+    simulate(scenario, brokers=3)

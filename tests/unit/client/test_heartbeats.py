@@ -55,6 +55,18 @@ def test_a_short_session_is_kept_alive_by_three_heartbeats(simulate: Simulate, w
     simulate(scenario)
 
 
+def test_a_broker_that_does_not_answer_shortens_no_session_at_the_others(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember(session_timeout_s=3.0))
+            with cluster.simulation.network.stall("broker-b"):
+                await anyio.sleep(60)
+                assert {event.node for event in cluster.events_of(EventKind.MEMBER_LEAVE)} == {"broker-b"}
+
+    simulate(scenario)
+
+
 def test_with_nobody_to_speak_of_nothing_is_sent(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
