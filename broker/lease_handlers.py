@@ -155,7 +155,8 @@ class LeaseHandlers:
             raise InvalidParameter(
                 f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
             )
-        fenced = not reset and Quirk.OFFSETS_GO_BACK not in broker.config.quirks
+        # A member that goes back on its own is fenced like any other; `broker/reset_handlers.py` is for operators.
+        fenced = Quirk.OFFSETS_GO_BACK not in broker.config.quirks
         if fenced and token >= 0 and not broker.locks.check(group, queue, client_id, token):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
         if fenced and token < 0 and broker.locks.owner_of(group, queue) is not None:

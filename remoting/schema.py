@@ -82,7 +82,12 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         fields=(
             GROUP,
             CLIENT,
-            Field("reset", bool, "offsets may go backwards, and no lease is needed: an operator's act", required=False),
+            Field(
+                "reset",
+                bool,
+                "offsets may go backwards, because the member that has the lease wants to, or lost what was there",
+                required=False,
+            ),
             CAUSE,
         ),
         body="msgpack array of [topic, queue id, offset, token or -1]",

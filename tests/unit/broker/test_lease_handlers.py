@@ -240,7 +240,9 @@ async def test_a_commit_that_goes_back_is_refused_unless_it_is_a_reset(world: Wo
     assert (topic, queue_id, code) == ("t", 0, ResponseCode.OFFSET_REGRESSION)
     assert "reset the group" in remark
     assert await a.committed() == 3
-    assert await world.peer("operator").commit(1, reset=True) == []
+    [[_, _, code, _]] = await world.peer("other").commit(1, reset=True)
+    assert code == ResponseCode.LEASE_LOST, "only the member that has the queue may go back on it"
+    assert await a.commit(1, token, reset=True) == []
     assert await a.committed() == 1
 
 
