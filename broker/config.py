@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.flush_mode import FlushMode
 from broker.retention import RetentionOptions
 from broker.store.files import Files
 from broker.store.store_options import StoreOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
+from model.flush_mode import FlushMode
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
 from model.names import check_id
 from model.quirks import Quirk, check_quirks

@@ -17,7 +17,6 @@ from typing import cast
 
 import msgpack
 
-from broker.flush_mode import FlushMode
 from broker.group_table import GroupTable
 from broker.offset_table import OffsetTable
 from broker.queue_locks import QueueKey, QueueLocks
@@ -25,6 +24,7 @@ from broker.store.files import Files
 from broker.store.store_directory import unusable
 from broker.topic_table import TopicEntry, TopicTable
 from model.errors import ConfigError, StorageFull, SystemError_
+from model.flush_mode import FlushMode
 from model.heartbeat import ConsumerData
 from model.topic_route import TopicConfig
 

@@ -15,7 +15,6 @@ from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.dead_letter_handlers import DeadLetterHandlers
 from broker.delete_group_handler import DeleteGroupHandler
-from broker.flush_mode import FlushMode
 from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
@@ -28,6 +27,7 @@ from broker.send_handlers import SendHandlers
 from broker.store.message_store import MessageStore
 from broker.store.store_errors import StoreError, StoreReadOnly
 from model.events import EventKind
+from model.flush_mode import FlushMode
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from remoting.connection import Connection
 from remoting.request_code import RequestCode

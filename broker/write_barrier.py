@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from broker.flush_mode import FlushMode
 from broker.group_commit import GroupCommit, Written
 from broker.metadata_store import MetadataStore
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
+from model.flush_mode import FlushMode
 from remoting.command import Command
 from remoting.connection import Connection
 

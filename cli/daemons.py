@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from broker.flush_mode import FlushMode
 from cli.broker_options import (
     RETAIN_AGE,
     SEGMENT_AGE,
@@ -35,6 +34,7 @@ from cli.quantities import UNLIMITED
 from cli.runtime import run, wait_for_eof
 from model.errors import ConfigError
 from model.event_log import EventSink
+from model.flush_mode import FlushMode
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
 from remoting.address import parse_address, parse_addresses
 from remoting.tasks import background_tasks

@@ -24,9 +24,10 @@ def delete(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Delete a group without members: its offsets, and failed messages that wait for their next attempt.
+    """Delete the offsets of a group without members.
 
-    Messages that were kept only for it may be deleted then. Its dead letters stay, in %DLQ%GROUP.
+    Failed messages that wait for their next attempt go with them, and messages that were kept only for the group may
+    be deleted then. Its dead letters stay, in %DLQ%GROUP.
 
     Example: rlab group delete billing --yes
     """

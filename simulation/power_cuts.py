@@ -21,11 +21,11 @@ from pathlib import Path
 
 import anyio
 
-from broker.flush_mode import FlushMode
 from broker.metadata_store import FILE_NAME
 from broker.store.store_options import StoreOptions
 from client.consumer import ConsumeResult
 from model.errors import RlabError
+from model.flush_mode import FlushMode
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue

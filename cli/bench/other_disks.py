@@ -23,11 +23,11 @@ from typing import Annotated
 import typer
 
 from broker.config import BrokerConfig
-from broker.flush_mode import FlushMode
 from broker.server import run_broker
 from broker.store.files import Files
 from cli.output import print_json
 from cli.runtime import run, wait_for_eof
+from model.flush_mode import FlushMode
 
 SLOW_SYNC_S = 0.004
 """About what a sync takes on a solid-state disk without a protected cache."""

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from broker.flush_mode import FlushMode
+from model.flush_mode import FlushMode
 from simulation.power_cuts import run_power_cuts
 
 pytestmark = pytest.mark.simulation

@@ -17,5 +17,5 @@ def test_wrong_usage_is_told_before_anything_is_asked(arguments: list[str], comp
 
 def test_the_help_says_what_is_lost_and_what_stays() -> None:
     text = " ".join(CliRunner().invoke(app, ["group", "delete", "--help"]).stdout.split())
-    assert "failed messages that wait for their next attempt" in text
+    assert "Failed messages that wait for their next attempt" in text
     assert "Its dead letters stay" in text

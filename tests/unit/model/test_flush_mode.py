@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.flush_mode import FlushMode
+from model.flush_mode import FlushMode
 
 
 def test_the_modes_are_those_of_the_documentation() -> None:
