@@ -119,7 +119,7 @@ class ConsumeOrderly:
                 queue.finish([message])
             else:
                 again.append(message)
-        if again and not owned.lost:
+        if again:  # also of a queue that was lost meanwhile: whoever waits for its listeners waits for these
             queue.give_back(again, self._suspended_until(owned))
 
     def _suspended_until(self, owned: OwnedQueue) -> float:

@@ -189,7 +189,8 @@ class QueueShare(PulledQueues):
         # Another member had it meanwhile, and has committed what we would consume once more. Or the group was reset
         # while we were away: without that a broker never goes back behind what it has confirmed.
         self._lost(owned)
-        self._granted(owned.queue, grant, cause, keep=True)
+        if owned.queue not in self._releasing:
+            self._granted(owned.queue, grant, cause, keep=True)
 
     def _set_back(self, queue: MessageQueue, offset: int) -> None:
         self._offsets.reset(queue, offset)
@@ -198,12 +199,23 @@ class QueueShare(PulledQueues):
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
         if self.owned.get(owned.queue) is not owned:
             return
+        cause = self._emit(EventKind.QUEUE_DROPPED, owned.queue, version=owned.token, detail="lost")
+        self._abandon(owned, cause)
+        self._instance.wake(self._group, Trigger.LOCK, cause)
+
+    def _abandon(self, owned: OwnedQueue, cause: str) -> None:
+        """Drop a queue whose lease is not good any more; it may be acquired again once no listener has messages of it.
+
+        Begun again at once, it could hand out a message that a listener still has, or one before or behind it.
+        RocketMQ: the lock of the process queue, without which a queue is not removed from the table.
+        """
         del self.owned[owned.queue]
         owned.lost = True
         owned.stop()
         self._offsets.forget(owned.queue)
-        cause = self._emit(EventKind.QUEUE_DROPPED, owned.queue, version=owned.token, detail="lost")
-        self._instance.wake(self._group, Trigger.LOCK, cause)
+        if owned.process_queue.in_flight:
+            self._releasing[owned.queue] = owned
+            self._background.start_soon(self._finish_abandoned, owned, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Drop what was fetched of queues whose offset was set, and begin them again where it is now.
@@ -217,18 +229,11 @@ class QueueShare(PulledQueues):
             owned = self.owned.get(queue)
             if owned is None or owned.token > token:
                 continue
-            del self.owned[queue]
-            owned.lost = True
-            owned.stop()
-            self._offsets.forget(queue)
             self._emit(EventKind.QUEUE_DROPPED, queue, cause=cause, version=owned.token, detail="reset")
-            if owned.process_queue.in_flight:
-                # Begun at once, it could hand out a message that its listener still has, or one before it.
-                self._releasing[queue] = owned
-                self._background.start_soon(self._finish_reset, owned, cause)
+            self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
-    async def _finish_reset(self, owned: OwnedQueue, cause: str) -> None:
+    async def _finish_abandoned(self, owned: OwnedQueue, cause: str) -> None:
         await self._drain([owned])
         del self._releasing[owned.queue]
         self._released.set()
