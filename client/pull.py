@@ -22,6 +22,8 @@ from remoting.command import Command
 from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
+PAUSE_TOLD_S = 5.0
+"""How long too much has to be unfinished before the log says that the queue stands still."""
 
 _FOUND = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
@@ -80,7 +82,7 @@ class PullLoop:
                     await anyio.sleep(PULL_RETRY_ERROR_S)
                     continue
                 if owned.process_queue.flow_control_reason() is not None:
-                    await owned.wait_progress()
+                    await self._wait_room()
                     continue
                 try:
                     go_on = await self._take(await self._pull())
@@ -91,6 +93,24 @@ class PullLoop:
                     continue
                 if not go_on:
                     return
+
+    async def _wait_room(self) -> None:
+        """Wait until less is unfinished. A pause that lasts is told in the log, once, with the message that holds it up.
+
+        A backlog pauses every queue for a moment before each pull; that is nothing to tell.
+        """
+        owned, process_queue = self._owned, self._owned.process_queue
+        with anyio.move_on_after(PAUSE_TOLD_S):
+            while process_queue.flow_control_reason() is not None:
+                await owned.wait_progress()
+            return
+        where = f"{self._instance.client_id}: group {self._group} on {owned.queue}"
+        logger.info(
+            "%s is not pulled: %s; %r is the oldest", where, process_queue.flow_control_reason(), process_queue.oldest()
+        )
+        while process_queue.flow_control_reason() is not None:
+            await owned.wait_progress()
+        logger.info("%s is pulled again", where)
 
     async def _pull(self) -> Command:
         owned, instance = self._owned, self._instance
