@@ -10,6 +10,7 @@ import anyio
 import msgpack
 
 from client.group_member import GroupMember
+from client.lease_session import LeaseSessions
 from model.errors import NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
@@ -29,7 +30,8 @@ class Heartbeats:
         remoting: the connections.
         addresses: gives every address of every known broker.
         consumers: group -> consumer, as it is now.
-        joined: called with (group, cause) when a broker says that we were no member there: it freed what we held.
+        joined: called with (group, cause) when a broker may have freed what we hold: we were no member there, or could
+            not know for a while whether we were.
         unreachable: called with (address, cause) when a broker could not be told.
         timeout_s: per broker.
         interval_s: how often every broker hears of us at least.
@@ -37,6 +39,7 @@ class Heartbeats:
     Attributes:
         client_id: set before the first heartbeat.
         producer_groups: producer group -> number of its producers here.
+        sessions: until when the brokers keep our leases.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Heartbeats:
     ) -> None:
         self.client_id = ""
         self.producer_groups: dict[str, int] = {}
+        self.sessions = LeaseSessions()
         self._remoting = remoting
         self._addresses = addresses
         self._consumers = consumers
@@ -110,12 +114,13 @@ class Heartbeats:
         try:
             if self._heartbeat(cause) is None:
                 return
-            await self._remoting.connect(address, self._timeout_s)
+            connection = await self._remoting.connect(address, self._timeout_s)
             # As things are now: who left while we connected would be taken for a member again.
             heartbeat = self._heartbeat(cause)
             if heartbeat is None:
                 return
             body = msgpack.packb(heartbeat.to_wire())
+            sent_at = anyio.current_time()
             answer = await self._remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
         except RlabError as error:
             logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
@@ -123,9 +128,15 @@ class Heartbeats:
             if isinstance(error, NetworkError):
                 self._unreachable(address, cause)
             return
+        timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
-            if joined:
+            timeout_s = timeouts_s.get(group)
+            if timeout_s is None or self._remoting.connected(address) is not connection:
+                continue  # whoever finds the broker again says all this once more
+            if self.sessions.heard(
+                group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
+            ):
                 self._joined(group, cause)
 
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
@@ -147,6 +158,7 @@ class Heartbeats:
 
         Cancellation: some may not have been told.
         """
+        self.sessions.forget(group)
         header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
         connected = [address for address in self._addresses() if self._remoting.connected(address) is not None]
         await run_together([partial(self._leave_one, address, header) for address in connected])

@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
+import anyio
 import msgpack
 
 from client.instance import ClientInstance
+from client.lease_session import LeaseSession
+from client.owned_queue import OwnedQueue
 from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
@@ -22,10 +25,17 @@ from remoting.tasks import run_together
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease. RocketMQ has no such thing for concurrent consumers."""
+    """A lease. RocketMQ has no such thing for concurrent consumers.
+
+    Attributes:
+        token: fencing token.
+        start_offset: where the group has come to.
+        session: began before the lease was asked for; the lease is good as long as it is.
+    """
 
     token: int
     start_offset: int
+    session: LeaseSession
 
 
 @dataclass(slots=True)
@@ -82,20 +92,51 @@ class LeaseRequests:
     async def _lock_on(self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LockOutcome) -> None:
         body = msgpack.packb([[queue.topic, queue.queue_id] for queue in queues])
         try:
+            session = await self._session(broker_name, cause)
             try:
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
             except GroupNotExist:
-                # This broker does not know us: it is new, or took us for dead. Introduce ourselves, then ask again.
-                await self._instance.heartbeats.send(cause)
+                # This broker has taken us for dead, and we do not know yet. Introduce ourselves, then ask again.
+                await self._instance.heartbeats.send(cause, [self._address(broker_name)])
+                session = await self._session(broker_name, cause)
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
         except RlabError as error:
             outcome.failed.update({queue: error for queue in queues})
             return
         granted, refused = cast("tuple[list[Any], list[Any]]", answer)
         for topic, queue_id, token, start_offset in granted:
-            outcome.granted[MessageQueue(topic, broker_name, queue_id)] = Grant(token, start_offset)
+            outcome.granted[MessageQueue(topic, broker_name, queue_id)] = Grant(token, start_offset, session)
         for topic, queue_id, owner in refused:
             outcome.refused[MessageQueue(topic, broker_name, queue_id)] = owner
+
+    async def _session(self, broker_name: str, cause: str) -> LeaseSession:
+        """The session in which this broker may be asked for leases now; introduces us if there is none.
+
+        Raises:
+            ConnectFailed: the broker does not answer.
+        """
+        address = self._address(broker_name)
+        session = self._current(address)
+        if session is None:
+            await self._instance.heartbeats.send(cause, [address])
+            session = self._current(address)
+        if session is None:
+            raise ConnectFailed(f"broker {broker_name!r} answers no heartbeat; nothing was asked of it")
+        return session
+
+    def unconfirmed(self, owned: Iterable[OwnedQueue]) -> list[MessageQueue]:
+        """Queues whose lease a broker has to confirm, because it may have ended, and can, because we are connected."""
+        now = anyio.current_time()
+        unconfirmed = []
+        for each in owned:
+            if not each.holds(now):
+                address = self._instance.routes.address_of(each.queue.broker_name, master_only=True)
+                if address is not None and self._instance.remoting.connected(address) is not None:
+                    unconfirmed.append(each.queue)
+        return unconfirmed
+
+    def _current(self, address: str) -> LeaseSession | None:
+        return self._instance.heartbeats.sessions.current(self._group, address, anyio.current_time())
 
     async def unlock(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
         """Commit and give back, all brokers at once; see `commit` for what is returned."""
@@ -153,13 +194,17 @@ class LeaseRequests:
             failures[queue] = error_of(response_code, remark)
 
     async def _request(self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any]) -> object:
-        address = self._instance.routes.address_of(broker_name, master_only=True)
-        if address is None:
-            raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
+        address = self._address(broker_name)
         header = {"group": self._group, "client_id": self._instance.client_id, **header}
         timeout_s = self._instance.config.request_timeout_s
         answer = await self._instance.remoting.request(address, code, header, body, timeout_s)
         return msgpack.unpackb(answer.body or b"")
+
+    def _address(self, broker_name: str) -> str:
+        address = self._instance.routes.address_of(broker_name, master_only=True)
+        if address is None:
+            raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
+        return address
 
 
 def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from client.consumer_options import ConsumeOrder, ConsumerOptions
+from client.lease_session import LeaseSession
 from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
 from client.process_queue import ProcessQueue
 from model.message_queue import MessageQueue
@@ -22,6 +23,7 @@ class OwnedQueue:
         token: fencing token of the lease; -1 without one.
         process_queue: its messages.
         cause: id of the trigger that brought it here, for its first events.
+        session: in which the broker has confirmed the lease; None without one.
         pulling: scope of its pull loop; cancelled when the queue is given up.
         offered: whether it stands in line for a worker.
         lost: the lease is gone; results that come later are ignored.
@@ -34,6 +36,7 @@ class OwnedQueue:
     token: int
     process_queue: ProcessQueue
     cause: str = ""
+    session: LeaseSession | None = None
     pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     offered: bool = False
     first_pull_seen: bool = False
@@ -43,6 +46,14 @@ class OwnedQueue:
     commit_at: int | None = None
     rewound: bool = False
     _progress: asyncio.Future[None] | None = None
+
+    def holds(self, now: float) -> bool:
+        """Whether nobody else can have been granted the queue yet, at a loop time in seconds."""
+        return self.session is None or self.session.good(now)
+
+    def ready(self, now: float) -> bool:
+        """Whether it has messages to hand out, and may."""
+        return self.process_queue.ready(now) and self.holds(now)
 
     @property
     def commit_offset(self) -> int:

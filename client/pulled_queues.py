@@ -73,7 +73,8 @@ class PulledQueues(ABC):
         """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
         owned.lost = True
         owned.stop()
-        again = OwnedQueue(owned.queue, owned.token, process_queue_for(self._options, offset), owned.cause)
+        process_queue = process_queue_for(self._options, offset)
+        again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session)
         self._start(again)
         return again
 

@@ -74,7 +74,6 @@ class QueueShare(PulledQueues):
         self._wanted_back: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
         self._closing = False
-        self._relock = False
         # Queues whose grant may have been on its way when the answer was lost.
         self._unsure: dict[MessageQueue, None] = {}
 
@@ -101,8 +100,6 @@ class QueueShare(PulledQueues):
         try:
             target = await self._target(topics, cause)
             if target is not None and not self._closing:
-                # The broker has freed our leases; ask for all of them again before somebody else does.
-                self._relock = self._relock or Trigger.RECONNECT in due.triggers
                 moved, balanced = await self._approach(target, cause)
         finally:
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
@@ -111,6 +108,8 @@ class QueueShare(PulledQueues):
 
     async def _target(self, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
         """What this member should have, or None when nobody can tell yet."""
+        if not topics:
+            return []  # it has given the last one up, and there is no broker of its topics to ask
         view = await self._view(topics, cause)
         if view is None:
             return None
@@ -147,10 +146,9 @@ class QueueShare(PulledQueues):
         self._release([self.owned[queue] for queue in plan.revoke], cause)
         self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
-        again = list(plan.keep) if self._relock else []
+        again = self._leases.unconfirmed(self.owned[queue] for queue in plan.keep)
         again += [queue for queue in self._unsure if queue not in target and queue not in self._releasing]
         outcome = await self._leases.lock(wanted + again, cause)
-        self._relock = self._relock and any(queue in outcome.failed for queue in plan.keep)
         for queue, grant in outcome.granted.items():
             self._unsure.pop(queue, None)
             if queue in self.owned:
@@ -166,12 +164,14 @@ class QueueShare(PulledQueues):
             if not error.definite:
                 self._unsure[queue] = None
         acquired = sum(queue in self.owned for queue in wanted)
-        return acquired + len(plan.revoke), self.owned.keys() == set(target) and not self._relock
+        confirmed = not any(queue in outcome.failed for queue in plan.keep)
+        return acquired + len(plan.revoke), confirmed and self.owned.keys() == set(target)
 
     # --- gaining and losing queues -----------------------------------------------------------------------------------
 
     def _granted(self, queue: MessageQueue, grant: Grant, cause: str, *, keep: bool) -> None:
-        owned = OwnedQueue(queue, grant.token, process_queue_for(self._options, grant.start_offset), cause)
+        process_queue = process_queue_for(self._options, grant.start_offset)
+        owned = OwnedQueue(queue, grant.token, process_queue, cause, grant.session)
         if keep:
             self._start(owned)
             self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
@@ -181,10 +181,11 @@ class QueueShare(PulledQueues):
             self._background.start_soon(self._finish_release, [owned], cause)
 
     def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
-        """A lease that was freed, because the broker did not hear of us, is ours again."""
+        """A lease that the broker may have ended, because it did not hear of us, is ours still or again."""
         committed = self._offsets.confirmed(owned.queue)
         if (committed or 0) <= grant.start_offset <= owned.commit_offset:
-            owned.token = grant.token
+            owned.token, owned.session = grant.token, grant.session
+            self._callbacks.arrived(owned)  # nothing was handed out meanwhile
             return
         # Another member had it meanwhile, and has committed what we would consume once more. Or the group was reset
         # while we were away: without that a broker never goes back behind what it has confirmed.

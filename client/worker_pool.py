@@ -49,10 +49,15 @@ class WorkerPool:
 
     def offer(self, owned: OwnedQueue) -> None:
         """Say that a queue may have messages to hand out."""
-        if not owned.offered and owned.process_queue.ready(self._loop.time()):
+        if owned.offered:
+            return
+        now = self._loop.time()
+        if owned.ready(now):
             owned.offered = True
             self._ready.append(owned)
             self._wake_worker()
+        elif owned in self._retrying and owned.holds(now):
+            self._driver.wake_by(now)  # it may have got its lease back, and `_next_retry` sees it again
 
     def retry_at(self, owned: OwnedQueue, deadline: float) -> None:
         """Say that a queue has failed messages that may be handed out again at a loop time."""
@@ -62,7 +67,13 @@ class WorkerPool:
     def _next_retry(self) -> float | None:
         # A queue that stands in line already waits for a worker and not for the clock: its deadline, long over, would
         # make the driver spin until one is free.
-        waiting = [owned.process_queue.next_retry_deadline() for owned in self._retrying if not owned.offered]
+        # So would one whose lease may have ended; whoever confirms the lease offers it again.
+        now = self._loop.time()
+        waiting = [
+            owned.process_queue.next_retry_deadline()
+            for owned in self._retrying
+            if not owned.offered and owned.holds(now)
+        ]
         return min((deadline for deadline in waiting if deadline is not None), default=None)
 
     def _retry(self, now: float) -> None:
@@ -107,7 +118,8 @@ class WorkerPool:
             owned.offered = False
             if owned in self._retrying:
                 self._driver.wake_by(self._loop.time())
-            messages = owned.process_queue.next_batch(self._batch_size, self._loop.time())
+            now = self._loop.time()
+            messages = owned.process_queue.next_batch(self._batch_size, now) if owned.holds(now) else ()
             if messages:
                 self.offer_again(owned)
                 return owned, messages
@@ -115,6 +127,6 @@ class WorkerPool:
 
     def offer_again(self, owned: OwnedQueue) -> None:
         """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
-        if not owned.offered and owned.process_queue.ready(self._loop.time()):
+        if not owned.offered and owned.ready(self._loop.time()):
             owned.offered = True
             self._ready.append(owned)

@@ -117,8 +117,9 @@ class Valves:
     def cut(self, client: str) -> int:
         """Abort the connections of a client; returns how many. It may make new ones at once."""
         valves = list(self._valves.get(client, ()))
-        for valve in valves:
-            valve.transport.abort()
+        with self.named(client):  # what it does about it is its own doing
+            for valve in valves:
+                valve.transport.abort()
         return len(valves)
 
     def hold(self, client: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
+from client.consumer import ConsumeResult
 from client.rebalance import Trigger
 from model.events import EventKind
-from model.limits import LEASE_CLOSE_GRACE_S
+from model.limits import LEASE_CLOSE_GRACE_S, RECONNECT_MAX_S
+from model.message import MessageExt
+from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
+from simulation.run import EPOCH_MS
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
@@ -112,3 +118,115 @@ def test_a_refused_queue_is_acquired_when_its_release_is_announced_and_nobody_po
             assert 0 <= event.t_ms - released[event.broker, event.queue_id] <= 5
 
     simulate(scenario)
+
+
+# ------------------------------------------------------------------------------------------ who cannot hear a broker
+
+
+def handed_out_too_late(cluster: SimulatedCluster, member: SimulatedConsumer) -> list[bytes]:
+    """Messages that a listener of this member was called with when the queue was another member's already."""
+    granted = cluster.events_of(EventKind.LOCK_GRANTED, topic="t")
+    late = []
+    for delivery in member.deliveries:
+        queue = delivery.message.queue
+        of_queue = [e for e in granted if (e.broker, e.queue_id) == (queue.broker_name, queue.queue_id)]
+        before = [e for e in of_queue if e.t_ms < EPOCH_MS + round(delivery.time_s * 1000)]
+        if before and before[-1].client != member.client_id:
+            late.append(delivery.body)
+    return late
+
+
+async def with_a_backlog(cluster: SimulatedCluster, **options: Any) -> SimulatedConsumer:
+    """One member that works at a hundred messages a second, and has got more than it can work off in this test."""
+
+    async def slowly(message: object) -> None:
+        await anyio.sleep(0.01)
+
+    await cluster.create_topic("t", queues=1)
+    member = await cluster.start_consumer("g", "t", work=slowly, max_workers=1, session_timeout_s=3.0, **options)
+    producer = await cluster.start_producer()
+    await producer.send_many("t", 900)
+    await anyio.sleep(0.2)
+    return member
+
+
+def test_a_member_that_hears_nothing_stops_before_its_queue_is_another_members(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        member = await with_a_backlog(cluster)
+        other = await cluster.start_consumer("g", "t")
+        await anyio.sleep(1)
+        assert member.queues
+        hung = member.hang()
+        await anyio.sleep(4)
+        assert other.queues
+        assert len(member.bodies) < 700, "its last sign of life was at most a third of the session before"
+        stopped_at = len(member.bodies)
+        hung.heal()
+        member.live = True
+        await anyio.sleep(5)
+        assert handed_out_too_late(cluster, member) == []
+        assert stopped_at == len(member.bodies) or member.queues
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_member_whose_connection_is_lost_stops_at_once_and_goes_on_when_its_lease_is_confirmed(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        network = cluster.simulation.network
+        member = await with_a_backlog(cluster)
+        await anyio.sleep(1)
+        with network.stall(member.host):
+            network.cut(member.host)
+            cut_at = cluster.simulation.loop.time()
+            await anyio.sleep(0.15)
+        await anyio.sleep(1)
+        times = [delivery.time_s for delivery in member.deliveries]
+        [confirmed] = cluster.events_of(EventKind.LOCK_GRANTED, client=member.client_id, topic="t")[1:]
+        [first] = cluster.events_of(EventKind.LOCK_GRANTED, client=member.client_id, topic="t")[:1]
+        assert confirmed.version == first.version, "the same token: nobody else was granted it"
+        went_on_at = (confirmed.t_ms - EPOCH_MS) / 1000
+        assert not [time_s for time_s in times if cut_at < time_s < went_on_at]
+        assert [time_s for time_s in times if went_on_at <= time_s < went_on_at + 0.05]
+        assert member.bodies == [b"%d" % n for n in range(len(member.bodies))], "with the messages that it had"
+
+    simulate(scenario, brokers=1)
+
+
+def test_failed_messages_wait_for_their_lease_without_spinning_and_are_tried_again_after_it(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        network = cluster.simulation.network
+        attempts = []
+
+        async def fails_once(message: MessageExt) -> ConsumeResult | None:
+            attempts.append(cluster.simulation.loop.time())
+            return ConsumeResult.RECONSUME_LATER if len(attempts) == 1 else None
+
+        await cluster.create_topic("t", queues=1)
+        member = await cluster.start_consumer("g", "t", work=fails_once, order="queue", session_timeout_s=3.0)
+        producer = await cluster.start_producer()
+        await producer.send("t", b"0")
+        await anyio.sleep(0.1)
+        with network.stall(member.host):
+            network.cut(member.host)
+            await anyio.sleep(2.0)  # its wait is over after one
+            assert len(attempts) == 1
+        await anyio.sleep(RECONNECT_MAX_S)
+        assert len(attempts) == 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_after_a_cut_nobody_hands_out_what_is_another_members(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        network = cluster.simulation.network
+        member = await with_a_backlog(cluster, order="queue")
+        await cluster.start_consumer("g", "t")
+        with network.stall(member.host):
+            network.cut(member.host)
+            await anyio.sleep(1)
+        await anyio.sleep(5)
+        assert handed_out_too_late(cluster, member) == []
+
+    simulate(scenario, brokers=1)

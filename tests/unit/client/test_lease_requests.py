@@ -11,7 +11,6 @@ from client.instance import ClientInstance
 from client.lease_requests import Commit, Grant, LeaseRequests, LockOutcome
 from model.errors import (
     ConnectFailed,
-    GroupNotExist,
     InvalidParameter,
     LeaseLost,
     NetworkError,
@@ -173,11 +172,25 @@ def test_to_a_broker_that_does_not_know_us_we_introduce_ourselves_and_ask_again(
             instance.register(FakeMember())  # after the routes, which would introduce it
             wire.sent.clear()
             await granted(LeaseRequests(instance, "g"), A0)
-            assert wire.codes("c1", "broker-a") == ["LOCK_BATCH_MQ", "HEART_BEAT", "LOCK_BATCH_MQ"]
+            assert wire.codes("c1", "broker-a") == ["HEART_BEAT", "LOCK_BATCH_MQ"]
 
             stranger = await LeaseRequests(instance, "nobody").lock([A0], "")
-            assert [type(error) for error in stranger.failed.values()] == [GroupNotExist]
-            assert wire.codes("c1", "broker-a")[3:] == ["LOCK_BATCH_MQ", "HEART_BEAT", "LOCK_BATCH_MQ"], "and no more"
+            assert [type(error) for error in stranger.failed.values()] == [ConnectFailed]
+            assert wire.codes("c1", "broker-a")[2:] == ["HEART_BEAT"], "and no more"
+
+
+def test_a_broker_that_has_forgotten_us_without_our_notice_is_introduced_to_us_again(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        async with running_instance(cluster, "c1") as instance:
+            await introduce(instance, FakeMember())
+            broker = cluster.brokers["broker-a"].running.broker
+            assert broker.groups.unregister("g", instance.client_id, cause="", now=cluster.simulation.loop.time())
+            wire.sent.clear()
+            await granted(LeaseRequests(instance, "g"), A0)
+            assert wire.codes("c1", "broker-a") == ["LOCK_BATCH_MQ", "HEART_BEAT", "LOCK_BATCH_MQ"]
 
     simulate(scenario)
 

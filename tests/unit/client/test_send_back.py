@@ -4,6 +4,7 @@ from typing import Any
 
 import anyio
 
+from model.limits import RECONNECT_MAX_S
 from model.message import MessageExt
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -72,6 +73,9 @@ def test_when_no_broker_takes_it_the_consumer_tries_again_itself(simulate: Simul
         await cluster.brokers["broker-a"].crash()
         ready.set()
         await anyio.sleep(30)
+        assert len(consumer.deliveries) == 1, "the broker has to confirm the lease first"
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(RECONNECT_MAX_S + 1)
         assert [(d.body, d.times_delivered) for d in consumer.deliveries] == [(b"x", 0), (b"x", 1)]
         assert consumer.deliveries[1].message.queue.topic == "t"
 
