@@ -95,7 +95,7 @@ class PullLoop:
                     return
 
     async def _wait_room(self) -> None:
-        """Wait until less is unfinished. A pause that lasts is told in the log, once, with the message that holds it up.
+        """Wait until less is unfinished. A pause that lasts is told in the log, with the message that holds it up.
 
         A backlog pauses every queue for a moment before each pull; that is nothing to tell.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import anyio
 import pytest
@@ -36,6 +37,7 @@ def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
 
     async def scenario(cluster: SimulatedCluster) -> None:
         stuck = anyio.Event()
+        limits: dict[str, Any] = {limit: LIMITS[limit]}
 
         async def work(message: MessageExt) -> None:
             if message.offset == 0:
@@ -43,9 +45,7 @@ def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
 
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_producer()
-        consumer = await cluster.start_consumer(
-            "g", "t", work=work, order=order, pull_batch=PULL_BATCH, **{limit: LIMITS[limit]}
-        )
+        consumer = await cluster.start_consumer("g", "t", work=work, order=order, pull_batch=PULL_BATCH, **limits)
         await cluster.wait_converged(2)
         for n in range(400):
             await producer.send("t", b"0123456789", key=f"k{n % 100}")
