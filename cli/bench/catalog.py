@@ -9,6 +9,7 @@ from typing import Any
 from cli.bench.catch_up import bench_catch_up
 from cli.bench.join import bench_join
 from cli.bench.memory import bench_memory
+from cli.bench.order import bench_order
 from cli.bench.pull import bench_consume, bench_pull
 from cli.bench.recovery import bench_recovery
 from cli.bench.report import Result
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "send-1": partial(bench_send, in_flight=1),
     "pull-32": bench_pull,
     "consume": bench_consume,
+    "order": bench_order,
     "join-100": bench_join,
     "consumers-2000": bench_memory,
     "store-async": bench_store_async,

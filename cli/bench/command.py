@@ -14,6 +14,7 @@ NAMES = (
     "send-1",
     "pull-32",
     "consume",
+    "order",
     "join-100",
     "consumers-2000",
     "store-async",

@@ -55,6 +55,8 @@ GOALS = {
     "send-64": Goal(0.6, of_ratio=True, at_least=True),
     "send-1": Goal(0.4, of_ratio=True, at_least=True),
     "pull-32": Goal(3.0, of_ratio=True, at_least=True),
+    "order": Goal(20.0, of_ratio=True, at_least=True),
+    "order-cost": Goal(0.6, of_ratio=True, at_least=True),
     "join-100": Goal(150.0, of_ratio=False, at_least=False),
     "memory-idle-consumer": Goal(20.0, of_ratio=False, at_least=False),
     "store-async": Goal(0.85, of_ratio=True, at_least=True),
