@@ -92,16 +92,16 @@ class AdminHandlers:
             raise GroupNotExist(f"group {group!r} is not known to broker {broker.config.name!r}")
         now = broker.loop.time()
         members = []
-        for client_id in sorted(info.members):
-            member = info.members[client_id]
+        for key in sorted(info.members):
+            member = info.members[key]
             client = broker.clients.get(member.connection)
             members.append(
                 {
-                    "client_id": client_id,
+                    "client_id": member.client_id,
                     "address": None if client is None else client.connection.peer,
                     "expires_in_s": member.expires_at - now,
                     "consumer": member.data.to_wire(),
-                    "queues": [list(queue) for queue in broker.locks.held_by(group, client_id)],
+                    "queues": [list(queue) for queue in broker.locks.held_by(group, member.client_id)],
                 }
             )
         answer = {"group": group, "version": info.version, "created_ms": info.created_ms, "members": members}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from broker.config import BrokerConfig
 from broker.delay_service import DelayService
 from broker.group_table import GroupTable, Leave
+from broker.group_watch import GroupWatch
 from broker.metadata_store import MetadataStore
 from broker.offset_moves import OffsetMoves
 from broker.offset_table import OffsetTable
@@ -62,6 +63,7 @@ class Broker:
         registration: keeps the name servers up to date.
         delays: delivers messages when their time has come.
         events: what happened here.
+        group_watch: tells what is wrong with groups.
         clients: connection number -> client, of those that have sent a heartbeat.
     """
 
@@ -76,9 +78,10 @@ class Broker:
         self.groups = GroupTable(quirks=config.quirks)
         # Tokens have to grow over restarts even where no lease was stored: the clock in milliseconds leaves room for
         # a thousand grants a millisecond.
-        self.locks = QueueLocks(first_token=int(config.clock_ms()) * 1000)
+        self.locks = QueueLocks(first_token=int(config.clock_ms()) * 1000, quirks=config.quirks)
         self.offsets = OffsetTable(quirks=config.quirks)
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace)
+        self.group_watch = GroupWatch(config.name, self.events)
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
         self.moves = OffsetMoves(config.name, self.events)
@@ -178,6 +181,7 @@ class Broker:
         self.metadata.save_group(group, leave.group.version, leave.group.created_ms)
         self.barrier.metadata_changed()
         self._orphan(group, client_id, cause, leave.reason.value)
+        self.group_watch.look(leave.group, cause)
 
     def _orphan(self, group: str, client_id: str, cause: str, detail: str) -> None:
         now = self.loop.time()

@@ -17,6 +17,9 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
+_MAX_WARNINGS = 16
+"""In one answer; a client with more groups than that in trouble has been told enough."""
+
 
 class GroupHandlers:
     """Keeps the groups; tells their members about changes."""
@@ -38,17 +41,40 @@ class GroupHandlers:
         """Join, stay in or change groups."""
         heartbeat = HeartbeatData.from_wire(_unpack(request.body))
         broker = self._broker
-        broker.clients[connection.number] = Client(connection, heartbeat.producer_groups)
         now = broker.loop.time()
+        self._refuse_rivals(heartbeat, connection, now)
+        broker.clients[connection.number] = Client(connection, heartbeat.producer_groups)
         groups: dict[str, tuple[int, int, bool]] = {}
+        warnings: list[str] = []
         try:
             for data in heartbeat.consumers:
                 outcome = self._take(heartbeat, data, connection, now)
                 groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
+                warnings += broker.group_watch.warnings(outcome.group, outcome.member)
         finally:
             # Also when one of its groups was refused: the members of those before it have to be told.
             broker.notify_members(now)
-        return Reply({"groups": groups})
+        return Reply({"groups": groups, "warnings": warnings[:_MAX_WARNINGS]} if warnings else {"groups": groups})
+
+    def _refuse_rivals(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
+        """Refuse a second process with one client id: first, so that it joins none of its groups.
+
+        Raises:
+            ClientIdConflict: the member that it would replace is alive, and another process.
+        """
+        broker = self._broker
+        for data in heartbeat.consumers:
+            member = broker.groups.rival(data.group, heartbeat.client_id, heartbeat.epoch, connection.number)
+            if member is not None:
+                raise broker.group_watch.refuse(
+                    data.group,
+                    member,
+                    broker.clients[member.connection].connection.peer,
+                    epoch=heartbeat.epoch,
+                    newcomer_at=connection.peer,
+                    cause=broker.events.cause_of(heartbeat.cause),
+                    now=now,
+                )
 
     def _take(
         self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
@@ -67,6 +93,7 @@ class GroupHandlers:
             cause=cause,
             now=now,
             now_ms=int(broker.config.clock_ms()),
+            epoch=heartbeat.epoch,
         )
         info = outcome.group
         broker.driver.wake_by(now + data.session_timeout_s)
@@ -81,6 +108,7 @@ class GroupHandlers:
                 n=len(info.members),
                 detail=" ".join(f"{s.topic}={s.expression}" for s in data.subscriptions),
             )
+        broker.group_watch.look(info, cause)
         if outcome.restated:
             broker.metadata.save_member(client_id, data)
             broker.metadata.save_group(info.group, info.version, info.created_ms)
@@ -95,7 +123,7 @@ class GroupHandlers:
         for group in request.header["groups"]:
             if type(group) is not str:
                 raise InvalidParameter("UNREGISTER_CLIENT: field 'groups' must be a list of names")
-            leave = broker.groups.unregister(group, client_id, cause=cause, now=now)
+            leave = broker.groups.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
                 broker.member_left(leave, cause)
         broker.notify_members(now)

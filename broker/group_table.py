@@ -1,11 +1,12 @@
-"""Who is in which consumer group: `ConsumerGroupInfo`, its version, and who has to be told when. Pure.
+"""Who is in which consumer group: when its version changes, and who has to be told when. Pure.
 
 RocketMQ: ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener. The two rules that decide whether a
 heartbeat changed its group keep the reference's names:
 
 - `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
   one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
-  replaces the older one without a change.
+  replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats,
+  and the second is refused (`rival`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
   the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
@@ -22,18 +23,14 @@ takes it out at once, so that each hiccup of the network moves queues twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
+from broker.consumer_group import NEVER, RESTORED, ConsumerGroupInfo, Member
 from model.errors import GroupNotExist, SystemBusy
-from model.heartbeat import ConsumerData, GroupView, MessageModel
+from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
-from model.subscription import SubscriptionData
-
-NEVER = float("inf")
-RESTORED = -1
-"""Connection key of a member that an earlier run of the broker knew and that has not come back yet."""
 
 
 class LeaveReason(StrEnum):
@@ -42,59 +39,6 @@ class LeaveReason(StrEnum):
     UNREGISTER = "unregister"
     CLOSE = "close"
     EXPIRY = "expiry"
-
-
-@dataclass(slots=True)
-class Member:
-    """One client in one group. RocketMQ: ClientChannelInfo.
-
-    Attributes:
-        connection: key of the connection that its last heartbeat came over.
-        data: what that heartbeat said.
-        subscriptions: topic -> what it wants of it.
-        expires_at: loop time in seconds; moved by every heartbeat and every pull under a lease.
-        gone_at: when the grace since its connection closed is over; NEVER while it is connected.
-    """
-
-    client_id: str
-    connection: int
-    data: ConsumerData
-    subscriptions: dict[str, SubscriptionData]
-    expires_at: float
-    gone_at: float = NEVER
-
-    @property
-    def leaves_at(self) -> float:
-        """When it is taken out unless it is heard of, loop time in seconds."""
-        return min(self.expires_at, self.gone_at)
-
-
-@dataclass(slots=True)
-class ConsumerGroupInfo:
-    """One group.
-
-    Attributes:
-        version: grows with every change; starts at the wall clock in milliseconds, so that it also grows over a restart
-            of the broker.
-        created_ms: when the group first came to life on any broker, wall clock in milliseconds.
-        members: client id -> member.
-        cause: id of the root trigger of the newest change.
-        notify_at: loop time in seconds of the notification that is owed, or NEVER.
-        quiet_until: end of the current window, in which no second notification goes out.
-    """
-
-    group: str
-    version: int
-    created_ms: int
-    members: dict[str, Member] = field(default_factory=dict)
-    cause: str = ""
-    notify_at: float = NEVER
-    quiet_until: float = 0.0
-
-    def view(self) -> GroupView:
-        """The sorted member list at this version."""
-        members = {cid: tuple(sorted(self.members[cid].subscriptions)) for cid in sorted(self.members)}
-        return GroupView(group=self.group, version=self.version, members=members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +52,7 @@ class HeartbeatOutcome:
     """
 
     group: ConsumerGroupInfo
+    member: Member
     joined: bool
     resubscribed: bool
     restated: bool
@@ -137,7 +82,7 @@ class GroupTable:
         close_grace_s: float = LEASE_CLOSE_GRACE_S,
     ) -> None:
         self._groups: dict[str, ConsumerGroupInfo] = {}
-        # connection key -> (group, client id) pairs that came over it: a closed connection must not scan every group.
+        # connection key -> (group, key of the member) pairs that came over it: a close must not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
         # Groups whose members have to be told, so that nobody scans all groups for them.
         self._owing: dict[str, ConsumerGroupInfo] = {}
@@ -156,17 +101,46 @@ class GroupTable:
         """All groups, sorted by name."""
         return [self._groups[name] for name in sorted(self._groups)]
 
-    def member(self, group: str, client_id: str) -> Member:
+    def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
         """A member of a group.
+
+        Args:
+            group: the group.
+            client_id: who.
+            connection: which connection says so; another live one must not have the member.
 
         Raises:
             GroupNotExist: there is no such group or member; it has to send a heartbeat.
         """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
-        if member is None:
+        if member is None or (
+            member.connected
+            and connection not in (member.connection, RESTORED)
+            and Quirk.DUPLICATE_MEMBERS not in self._quirks
+        ):
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
         return member
+
+    def rival(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
+        """The member that another live process is, under the client id of whoever sends this heartbeat; or None.
+
+        A connection that a newer one of the same process replaces is no rival, and neither is one that closed.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or not member.connected or connection == member.connection:
+            return None
+        is_other = epoch != "" and member.epoch not in ("", epoch)
+        return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
+
+    def _key(self, info: ConsumerGroupInfo, client_id: str, connection: int) -> str:
+        """What a member is listed under: its client id; under the quirk, each further connection with that id apart."""
+        first, own = info.members.get(client_id), f"{client_id} {connection}"
+        if own in info.members:
+            return own
+        alone = first is None or first.connection in (connection, RESTORED)
+        return client_id if alone or Quirk.DUPLICATE_MEMBERS not in self._quirks else own
 
     # --- joining and staying -----------------------------------------------------------------------------------------
 
@@ -181,11 +155,21 @@ class GroupTable:
         every queue, only to lose most of them again a moment later.
         """
         subscriptions = {s.topic: s for s in data.subscriptions}
-        self._groups[data.group].members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at)
+        info = self._groups[data.group]
+        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at)
+        info.stances.add(data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
     def heartbeat(
-        self, client_id: str, data: ConsumerData, *, connection: int, cause: str, now: float, now_ms: int
+        self,
+        client_id: str,
+        data: ConsumerData,
+        *,
+        connection: int,
+        cause: str,
+        now: float,
+        now_ms: int,
+        epoch: str = "",
     ) -> HeartbeatOutcome:
         """Take one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
 
@@ -196,6 +180,7 @@ class GroupTable:
             cause: id that a change is traced to.
             now: loop time in seconds.
             now_ms: wall clock in milliseconds.
+            epoch: which run of the client it is; its `rival` was asked for before.
 
         Raises:
             SystemBusy: too many groups, or too many members in this one; nothing has changed.
@@ -205,39 +190,49 @@ class GroupTable:
             if len(self._groups) >= MAX_GROUPS:
                 raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
             info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, now_ms)
-        known = info.members.get(client_id)
-        restated = known is None or known.data != data
-        joined = self._update_channel(info, client_id, data, connection, now)
-        topics_changed, expression_changed = _update_subscription(info.members[client_id], data)
+        key = self._key(info, client_id, connection)
+        said = info.members[key].data if key in info.members else None
+        member, joined = self._update_channel(info, key, client_id, data, connection, now)
+        member.epoch = epoch
+        if said != data:
+            if said is not None:
+                info.stances.remove(said)
+            info.stances.add(data)
+        topics_changed, expression_changed = _update_subscription(member, data)
+        if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
+            topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
+            topics_changed, info.shared_topics = topics != info.shared_topics, topics
         if data.group_created_ms > 0:
             info.created_ms = min(info.created_ms, data.group_created_ms)
         if joined or topics_changed:
             self._changed(info, cause, now)
         return HeartbeatOutcome(
             group=info,
+            member=member,
             joined=joined,
             resubscribed=not joined and (topics_changed or expression_changed),
-            restated=restated,
+            restated=said != data,
         )
 
     def _update_channel(
-        self, info: ConsumerGroupInfo, client_id: str, data: ConsumerData, connection: int, now: float
-    ) -> bool:
-        """Note over which connection a member speaks, and until when it lives; returns whether it is new."""
+        self, info: ConsumerGroupInfo, key: str, client_id: str, data: ConsumerData, connection: int, now: float
+    ) -> tuple[Member, bool]:
+        """Note over which connection a member speaks, and until when it lives; returns it, and whether it is new."""
         expires_at = now + data.session_timeout_s
-        member = info.members.get(client_id)
+        member = info.members.get(key)
+        joined = member is None
         if member is None:
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
-            info.members[client_id] = Member(client_id, connection, data, {}, expires_at)
+            member = info.members[key] = Member(client_id, connection, data, {}, expires_at)
         else:
             if member.connection != connection:
-                self._forget_connection(member.connection, info.group, client_id)
+                self._forget_connection(member.connection, info.group, key)
             member.connection, member.data, member.expires_at = connection, data, expires_at
             member.gone_at = NEVER
-        self._by_connection.setdefault(connection, {})[(info.group, client_id)] = None
+        self._by_connection.setdefault(connection, {})[(info.group, key)] = None
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
-        return member is None
+        return member, joined
 
     def touch(self, group: str, client_id: str, now: float) -> None:
         """Note a sign of life that is not a heartbeat: a pull under a lease. It prolongs a membership, never more."""
@@ -248,9 +243,19 @@ class GroupTable:
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
-    def unregister(self, group: str, client_id: str, *, cause: str, now: float) -> Leave | None:
-        """Take a member out because it said so; None if it was not there (then nobody is told)."""
-        return self._leave(group, client_id, LeaveReason.UNREGISTER, cause, now)
+    def unregister(
+        self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
+    ) -> Leave | None:
+        """Take a member out because it said so; None if it was not there (then nobody is told).
+
+        Over another connection than its own, that is not the member: somebody was refused because it has its id.
+        """
+        info = self._groups.get(group)
+        key = self._key(info, client_id, connection) if info is not None else client_id
+        member = info.members.get(key) if info is not None else None
+        if member is not None and member.connected and connection not in (member.connection, RESTORED):
+            return None
+        return self._leave(group, key, LeaveReason.UNREGISTER, cause, now)
 
     def connection_closed(self, connection: int, now: float) -> int:
         """Let the grace begin of every member whose last heartbeat came over this connection.
@@ -262,8 +267,8 @@ class GroupTable:
         """
         pairs = self._by_connection.pop(connection, {})
         gone_at = now + self._close_grace_s
-        for group, client_id in pairs:
-            self._groups[group].members[client_id].gone_at = gone_at
+        for group, key in pairs:
+            self._groups[group].members[key].gone_at = gone_at
         if pairs:
             self._earliest_expiry = min(self._earliest_expiry, gone_at)
         return len(pairs)
@@ -275,28 +280,29 @@ class GroupTable:
         """
         if now < self._earliest_expiry:
             return []
-        members = [(info.group, m) for info in self._groups.values() for m in info.members.values()]
-        due = [(group, member) for group, member in members if member.leaves_at <= now]
-        leaves = [self._leave(group, member.client_id, _reason(member, now), cause, now) for group, member in due]
+        members = [(info.group, key, m) for info in self._groups.values() for key, m in info.members.items()]
+        due = [(group, key, member) for group, key, member in members if member.leaves_at <= now]
+        leaves = [self._leave(group, key, _reason(member, now), cause, now) for group, key, member in due]
         self._earliest_expiry = min(
-            (member.leaves_at for _, member in members if member.leaves_at > now), default=NEVER
+            (member.leaves_at for _, _, member in members if member.leaves_at > now), default=NEVER
         )
         return [leave for leave in leaves if leave is not None]
 
-    def _leave(self, group: str, client_id: str, reason: LeaveReason, cause: str, now: float) -> Leave | None:
+    def _leave(self, group: str, key: str, reason: LeaveReason, cause: str, now: float) -> Leave | None:
         info = self._groups.get(group)
-        member = info.members.pop(client_id, None) if info is not None else None
+        member = info.members.pop(key, None) if info is not None else None
         if info is None or member is None:
             return None
-        self._forget_connection(member.connection, group, client_id)
+        self._forget_connection(member.connection, group, key)
+        info.stances.remove(member.data)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
         self._changed(info, cause, now, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
 
-    def _forget_connection(self, connection: int, group: str, client_id: str) -> None:
+    def _forget_connection(self, connection: int, group: str, key: str) -> None:
         pairs = self._by_connection.get(connection)
         if pairs is not None:
-            pairs.pop((group, client_id), None)
+            pairs.pop((group, key), None)
             if not pairs:
                 del self._by_connection[connection]
 

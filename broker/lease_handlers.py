@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 
 from broker.broker import Broker
-from broker.group_table import Member
+from broker.consumer_group import Member
 from broker.queue_locks import Freed, QueueKey
 from broker.start_offsets import policy_offset
 from broker.topic_table import check_exists
@@ -48,7 +48,7 @@ class LeaseHandlers:
         """Grant what is free; remember the caller for what is not. Answered once the leases are stored."""
         broker, header = self._broker, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
-        member = broker.groups.member(group, client_id)
+        member = broker.groups.member(group, client_id, connection.number)
         granted: list[tuple[str, int, int, int]] = []
         refused: list[tuple[str, int, str]] = []
         for topic, queue_id in _rows(request.body, (str, int)):

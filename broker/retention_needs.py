@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.group_table import ConsumerGroupInfo, GroupTable
+from broker.consumer_group import ConsumerGroupInfo
+from broker.group_table import GroupTable
 from broker.offset_table import OffsetTable
 from broker.start_offsets import policy_offset
 from broker.store.message_store import MessageStore

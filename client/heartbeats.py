@@ -11,7 +11,7 @@ import msgpack
 
 from client.group_member import GroupMember
 from client.lease_session import LeaseSessions
-from model.errors import NetworkError, RlabError
+from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
@@ -38,6 +38,7 @@ class Heartbeats:
 
     Attributes:
         client_id: set before the first heartbeat.
+        epoch: likewise; see `HeartbeatData`.
         producer_groups: producer group -> number of its producers here.
         sessions: until when the brokers keep our leases.
     """
@@ -54,6 +55,7 @@ class Heartbeats:
         interval_s: float,
     ) -> None:
         self.client_id = ""
+        self.epoch = ""
         self.producer_groups: dict[str, int] = {}
         self.sessions = LeaseSessions()
         self._remoting = remoting
@@ -64,6 +66,9 @@ class Heartbeats:
         self._timeout_s = timeout_s
         self._interval_s = interval_s
         self._created_ms: dict[str, int] = {}
+        # By address: what we were last told that is wrong, and the refusals of brokers that know another one of our id.
+        self._warnings: dict[str, list[str]] = {}
+        self._refusals: dict[str, ClientIdConflict] = {}
         self._sessions_changed = anyio.Event()
 
     async def keep_alive(self) -> None:
@@ -125,9 +130,13 @@ class Heartbeats:
         except RlabError as error:
             logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
             failed[address] = None
+            if isinstance(error, ClientIdConflict):
+                self._refusals[address] = error
             if isinstance(error, NetworkError):
                 self._unreachable(address, cause)
             return
+        self._refusals.pop(address, None)
+        self._heed(address, answer.header.get("warnings", []))
         timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
@@ -139,6 +148,23 @@ class Heartbeats:
             ):
                 self._joined(group, cause)
 
+    def check_accepted(self) -> None:
+        """Say whether some broker refuses us because another live process has our client id.
+
+        Raises:
+            ClientIdConflict: one does, with what to change.
+        """
+        for refusal in self._refusals.values():
+            raise ClientIdConflict(str(refusal)) from refusal
+
+    def _heed(self, address: str, warnings: list[str]) -> None:
+        """Log what a broker says is wrong, unless it or another one has said so before."""
+        known = {text for told in self._warnings.values() for text in told}
+        self._warnings[address] = warnings
+        for text in warnings:
+            if text not in known:
+                logger.warning("%s: %s", self.client_id, text)
+
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
         """What there is to say now; None when there is nobody here to speak of."""
         consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
@@ -146,7 +172,11 @@ class Heartbeats:
         if not present and not self.producer_groups:
             return None
         return HeartbeatData(
-            client_id=self.client_id, consumers=present, producer_groups=tuple(self.producer_groups), cause=cause
+            client_id=self.client_id,
+            consumers=present,
+            producer_groups=tuple(self.producer_groups),
+            cause=cause,
+            epoch=self.epoch,
         )
 
     def group_created_ms(self, group: str) -> int:

@@ -128,6 +128,7 @@ class ClientInstance:
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
             self.client_id = check_id("client id", f"{host}@{name}")
             self.events.node = self.heartbeats.client_id = self.client_id
+            self.heartbeats.epoch = f"{self.config.rng.getrandbits(64):016x}"
             await self._background.start()
         except BaseException:
             with anyio.CancelScope(shield=True):

@@ -26,7 +26,7 @@ from client.rebalance import RebalancePass
 from client.send_back import SendBack
 from client.service_state import ServiceState
 from client.worker_pool import WorkerPool
-from model.errors import IllegalOperation
+from model.errors import ClientIdConflict, IllegalOperation
 from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
@@ -100,6 +100,7 @@ class PushConsumer:
         Raises:
             ConnectFailed: no name server answers.
             IllegalOperation: started before, or the instance has a consumer of this group already.
+            ClientIdConflict: another live process is in the group under this client id.
 
         Cancellation: nothing is left running.
         """
@@ -128,9 +129,12 @@ class PushConsumer:
             self._state = ServiceState.RUNNING
             if self._subscriptions:
                 await self._introduce()
-        except BaseException:
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
                 instance.unregister(self)
+                if isinstance(error, ClientIdConflict):
+                    # A broker that has not heard of the other process has taken us in.
+                    await instance.heartbeats.leave(self.group, "")
                 await self._background.stop()
                 await release_instance(instance)
             self._state = ServiceState.START_FAILED
@@ -230,6 +234,7 @@ class PushConsumer:
             # to know the group before the first message comes, or «last» would begin behind that message.
             await instance.update_routes((TRACE_TOPIC,), cause)
         await instance.heartbeats.send(cause)
+        instance.heartbeats.check_accepted()
         instance.introduced(self, cause)
 
     @property

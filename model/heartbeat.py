@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -128,17 +129,22 @@ class HeartbeatData:
 
     Attributes:
         cause: id of the event that led to this heartbeat, carried on into the notifications it sets off.
+        epoch: drawn by the client instance when it starts. One epoch over a new connection is a client that has
+            reconnected; another epoch under the same client id is another process, which is refused while the first
+            lives. "" is taken for either.
     """
 
     client_id: str
     consumers: tuple[ConsumerData, ...]
     producer_groups: tuple[str, ...] = ()
     cause: str = ""
+    epoch: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """Form for a frame's body."""
         return {
             "client_id": self.client_id,
+            "epoch": self.epoch,
             "cause": self.cause,
             "producers": list(self.producer_groups),
             "consumers": [consumer.to_wire() for consumer in self.consumers],
@@ -156,6 +162,7 @@ class HeartbeatData:
             _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
+                epoch=check_id("epoch", wire["epoch"]) if wire.get("epoch") else "",
                 cause=str(wire.get("cause", "")),
                 producer_groups=tuple(check_group(group) for group in wire["producers"]),
                 consumers=consumers,
@@ -171,22 +178,28 @@ class GroupView:
     Attributes:
         version: grows with every change; a client that knows it already is told «unchanged».
         members: client id -> topics it subscribes to, sorted by client id.
+        copies: client id -> how many members have it, where that is more than one (`Quirk.DUPLICATE_MEMBERS`).
     """
 
     group: str
     version: int
     members: dict[str, tuple[str, ...]]
+    copies: dict[str, int] = field(default_factory=dict)
     _members_of: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def to_wire(self) -> list[Any]:
         """Form for a frame's body, encoded once per version."""
-        return [self.version, [[client_id, list(topics)] for client_id, topics in self.members.items()]]
+        once = {client_id: [[client_id, list(topics)]] for client_id, topics in self.members.items()}
+        return [self.version, [row for cid, rows in once.items() for row in rows * self.copies.get(cid, 1)]]
 
     @classmethod
     def from_wire(cls, group: str, wire: Any) -> GroupView:
         """Read the form of a frame's body; a broker is trusted to send a well-formed one."""
         version, members = wire
-        return cls(group=group, version=version, members={cid: tuple(topics) for cid, topics in members})
+        unique = {cid: tuple(topics) for cid, topics in members}
+        counts = Counter(cid for cid, _ in members) if len(unique) < len(members) else {}
+        copies = {cid: count for cid, count in counts.items() if count > 1}
+        return cls(group=group, version=version, members=unique, copies=copies)
 
     def members_of(self, topic: str) -> list[str]:
         """Sorted client ids of the members that subscribe to the topic.
@@ -196,6 +209,11 @@ class GroupView:
         # Made once for each topic: a view stays the same over many passes, and a large group asks for it in each.
         members = self._members_of.get(topic)
         if members is None:
-            members = [client_id for client_id, topics in self.members.items() if topic in topics]
+            members = [
+                client_id
+                for client_id, topics in self.members.items()
+                if topic in topics
+                for _ in range(self.copies.get(client_id, 1))
+            ]
             self._members_of[topic] = members
         return members.copy()

@@ -29,6 +29,10 @@ class Quirk(StrEnum):
     """No lease: the new owner starts while the old one still consumes, and both may see the same messages."""
     UNSUBSCRIBE_STRANDS = "UNSUBSCRIBE_STRANDS"
     """Nobody is told of an unsubscribe: the member's share of that topic is read by nobody."""
+    DUPLICATE_MEMBERS = "DUPLICATE_MEMBERS"
+    """Members are listed by connection: two processes with one client id are both in, and consume the same queues."""
+    GROUP_WIDE_SUBSCRIPTION = "GROUP_WIDE_SUBSCRIPTION"
+    """One table of topics per group, the last heartbeat's: members with different topics undo each other's for ever."""
 
 
 CLIENT_QUIRKS = frozenset({Quirk.RANDOM_VIEW, Quirk.UNSUBSCRIBE_STRANDS})

@@ -12,6 +12,8 @@ import pytest
 from broker.retention import RetentionOptions
 from broker.store.store_options import StoreOptions
 from client.admin import Admin
+from client.allocate import AllocateMessageQueueAveragelyByCircle
+from model.errors import ClientIdConflict
 from model.events import Event, EventKind
 from model.limits import MAX_TRACE_BUFFER
 from model.message_queue import MessageQueue
@@ -67,13 +69,17 @@ async def everything(cluster: SimulatedCluster) -> None:
         async with Admin(cluster.addresses) as admin:
             await admin.reset_offsets("g", "t", ResetTo.earliest())
     await anyio.sleep(1)
+    await cluster.start_consumer("g", "t", strategy=AllocateMessageQueueAveragelyByCircle())
+    with pytest.raises(ClientIdConflict):
+        await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()
     await cluster.brokers["broker-a"].start()
     await anyio.sleep(40)
     for consumer in cluster.consumers[1:]:
-        await consumer.stop()
+        if consumer.live:
+            await consumer.stop()
     for broker in cluster.brokers:  # more than the limit of each: what the group has still to read is deleted
         for _ in range(9):
             await producer.send("t", bytes(SEGMENT_BYTES // 2), queue=MessageQueue("t", broker, 0))

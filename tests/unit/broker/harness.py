@@ -95,11 +95,13 @@ class Peer:
 
     Attributes:
         pushes: (virtual time, request code, header) of everything that the broker pushed.
+        warnings: those of the answer to the last heartbeat.
     """
 
     def __init__(self, simulation: Simulation, host: str) -> None:
         self.client_id = f"{host}@1"
         self.pushes: list[tuple[float, int, dict[str, Any]]] = []
+        self.warnings: list[str] = []
         self._simulation = simulation
         self._host = host
         handlers = {code: self._pushed for code in RequestCode}
@@ -158,6 +160,7 @@ class Peer:
         """Returns group -> [version, created_ms, joined]."""
         heartbeat = HeartbeatData(client_id=self.client_id, consumers=consumers, **fields)
         answer = await self.call(RequestCode.HEART_BEAT, {}, heartbeat.to_wire())
+        self.warnings = answer.header.get("warnings", [])
         groups: dict[str, list[Any]] = answer.header["groups"]
         return groups
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group_table import RESTORED, ConsumerGroupInfo, GroupTable, HeartbeatOutcome, LeaveReason
+from broker.consumer_group import RESTORED, ConsumerGroupInfo
+from broker.group_table import GroupTable, HeartbeatOutcome, LeaveReason
 from model.errors import GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S
