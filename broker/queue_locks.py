@@ -6,7 +6,8 @@ commit of an earlier owner can be told from the current one's.
 
 A lease lasts as long as its owner is a member of the group: heartbeats and pulls keep the member, and whatever ends the
 membership orphans its leases. An orphaned lease is free at once, or after a grace; until then its owner gets it back by
-asking again. Whoever is refused is remembered, and is told when the queue becomes free.
+asking again. Whoever is refused is remembered, and is told when the queue becomes free. Under the quirk
+OVERLAPPING_HANDOVER nobody is refused, and every token stays good.
 
     acquire(g, A, q)    -> granted token 1
     acquire(g, B, q)    -> refused, A has it; B waits
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from model.quirks import Quirk
 
 NEVER = float("inf")
 
@@ -65,14 +68,16 @@ class QueueLocks:
 
     Args:
         first_token: tokens start above it; the caller makes sure that it grows over restarts.
+        quirks: defects of the reference to reproduce.
     """
 
-    def __init__(self, first_token: int = 0) -> None:
+    def __init__(self, first_token: int = 0, *, quirks: frozenset[Quirk] = frozenset()) -> None:
         self._leases: dict[str, dict[QueueKey, Lease]] = {}
         # (group, owner) -> held queues: a leaving member must not scan its group.
         self._held: dict[tuple[str, str], dict[QueueKey, None]] = {}
         self._token = first_token
         self._orphans: dict[tuple[str, str], float] = {}
+        self._overlapping = Quirk.OVERLAPPING_HANDOVER in quirks
 
     def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
         """Put back a lease that an earlier run of the broker granted."""
@@ -90,11 +95,13 @@ class QueueLocks:
         leases = self._leases.setdefault(group, {})
         lease = leases.get(queue)
         if lease is not None and lease.held:
-            if lease.owner != client_id:
+            if lease.owner == client_id:
+                lease.frees_at = NEVER
+                return lease
+            if not self._overlapping:
                 lease.waiters[client_id] = None
                 return None
-            lease.frees_at = NEVER
-            return lease
+            self._not_held(group, queue, lease)
         self._token += 1
         lease = leases[queue] = Lease(client_id, self._token)
         self._held.setdefault((group, client_id), {})[queue] = None
@@ -108,7 +115,7 @@ class QueueLocks:
     def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> bool:
         """Whether a commit or pull under this token is still good: nobody else was granted the queue since."""
         lease = self._leases.get(group, {}).get(queue)
-        return lease is not None and lease.token == token and lease.owner == client_id
+        return lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id))
 
     def held_by(self, group: str, client_id: str) -> list[QueueKey]:
         """Queues that the client has, sorted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ from client.rebalance import Trigger
 from model.events import EventKind
 from model.limits import LEASE_CLOSE_GRACE_S, RECONNECT_MAX_S
 from model.message import MessageExt
+from model.quirks import Quirk
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
 from simulation.run import EPOCH_MS
@@ -230,3 +232,39 @@ def test_after_a_cut_nobody_hands_out_what_is_another_members(simulate: Simulate
         assert handed_out_too_late(cluster, member) == []
 
     simulate(scenario, brokers=1)
+
+
+# ------------------------------------------------------------------------------------------------------------ the quirk
+
+
+def second_deliveries(simulate: Simulate, quirks: frozenset[Quirk]) -> int:
+    """How often a listener finished a message again while members joined and left in good order."""
+
+    async def scenario(cluster: SimulatedCluster) -> int:
+        async def slowly(message: object) -> None:
+            await anyio.sleep(0.05)
+
+        await cluster.create_topic("t")
+        members = [await cluster.start_consumer("g", "t", work=slowly) for _ in range(2)]
+        producer = await cluster.start_producer()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(producer.send_many, "t", 2000)
+            for _ in range(3):
+                members.append(await cluster.start_consumer("g", "t", work=slowly))
+                await anyio.sleep(0.3)
+                await members.pop(0).stop()
+                await anyio.sleep(0.3)
+        await anyio.sleep(30)
+        times = Counter(d.body for each in cluster.consumers for d in each.deliveries if d.finished)
+        assert len(times) == 2000, "nothing was lost"
+        return times.total() - 2000
+
+    return simulate(scenario, quirks=quirks)
+
+
+def test_members_that_join_and_leave_cost_no_second_delivery(simulate: Simulate) -> None:
+    assert second_deliveries(simulate, frozenset()) == 0
+
+
+def test_under_the_quirk_members_that_join_and_leave_cost_second_deliveries(simulate: Simulate) -> None:
+    assert second_deliveries(simulate, frozenset({Quirk.OVERLAPPING_HANDOVER})) > 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.queue_locks import Freed, QueueKey, QueueLocks
+from model.quirks import Quirk
 
 Q, R = QueueKey("t", 0), QueueKey("t", 1)
 
@@ -174,3 +175,19 @@ def test_a_deleted_topic_of_a_member_in_its_grace_is_not_freed_again() -> None:
 def test_what_a_client_holds_is_listed_sorted() -> None:
     locks = locks_of(("A", R), ("A", QueueKey("a", 3)), ("A", Q))
     assert locks.held_by("g", "A") == [QueueKey("a", 3), Q, R]
+
+
+def test_under_the_quirk_whoever_asks_is_granted_and_whoever_had_the_queue_goes_on() -> None:
+    locks = QueueLocks(quirks=frozenset({Quirk.OVERLAPPING_HANDOVER}))
+    first = locks.acquire("g", "A", Q)
+    second = locks.acquire("g", "B", Q)
+    assert first is not None
+    assert second is not None
+    assert second.token > first.token
+    assert locks.check("g", Q, "A", first.token)
+    assert locks.check("g", Q, "B", second.token)
+    assert (locks.held_by("g", "A"), locks.held_by("g", "B")) == ([], [Q])
+    assert locks.release("g", "A", Q, first.token) is None
+    assert locks.orphan("g", "A", now=0.0, grace_s=0.0) == []
+    assert locks.revoke("g", Q) is not None
+    assert not locks.check("g", Q, "B", second.token), "a reset counts under the quirk, too"
