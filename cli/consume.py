@@ -24,6 +24,7 @@ from model.subscription import ALL
 
 _BATCH = 32
 _STRATEGY = "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY."
+_ORDER = "Which messages wait for each other: none, those of a queue, or those with the same first key."
 _GRACE_S = 0.5
 """How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
 not printed any more."""
@@ -47,6 +48,7 @@ class ConsumeOptions:
     tags: str
     strategy: str
     wait: bool
+    order: str
     quirks: frozenset[Quirk]
     as_json: bool
 
@@ -78,6 +80,7 @@ def consume(
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
     strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
+    order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
     quirk: Annotated[
         list[Quirk] | None,
         typer.Option(
@@ -108,6 +111,7 @@ def consume(
         tags=tags,
         strategy=strategy,
         wait=wait,
+        order=order,
         quirks=frozenset(quirk or ()),
         as_json=json,
     )
@@ -148,9 +152,12 @@ class Consuming:
             OSError: the output cannot be written.
         """
         from client import PushConsumer
+        from client.consumer_options import ConsumeOrder
         from client.group_target import BUILT_IN_STRATEGIES
 
         options = self._options
+        if options.order not in list(ConsumeOrder):
+            raise ConfigError(f"no order {options.order!r}; there are {', '.join(ConsumeOrder)}")
         if options.strategy not in BUILT_IN_STRATEGIES:
             raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(BUILT_IN_STRATEGIES)}")
         if not options.wait:
@@ -164,6 +171,7 @@ class Consuming:
             consume_timestamp_ms=options.start[1],
             # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
             max_workers=1,
+            order=options.order,
             quirks=options.quirks,
             consume_batch=1 if options.count is not None else _BATCH,
             shutdown_grace_s=_GRACE_S,

@@ -81,6 +81,7 @@ class SwarmOptions:
         first_producer: number of the first one; parts of a swarm count theirs apart.
         rate: messages per second of all producers together.
         body_bytes: size of each message's body.
+        keys: of each producer, which the messages have in turns; 0 for none.
         churn_s: seconds between two consumers joining or leaving by chance; 0 for never.
         seed: decides what is left to chance.
         consumer_options: further options of each `PushConsumer`.
@@ -101,6 +102,7 @@ class SwarmOptions:
     first_producer: int = 0
     rate: float = 100.0
     body_bytes: int = 256
+    keys: int = 0
     churn_s: float = 0.0
     seed: int = 0
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
@@ -336,7 +338,8 @@ class Swarm:
             number = next(numbers)
             body = _HEAD.pack(options.run, index, number).ljust(options.body_bytes, b".")
             try:
-                await producer.send(Message(options.topic, body))
+                key = f"{index}-{number % options.keys}" if options.keys else None
+                await producer.send(Message(options.topic, body, () if key is None else (key,)), key=key)
             except RlabError as error:
                 self._sink.failed(index, number)
                 logger.warning("send: %s", error)

@@ -48,6 +48,12 @@ def swarm(
     session_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.4, help="Silence after which a consumer counts as gone.")
     ] = 120.0,
+    order: Annotated[
+        str,
+        typer.Option(
+            metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
+        ),
+    ] = "none",
     seed: Annotated[int, typer.Option(help="Decides what is left to chance.")] = 0,
     json: Json = False,
     verbose: Verbose = False,
@@ -76,6 +82,7 @@ def swarm(
         processes=processes,
         duration_s=duration,
         session_timeout_s=session_timeout,
+        order=order,
     )
     run(lambda: _conduct(options, as_json=json), endless=duration == 0, verbose=verbose)
 

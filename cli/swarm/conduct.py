@@ -11,7 +11,8 @@ from cli.swarm.parts import SwarmPart, run_parts
 from client.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.config import wall_clock_ms
-from model.errors import NetworkError, ServiceNotAvailable, TopicNotExist
+from client.consumer_options import ConsumeOrder
+from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
 from simulation.ownership import Rebalance
 from simulation.swarm import SwarmOptions
@@ -24,6 +25,8 @@ DRAIN_TIMEOUT_S = 5.0
 SETTLE_MS = 200.0
 """How long events of other processes are held back; several times what they take to come."""
 STATUS_INTERVAL_S = 10.0
+KEYS = 100
+"""Keys of each producer, when consumers keep them in order."""
 _LOOK_S = 0.05
 _ROUTE_INTERVAL_S = 1.0
 
@@ -41,7 +44,11 @@ class ConductOptions:
         processes: how many parts.
         duration_s: how long producers run; 0 until the run is cancelled.
         session_timeout_s: how long brokers keep a consumer without hearing of it.
+        order: what consumers keep in order: `none`, `queue` or `key`.
         clock_ms: wall clock in milliseconds.
+
+    Raises:
+        ConfigError: there is no such order.
     """
 
     name_servers: str
@@ -57,7 +64,12 @@ class ConductOptions:
     processes: int
     duration_s: float
     session_timeout_s: float
+    order: str = ConsumeOrder.NONE
     clock_ms: Callable[[], float] = wall_clock_ms
+
+    def __post_init__(self) -> None:
+        if self.order not in list(ConsumeOrder):
+            raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
 
 
 def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
@@ -86,7 +98,8 @@ def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
             body_bytes=options.body_bytes,
             churn_s=options.churn_s * with_consumers if consumers[part] else 0.0,
             seed=options.seed,
-            consumer_options={"session_timeout_s": options.session_timeout_s},
+            keys=KEYS if options.order == ConsumeOrder.KEY else 0,
+            consumer_options={"session_timeout_s": options.session_timeout_s, "order": options.order},
             client_options={"heartbeat_interval_s": options.session_timeout_s / 4},
             clock_ms=options.clock_ms,
         )

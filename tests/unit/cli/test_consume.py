@@ -36,6 +36,7 @@ def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
         "tags": "*",
         "strategy": "AVG",
         "wait": False,
+        "order": "none",
         "quirks": frozenset(),
         "as_json": False,
     }
@@ -61,6 +62,25 @@ def test_bodies_are_printed_a_line_each_in_the_order_of_the_queue(
 
     in_cluster(scenario, tmp_path)
     assert capfdbinary.readouterr().out == b"".join(b"%d\n" % n for n in range(100))
+
+
+@pytest.mark.parametrize("order", ["queue", "key"])
+def test_in_order_they_come_as_they_were_sent_and_an_unknown_order_is_refused(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], order: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await cluster.start_producer()
+        for n in range(40):
+            await producer.send("t", b"%d" % n, key=f"k{n % 2}")
+        await consuming(cluster, order=order, count=40).run()
+        with pytest.raises(ConfigError, match="no order 'keys'; there are none, queue, key"):
+            await consuming(cluster, order="keys").run()
+
+    in_cluster(scenario, tmp_path)
+    lines = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [n for n in lines if n % 2] == list(range(1, 40, 2))
+    assert [n for n in lines if n % 2 == 0] == list(range(0, 40, 2))
+    assert order == "key" or lines == list(range(40))
 
 
 def test_exactly_so_many_are_consumed_and_the_rest_is_left_to_the_group(

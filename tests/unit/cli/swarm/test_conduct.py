@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cli.swarm.conduct import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
 from client.admin import Admin
-from model.errors import ConnectFailed, ServiceNotAvailable
+from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
 from simulation.cluster import SimulatedCluster
 from simulation.ownership import Rebalance
 from simulation.run import Simulation, run_simulation
@@ -56,8 +56,20 @@ def test_two_runs_have_no_client_in_common() -> None:
 
 def test_a_session_has_room_for_lost_heartbeats() -> None:
     part = parts_of(OPTIONS, run=1)[0]
-    assert part.consumer_options == {"session_timeout_s": 12.0}
+    assert part.consumer_options["session_timeout_s"] == 12.0
     assert part.client_options["heartbeat_interval_s"] <= 12.0 / 3
+
+
+@pytest.mark.parametrize(("order", "keys"), [("none", 0), ("queue", 0), ("key", 100)])
+def test_consumers_of_every_part_keep_the_order_and_producers_have_keys_for_it(order: str, keys: int) -> None:
+    for part in parts_of(replace(OPTIONS, order=order, processes=2), run=1):
+        assert part.consumer_options["order"] == order
+        assert part.keys == keys
+
+
+def test_an_order_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no order 'keys'; there are none, queue, key"):
+        replace(OPTIONS, order="keys")
 
 
 class Run:
