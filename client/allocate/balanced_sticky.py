@@ -1,7 +1,7 @@
 """BALANCED_STICKY: all topics of a group shared together, evenly, and little of it moved when members come and go.
 
 Invariant: loads of members with the same topics differ by at most one in total; with different topics, they are as even
-as the subscriptions allow (`client/allocate/subscriptions.py`). The result depends on which queues and members there
+as the subscriptions allow (`model/even_loads.py`). The result depends on which queues and members there
 are: not on their order, not on who had what before. So every member computes the same, however long it has been there.
 
     three topics with one queue each, members A B C      AVG: A has all three      BALANCED_STICKY: one each
@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from client.allocate.hash_ring import Positions, Ring, changed_ring, deal, deal_evenly, positions_of, ring_of
 from client.allocate.strategy import position_of
-from client.allocate.subscriptions import level
+from model.even_loads import level
 from model.message_queue import MessageQueue
 
 _MAX_RING_CHANGES = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.allocate.subscriptions import level
+from model.even_loads import level
 
 
 def loads(quotas: dict[str, dict[str, int]]) -> dict[str, int]:
