@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from cli.runtime import run
 
 if TYPE_CHECKING:
     from client.admin_records import GroupInfo, GroupSummary, QueueProgress
+    from model.group_agreement import Disagreement
 
 app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
 
@@ -81,8 +83,16 @@ def print_group(info: GroupInfo) -> None:
     """Print the members of a group, its queues, and a verdict."""
     labels = {member.client_id: f"c{number}" for number, member in enumerate(info.members, 1)}
     _print_members(info, labels)
+    for each in info.disagreements:
+        print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
     _print_queues(info, labels)
     print_line(verdict(info))
+
+
+def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
+    """A disagreement with the members called as in the table."""
+    sides = (replace(side, members=tuple(labels[who] for who in side.members)) for side in disagreement.sides)
+    return replace(disagreement, sides=tuple(sides))
 
 
 def group_document(info: GroupInfo) -> dict[str, object]:
@@ -92,7 +102,8 @@ def group_document(info: GroupInfo) -> dict[str, object]:
         for queue in info.queues
     ]
     summary = {"balanced": info.balanced, "broadcasting": info.broadcasting, "lag": info.lag}
-    return {**document(info), **summary, "queues": queues}
+    contradictions = [{**document(each), "consequence": each.consequence} for each in info.disagreements]
+    return {**document(info), **summary, "disagreements": contradictions, "queues": queues}
 
 
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
@@ -164,6 +175,8 @@ def verdict(info: GroupInfo) -> str:
         parts.append(
             f"not balanced: {sum(not queue.settled for queue in info.queues)} queues are not where they should be"
         )
+    if info.disagreements:
+        parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
     if info.unreachable:
         parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its part is missing")
     return "; ".join(parts)

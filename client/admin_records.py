@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from model.group_agreement import Disagreement
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -165,6 +166,7 @@ class GroupInfo:
         created_ms: when it first came to life, wall clock in milliseconds; 0 if not known.
         members: sorted by client id.
         queues: every queue of every topic that it subscribes to or has offsets on, sorted.
+        disagreements: what members say differently and have to say alike, sorted.
         unknown_strategies: strategies of members that are not built in: `targets` leaves those members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
     """
@@ -174,6 +176,7 @@ class GroupInfo:
     created_ms: int
     members: tuple[GroupMemberInfo, ...]
     queues: tuple[QueueProgress, ...]
+    disagreements: tuple[Disagreement, ...]
     unknown_strategies: tuple[str, ...]
     unreachable: tuple[str, ...]
 

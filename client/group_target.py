@@ -24,6 +24,7 @@ from client.allocate import (
     AllocateMessageQueueStrategy,
 )
 from client.rebalance import allocate_target
+from model.group_agreement import disagreements
 from model.heartbeat import GroupView
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
@@ -55,14 +56,11 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     """
     seen: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}
-    newest: dict[str, MemberReport] = {}
+    newest = _newest(reports)
     for report in reports:
         for member in report.members:
             seen.setdefault(member.client_id, []).append(report.broker_name)
             queues.setdefault(member.client_id, []).extend(member.queues)
-            known = newest.get(member.client_id)
-            if known is None or known.expires_in_s < member.expires_in_s:
-                newest[member.client_id] = member
     return tuple(
         GroupMemberInfo(
             client_id=client_id,
@@ -77,6 +75,17 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
         )
         for client_id in sorted(seen)
     )
+
+
+def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:
+    """Client id -> what the broker says that has heard of the member most recently."""
+    newest: dict[str, MemberReport] = {}
+    for report in reports:
+        for member in report.members:
+            known = newest.get(member.client_id)
+            if known is None or known.expires_in_s < member.expires_in_s:
+                newest[member.client_id] = member
+    return newest
 
 
 def target_of(
@@ -164,6 +173,7 @@ def group_info(
             )
             for each in sorted(progress, key=lambda each: each.queue)
         ),
+        disagreements=disagreements({cid: member.consumer for cid, member in _newest(reports).items()}),
         unknown_strategies=tuple(sorted({member.strategy for member in members} - BUILT_IN_STRATEGIES.keys())),
         unreachable=tuple(sorted(unreachable)),
     )

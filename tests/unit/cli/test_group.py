@@ -6,6 +6,7 @@ import pytest
 
 from cli.group import MAX_MATRIX_MEMBERS, group_document, print_group, verdict
 from client.admin_records import GroupInfo, GroupMemberInfo, QueueProgress
+from model.group_agreement import Disagreement, Side
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -43,8 +44,17 @@ MOVING = GroupInfo(
     created_ms=4,
     members=(member("c@1", 0, 1), member("c@2")),
     queues=(progress(0, "c@1", "c@1"), progress(1, "c@1", "c@2"), progress(2, None, "c@2", committed=None)),
+    disagreements=(),
     unknown_strategies=(),
     unreachable=(),
+)
+SPLIT = replace(
+    MOVING,
+    disagreements=(
+        Disagreement(
+            what="strategy", sides=(Side(value="AVG", members=("c@1",)), Side(value="CIRCLE", members=("c@2",)))
+        ),
+    ),
 )
 
 
@@ -65,6 +75,18 @@ def test_members_and_the_matrix_of_owners_and_targets_are_shown(capsys: pytest.C
         ["t@broker-a:2", "○", "-", "-", "10"],
         ["●", "owns", "it", "and", "should", "○", "should", "own", "it", "✕", "owns", "it", "and", "should", "not"],
         ["lag", "6;", "not", "balanced:", "2", "queues", "are", "not", "where", "they", "should", "be"],
+    ]
+
+
+def test_what_members_disagree_about_is_said_below_them_with_their_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "members disagree about the strategy: AVG (c1), CIRCLE (c2): some queues are consumed by nobody"
+    assert printed(SPLIT, capsys)[4] == line.split()
+    assert group_document(SPLIT)["disagreements"] == [
+        {
+            "what": "strategy",
+            "sides": [{"value": "AVG", "members": ["c@1"]}, {"value": "CIRCLE", "members": ["c@2"]}],
+            "consequence": "some queues are consumed by nobody",
+        }
     ]
 
 
@@ -94,6 +116,7 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
             replace(MOVING, queues=(replace(progress(0, "c@1", "c@1"), min_offset=9),)),
             "lag 1; 2 messages were deleted before it read them; balanced",
         ),
+        (SPLIT, "lag 6; not balanced: 2 queues are not where they should be; members disagree about strategy"),
         (replace(MOVING, unknown_strategies=("MINE",)), "lag 6; target unknown: strategy MINE is not built in"),
         (
             replace(MOVING, members=(member("c@1", model=MessageModel.BROADCASTING),)),

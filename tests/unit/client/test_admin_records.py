@@ -36,7 +36,14 @@ def progress(**parts: object) -> QueueProgress:
 
 def group(*queues: QueueProgress, **parts: object) -> GroupInfo:
     whole = GroupInfo(
-        group="g", version=1, created_ms=1, members=(), queues=queues, unknown_strategies=(), unreachable=()
+        group="g",
+        version=1,
+        created_ms=1,
+        members=(),
+        queues=queues,
+        disagreements=(),
+        unknown_strategies=(),
+        unreachable=(),
     )
     return replace(whole, **parts)  # type: ignore[arg-type]
 

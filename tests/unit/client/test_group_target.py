@@ -128,6 +128,15 @@ def test_a_strategy_that_is_not_built_in_leaves_its_members_out_and_is_named() -
     assert {each.queue: each.targets for each in info.queues} == {queue("a", 0): (), queue("a", 1): ("c2",)}
 
 
+def test_members_that_contradict_each_other_are_found_by_what_they_said_last() -> None:
+    before, now = member("c1", strategy="OLD", expires_in_s=1.0), member("c1", expires_in_s=9.0)
+    agreeing = group_info("g", [report("a", before, member("c2")), report("b", now, member("c2"))], {}, [])
+    assert agreeing.disagreements == ()
+    other = member("c3", strategy="AVG_BY_CIRCLE")
+    split = group_info("g", [report("a", before, other), report("b", now)], {}, [])
+    assert [str(each) for each in split.disagreements] == ["strategy: AVG (c1), AVG_BY_CIRCLE (c3)"]
+
+
 def test_a_group_is_as_new_as_its_newest_version_and_as_old_as_its_oldest_birth() -> None:
     reports = [report("a", version=0), report("b", version=9), report("c", version=5, queues=(queue("c", 0),))]
     info = group_info("g", reports, {}, [])
