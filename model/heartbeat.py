@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from model.errors import InvalidParameter
-from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import MAX_NAME_CHARS, MAX_SUBSCRIPTIONS_PER_MEMBER
 from model.names import check_group, check_id
 from model.subscription import SubscriptionData, subscription_of
 
@@ -105,6 +105,10 @@ class ConsumerData:
             )
         if not 0.1 <= float(session_timeout_s) <= 3600:
             raise InvalidParameter(f"session timeout of {group!r} must be 0.1 to 3600 s, got {session_timeout_s!r}")
+        if len(strategy) > MAX_NAME_CHARS:
+            raise InvalidParameter(
+                f"the strategy of group {group!r} has a name of {len(strategy)} characters, more than {MAX_NAME_CHARS}"
+            )
         _check_distinct("topic", [topic for topic, _, _ in topics])
         subscriptions = [
             subscription_of(topic, expression, _check_number("version", version))

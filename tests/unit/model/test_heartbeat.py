@@ -27,7 +27,9 @@ CONSUMER = ConsumerData(
     consume_timestamp_ms=1_700_000_000_000,
     group_created_ms=1_600_000_000_000,
 )
-HEARTBEAT = HeartbeatData(client_id="10.0.0.5@1", consumers=(CONSUMER,), producer_groups=("p",), cause="10.0.0.5@1/7")
+HEARTBEAT = HeartbeatData(
+    client_id="10.0.0.5@1", consumers=(CONSUMER,), producer_groups=("p",), cause="10.0.0.5@1/7", epoch="7f"
+)
 
 
 def over_the_wire(value: Any) -> Any:
@@ -49,6 +51,12 @@ def test_a_heartbeat_survives_the_wire_with_its_subscriptions_sorted() -> None:
     assert HeartbeatData.from_wire(wire_of(expected)) == expected
 
 
+def test_a_heartbeat_without_an_epoch_is_that_of_a_client_that_has_none() -> None:
+    wire = wire_of(HEARTBEAT)
+    del wire["epoch"]
+    assert HeartbeatData.from_wire(wire).epoch == ""
+
+
 def test_a_heartbeat_without_groups_is_that_of_a_bare_client() -> None:
     bare = HeartbeatData(client_id="c", consumers=())
     assert HeartbeatData.from_wire(wire_of(bare)) == bare
@@ -64,7 +72,16 @@ def test_a_heartbeat_without_a_part_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("client_id", "a b"), ("client_id", 5), ("producers", ["a b"]), ("producers", None), ("consumers", [[]])],
+    [
+        ("client_id", "a b"),
+        ("client_id", 5),
+        ("epoch", "a b"),
+        ("epoch", 5),
+        ("epoch", "e" * 256),
+        ("producers", ["a b"]),
+        ("producers", None),
+        ("consumers", [[]]),
+    ],
 )
 def test_a_heartbeat_with_a_wrong_part_is_refused(name: str, value: object) -> None:
     with pytest.raises(InvalidParameter):
@@ -160,6 +177,20 @@ def test_a_view_survives_the_wire() -> None:
     read = GroupView.from_wire("g", over_the_wire(VIEW.to_wire()))
     assert read == VIEW
     assert list(read.members) == ["c1", "c2", "c3"]
+
+
+def test_a_client_id_that_is_listed_twice_counts_twice() -> None:
+    view = GroupView(group="g", version=9, members={"c1": ("a",), "c2": ("a",)}, copies={"c1": 2})
+    assert [client_id for client_id, _ in view.to_wire()[1]] == ["c1", "c1", "c2"]
+    assert GroupView.from_wire("g", over_the_wire(view.to_wire())) == view
+    assert view.members_of("a") == ["c1", "c1", "c2"]
+
+
+def test_a_strategy_is_named_in_so_many_characters() -> None:
+    longest = replace(HEARTBEAT, consumers=(replace(CONSUMER, strategy="s" * 255),))
+    assert HeartbeatData.from_wire(wire_of(longest)).consumers[0].strategy == "s" * 255
+    with pytest.raises(InvalidParameter, match="strategy of group 'g' has a name of 256 characters"):
+        HeartbeatData.from_wire(wire_of(replace(HEARTBEAT, consumers=(replace(CONSUMER, strategy="s" * 256),))))
 
 
 def test_a_topic_is_shared_by_the_members_that_subscribe_to_it() -> None:
