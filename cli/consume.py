@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import anyio
 import typer
@@ -17,7 +18,7 @@ from cli.lines import write_all
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
 from cli.runtime import run
 from model.errors import ConfigError, QueryNotFound
-from model.heartbeat import ConsumeFrom
+from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
@@ -50,43 +51,59 @@ class ConsumeOptions:
     wait: bool
     order: str
     quirks: frozenset[Quirk]
+    broadcast: dict[str, Any]
     as_json: bool
+
+
+_Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        envvar="RLAB_CONSUME_FROM",
+        metavar="earliest|latest|TIME",
+        help="Where a group begins that has never consumed; TIME is ISO 8601 or milliseconds since 1970.",
+    ),
+]
+_Count = Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after so many messages.")]
+_Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", min=0.001, show_default=False, help="End after so long; failed if --count was not reached."
+    ),
+]
+_Quirks = Annotated[
+    list[Quirk] | None,
+    typer.Option(
+        metavar="NAME", help=f"A defect of the reference's clients to show: {', '.join(sorted(CLIENT_QUIRKS))}."
+    ),
+]
+_Broadcast = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Get every message, whatever other members get. Under this NAME the place is kept for the next time.",
+    ),
+]
+_OffsetsDir = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", show_default=False, help="Where --broadcast keeps the place; ~/.rlab-offsets."),
+]
 
 
 def consume(
     topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.")],
     group: Annotated[str, typer.Option(show_default=False, help="Consumer group; its members share the queues.")],
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            envvar="RLAB_CONSUME_FROM",
-            metavar="earliest|latest|TIME",
-            help="Where a group begins that has never consumed; TIME is ISO 8601 or milliseconds since 1970.",
-        ),
-    ] = "latest",
-    count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after so many messages.")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.001,
-            show_default=False,
-            help="End after so long; failed if --count was not reached.",
-        ),
-    ] = None,
+    start: _Start = "latest",
+    count: _Count = None,
+    timeout: _Timeout = None,
     tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
     strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
     order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
-    quirk: Annotated[
-        list[Quirk] | None,
-        typer.Option(
-            metavar="NAME", help=f"A defect of the reference's clients to show: {', '.join(sorted(CLIENT_QUIRKS))}."
-        ),
-    ] = None,
+    quirk: _Quirks = None,
+    broadcast: _Broadcast = None,
+    offsets_dir: _OffsetsDir = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     verbose: Verbose = False,
@@ -100,6 +117,8 @@ def consume(
     born_ms, stored_ms and message_id.
 
     Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
+
+    Example: rlab consume prices --group caches --broadcast $HOSTNAME
     """
     options = ConsumeOptions(
         topic=topic,
@@ -113,9 +132,24 @@ def consume(
         wait=wait,
         order=order,
         quirks=frozenset(quirk or ()),
+        broadcast=broadcast_options(broadcast, offsets_dir),
         as_json=json,
     )
     run(Consuming(options).run, endless=True, verbose=verbose)
+
+
+def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, Any]:
+    """The options of a consumer that --broadcast and --offsets-dir stand for.
+
+    Raises:
+        typer.BadParameter: a folder for offsets that are not kept in one.
+    """
+    if name is None and offsets_dir is not None:
+        raise typer.BadParameter("--offsets-dir is for --broadcast: the offsets of a group are kept at the brokers")
+    if name is None:
+        return {}
+    folder = {} if offsets_dir is None else {"offsets_dir": offsets_dir}
+    return {"model": MessageModel.BROADCASTING, "instance_name": name, **folder}
 
 
 def start_of(text: str) -> tuple[ConsumeFrom, int]:
@@ -175,6 +209,7 @@ class Consuming:
             quirks=options.quirks,
             consume_batch=1 if options.count is not None else _BATCH,
             shutdown_grace_s=_GRACE_S,
+            **options.broadcast,
         ) as consumer:
             await consumer.subscribe(options.topic, self._on_messages, options.tags)
             with anyio.move_on_after(options.timeout_s):

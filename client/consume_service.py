@@ -37,6 +37,23 @@ class ConsumeService(Protocol):
         ...
 
 
+class LastResort(Protocol):
+    """Where a message goes that has failed as often as it may."""
+
+    async def bury(self, message: MessageExt) -> bool:
+        """Take it, and say so in the log; returns whether it was taken. Cancellation: it may come again."""
+        ...
+
+
+class PassOver:
+    """The last resort in BROADCASTING: there are no dead letters of one member, so all that is left is the log."""
+
+    async def bury(self, message: MessageExt) -> bool:
+        """See `LastResort`."""
+        logger.error("%r failed %d times and is passed over", message, message.times_delivered + 1)
+        return True
+
+
 class ConsumeConcurrently:
     """Messages in any order. What fails goes back to a broker and comes again through the retry topic of the group.
 
@@ -65,6 +82,40 @@ class ConsumeConcurrently:
                 self._pool.retry_at(owned, not_before)
 
 
+class ConsumeInPlace:
+    """Messages in any order, in BROADCASTING. What fails stays here and is tried again here.
+
+    For the retry topic of a group comes to one of its members, and this member's failure is nobody else's. RocketMQ
+    logs the message and drops it at its first failure. Here that is the end after `max_attempts` retries; the commit
+    point waits for them, so they survive a restart.
+
+    Args:
+        pool: hands out again what failed.
+        last_resort: where a message goes that failed too often.
+        max_attempts: retries after which it goes there.
+        retry_s: wait before each of them.
+    """
+
+    def __init__(self, pool: WorkerPool, last_resort: LastResort, *, max_attempts: int, retry_s: float) -> None:
+        self._pool = pool
+        self._last_resort = last_resort
+        self._max_attempts = max_attempts
+        self._retry_s = retry_s
+
+    async def settle(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+        """See `ConsumeService`. Everything but SUCCESS and COMMIT is a failure: there is no order to wait in."""
+        if result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT):
+            owned.process_queue.finish(messages)
+            return
+        for message in messages:
+            if message.times_delivered >= self._max_attempts and await self._last_resort.bury(message):
+                owned.process_queue.finish([message])
+            else:
+                not_before = anyio.current_time() + self._retry_s
+                owned.process_queue.give_back([message], not_before)
+                self._pool.retry_at(owned, not_before)
+
+
 class ConsumeOrderly:
     """Messages of a lane one after the other. What fails is tried again where it stands, and its lane waits for it.
 
@@ -73,17 +124,17 @@ class ConsumeOrderly:
 
     Args:
         pool: hands out again what waits.
-        send_back: the way to the dead letters.
-        max_attempts: retries after which a message is a dead letter.
+        last_resort: where a message goes that failed too often.
+        max_attempts: retries after which it goes there.
         suspend_s: how long a lane stands still after a failure.
         auto_commit: whether SUCCESS ends a message; otherwise it waits for a COMMIT in its lane.
     """
 
     def __init__(
-        self, pool: WorkerPool, send_back: SendBack, *, max_attempts: int, suspend_s: float, auto_commit: bool
+        self, pool: WorkerPool, last_resort: LastResort, *, max_attempts: int, suspend_s: float, auto_commit: bool
     ) -> None:
         self._pool = pool
-        self._send_back = send_back
+        self._last_resort = last_resort
         self._max_attempts = max_attempts
         self._suspend_s = suspend_s
         self._auto_commit = auto_commit
@@ -114,8 +165,7 @@ class ConsumeOrderly:
         again = [message for message in messages if message.times_delivered < self._max_attempts]
         for message in dead:
             # The lane stands still meanwhile: what follows must not overtake a message that no broker has taken.
-            if await self._send_back.bury(message):
-                logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
+            if await self._last_resort.bury(message):
                 queue.finish([message])
             else:
                 again.append(message)

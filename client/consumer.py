@@ -1,4 +1,4 @@
-"""How messages reach a listener: what a listener is, what it may answer, and the call itself.
+"""How messages, and changes of queues, reach a listener: what it is, what it may answer, and the call itself.
 
 This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
 raises fails its messages and nothing else.
@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import cast
 
 from model.message import MessageExt
+from model.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
 
@@ -80,3 +81,30 @@ class ListenerCall:
             first = messages[0]
             logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
             return ConsumeResult.RECONSUME_LATER
+
+
+MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
+"""Gets (topic, all its queues, those that are mine), sorted, after they changed. RocketMQ: MessageQueueListener.
+
+As with messages, an `async def` runs on the event loop and a plain `def` in a worker thread.
+"""
+
+TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
+"""Gets (topic, all its queues), sorted, after they changed. RocketMQ: TopicMessageQueueChangeListener."""
+
+
+async def call_observer(listener: Callable[..., object], *args: object) -> None:
+    """Call a listener that only observes; what it raises is logged, and harms nobody.
+
+    Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
+    """
+    call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
+    try:
+        if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+            result = listener(*args)
+        else:
+            result = await asyncio.get_running_loop().run_in_executor(None, lambda: listener(*args))
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        logger.exception("the listener %r failed on %r", listener, args)

@@ -6,20 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import StrEnum
+from os import PathLike
 from typing import Any
 
 from client.config import ClientConfig
 from model.delay import MAX_DELAY_MS
 from model.errors import ConfigError
-from model.heartbeat import ConsumeFrom
+from model.heartbeat import ConsumeFrom, MessageModel
 from model.limits import (
     CONSUME_RETRY_S,
     MAX_ATTEMPTS,
+    MAX_INVISIBLE_MS,
     MAX_PROCESS_QUEUE_BYTES,
     MAX_PROCESS_QUEUE_COUNT,
     MAX_PROCESS_QUEUE_SPAN,
     MAX_PULL_BATCH,
+    MAX_UNACKED,
     MEMBER_EXPIRY_S,
+    MIN_INVISIBLE_MS,
+    POP_INVISIBLE_S,
     PULL_BATCH,
     REBALANCE_INTERVAL_S,
     SHUTDOWN_GRACE_S,
@@ -38,12 +43,26 @@ class ConsumeOrder(StrEnum):
     """Those of a queue with the same first key. Producers send the messages of a key to the same queue."""
 
 
+class ConsumeMode(StrEnum):
+    """How a push consumer gets its messages. RocketMQ: MessageRequestMode."""
+
+    PULL = "pull"
+    """The members share the queues, and each pulls its own."""
+    POP = "pop"
+    """The members share the messages: each pops from any queue."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
     """Options of one push consumer.
 
     Attributes:
-        consume_from: where a group without commits starts.
+        model: whether the members of the group share the queues, or each of them gets every message.
+        offsets_dir: in BROADCASTING: where this machine keeps its offsets; `~` is the home folder.
+        mode: whether the members share whole queues (`pull`) or single messages (`pop`).
+        invisible_s: with `pop`: how long others do not get a message; made longer while it waits here or is worked on.
+        max_unacked: with `pop`: unfinished messages of a topic and broker above which it pops no more of it.
+        consume_from: where a group without commits starts; in BROADCASTING, a member without offsets.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
         order: which messages wait for each other: `none`, `queue` or `key`.
         auto_commit: in order only: whether SUCCESS ends a message, or waits for a COMMIT.
@@ -54,14 +73,20 @@ class ConsumerOptions:
         max_queue_count: unfinished messages of a queue above which it is not pulled.
         max_queue_bytes: the same for the bytes of their bodies.
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
-        max_attempts: retries of a failed message, after which it becomes a dead letter (`%DLQ%group`).
+        max_attempts: retries of a failed message, after which it becomes a dead letter (`%DLQ%group`); in BROADCASTING
+            it is logged and passed over.
         retry_delay_ms: wait before each retry; None for 10 s, 30 s, 1 m, ... 2 h.
-        consume_retry_s: wait before a failed message is handed out again that no broker takes back.
+        consume_retry_s: wait before a failed message is handed out again that no broker takes back, or in BROADCASTING.
         session_timeout_s: how long brokers keep this member without hearing of it.
         rebalance_interval_s: how often it looks when nothing wakes it.
         shutdown_grace_s: how long a shutdown, or a queue that is given up, waits for messages with a listener.
     """
 
+    model: MessageModel = MessageModel.CLUSTERING
+    offsets_dir: str | PathLike[str] = "~/.rlab-offsets"
+    mode: ConsumeMode | str = ConsumeMode.PULL
+    invisible_s: float = POP_INVISIBLE_S
+    max_unacked: int = MAX_UNACKED
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int = 0
     order: ConsumeOrder | str = ConsumeOrder.NONE
@@ -94,6 +119,12 @@ class ConsumerOptions:
             raise ConfigError(f"order must be one of {', '.join(ConsumeOrder)}; got {self.order!r}")
         if not self.auto_commit and self.order == ConsumeOrder.NONE:
             raise ConfigError("auto_commit=False needs an order: a COMMIT ends what came before it")
+        if not isinstance(self.model, MessageModel):
+            raise ConfigError(f"model must be a MessageModel, got {self.model!r}")
+        if self.mode not in list(ConsumeMode):
+            raise ConfigError(f"mode must be one of {', '.join(ConsumeMode)}; got {self.mode!r}")
+        if self.mode == ConsumeMode.POP and (self.model is MessageModel.BROADCASTING or not self.auto_commit):
+            raise ConfigError("mode='pop' needs model=CLUSTERING and auto_commit=True: it ends each message by itself")
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
         if self.retry_delay_ms is not None and not 0 <= self.retry_delay_ms <= MAX_DELAY_MS:
@@ -111,6 +142,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_queue_span", 1, 65_535),
     ("max_attempts", 0, 65_000),
     ("consume_retry_s", 0, 3600),
+    ("invisible_s", MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000),
+    ("max_unacked", 1, 65_535),
     ("suspend_s", 0.01, 30),
     ("session_timeout_s", 0.1, 3600),
     ("rebalance_interval_s", 0.01, 3600),
@@ -143,4 +176,23 @@ def split_options(
     of_consumer = {field.name for field in fields(ConsumerOptions)}
     client = {name: value for name, value in options.items() if name not in of_consumer}
     consumer = {name: value for name, value in options.items() if name in of_consumer}
-    return ClientConfig(name_servers=name_servers, **client), ConsumerOptions(**consumer)
+    config, own = ClientConfig(name_servers=name_servers, **client), ConsumerOptions(**consumer)
+    check_lasting_id(config, own.model)
+    return config, own
+
+
+def check_lasting_id(config: ClientConfig, model: MessageModel) -> None:
+    """Refuse BROADCASTING to a client whose id does not outlive its process.
+
+    RocketMQ calls every instance DEFAULT in BROADCASTING: two processes of one machine then write to one file, and
+    neither learns of it.
+
+    Raises:
+        ConfigError: it has no `instance_name`.
+    """
+    if model is MessageModel.BROADCASTING and config.instance_name is None:
+        raise ConfigError(
+            "model=BROADCASTING needs an instance_name that stays the same: the offsets are kept in a folder named "
+            "after ip@instance_name, and a name made up at each start would never find them again. Give each process "
+            "of a machine its own; set client_ip as well where the address of the machine changes"
+        )

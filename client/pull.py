@@ -81,6 +81,9 @@ class PullLoop:
                     # the topic is subscribed to again before that.
                     await anyio.sleep(PULL_RETRY_ERROR_S)
                     continue
+                if owned.paused:
+                    await owned.wait_progress()
+                    continue
                 if owned.process_queue.flow_control_reason() is not None:
                     await self._wait_room()
                     continue
@@ -123,8 +126,9 @@ class PullLoop:
             "max_n": self._batch_size,
             "suspend_ms": int(PULL_SUSPEND_S * 1000),
             "client_id": instance.client_id,
-            "token": owned.token,
         }
+        if owned.token >= 0:
+            header["token"] = owned.token
         subscription = self._callbacks.subscription_of(queue.topic)
         hashes = subscription.tag_hashes if subscription is not None else None
         if hashes is not None:

@@ -1,50 +1,48 @@
-"""PushConsumer: a member of a group that is handed the messages of its share of the queues.
+"""PushConsumer: a member of a group that is handed messages: those of its share of the queues, or all of them.
 
-RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. This file is the lifecycle and what users call; the share of
-queues is `client/queue_share.py`, the workers are `client/worker_pool.py`.
+RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. The lifecycle is `client/group_consumer.py`, the share of
+queues is `client/queue_share.py` (in BROADCASTING `client/unleased_share.py`), the workers are `client/worker_pool.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
-import anyio
-
-from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from client.background import Background
-from client.consume_service import ConsumeConcurrently, ConsumeOrderly, ConsumeService
-from client.consumer import ConsumeResult, Listener, ListenerCall
-from client.consumer_options import ConsumeOrder, split_options
+from client.allocate import AllocateMessageQueueStrategy
+from client.consume_service import (
+    ConsumeConcurrently,
+    ConsumeInPlace,
+    ConsumeOrderly,
+    ConsumeService,
+    LastResort,
+    PassOver,
+)
+from client.consumer import ConsumeResult, Listener, ListenerCall, MessageQueueListener
+from client.consumer_options import ConsumeMode, ConsumeOrder, split_options
+from client.group_consumer import GroupConsumer
 from client.instance import ClientInstance
-from client.instance_registry import acquire_instance, release_instance
 from client.owned_queue import OwnedQueue
-from client.queue_share import QueueShare
-from client.rebalance import RebalancePass
+from client.pop_share import PopShare
 from client.send_back import SendBack
-from client.service_state import ServiceState
+from client.share import Share
 from client.worker_pool import WorkerPool
-from model.errors import ClientIdConflict, IllegalOperation
-from model.events import EventKind
-from model.heartbeat import ConsumerData, ConsumeType, MessageModel
+from model.errors import IllegalOperation
+from model.heartbeat import ConsumeType, MessageModel
 from model.message import MessageExt
-from model.message_queue import MessageQueue
-from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
-from model.quirks import Quirk
-from model.subscription import SubscriptionData, subscription_of
 
 logger = logging.getLogger(__name__)
 
 
-class PushConsumer:
+class PushConsumer(GroupConsumer):
     """A consumer that calls listeners with messages as they come.
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
         group: consumer group.
-        strategy: how the group's queues are shared; every member must use the same.
+        strategy: how the group's queues are shared; every member must use the same. Not used in BROADCASTING.
+        message_queue_listener: called as `(topic, all queues, mine)` after each change; not at the shutdown.
         **options: `ConsumerOptions` and `ClientConfig` by name.
 
     Raises:
@@ -56,127 +54,58 @@ class PushConsumer:
             await consumer.join()
     """
 
+    _consume_type = ConsumeType.PASSIVELY
+
     def __init__(
         self,
         name_servers: str | Sequence[str],
         group: str,
         *,
         strategy: AllocateMessageQueueStrategy | None = None,
+        message_queue_listener: MessageQueueListener | None = None,
         **options: Any,
     ) -> None:
-        self.group = check_group(group)
-        self.config, self.options = split_options(name_servers, options)
-        self.rebalance_interval_s = self.options.rebalance_interval_s
-        self.session_timeout_s = self.options.session_timeout_s
-        self.late_results = 0
-        """Results of listeners that came after their queue was another member's, or was reset; they were ignored."""
-        self._strategy = strategy or AllocateMessageQueueAveragely()
-        self._subscriptions: dict[str, SubscriptionData] = {}
+        super().__init__(group, strategy, message_queue_listener, *split_options(name_servers, options))
+        if self.options.mode == ConsumeMode.POP:
+            self._consume_type = ConsumeType.POP
+        self._late_results = 0
+        self._popped: PopShare | None = None
         self._listeners: dict[str, ListenerCall] = {}
-        self._subscription_version = 0
-        self._state = ServiceState.CREATE_JUST
-        self._background = Background(f"consumer of {group}")
-        self._instance: ClientInstance | None = None
-        self._share: QueueShare | None = None
         self._pool: WorkerPool | None = None
         self._service: ConsumeService | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> PushConsumer:
-        await self.start()
-        return self
+    async def _make_share(self, instance: ClientInstance) -> Share:
+        if self.options.mode == ConsumeMode.PULL:
+            return await super()._make_share(instance)
+        wants = self._subscription_of, self._listen
+        self._popped = PopShare(instance, self.group, self.options, self._background, *wants)
+        return self._popped
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Leaving on a cancellation too means to leave the group properly, within its bounds.
-        with anyio.CancelScope(shield=True):
-            await self.shutdown()
-
-    async def start(self) -> None:
-        """Start the consumer. RocketMQ: DefaultMQPushConsumerImpl.start, in its order.
-
-        Raises:
-            ConnectFailed: no name server answers.
-            IllegalOperation: started before, or the instance has a consumer of this group already.
-            ClientIdConflict: another live process is in the group under this client id.
-
-        Cancellation: nothing is left running.
-        """
-        if self._state is not ServiceState.CREATE_JUST:
-            raise IllegalOperation(f"this consumer is {self._state}: make a new one to start again")
-        self._state = ServiceState.START_FAILED
-        instance = await acquire_instance(self.config)
-        try:
-            await self._background.start()
-            self._instance = instance
-            self._pool = WorkerPool(
-                self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
-            )
-            self._share = QueueShare(
-                instance,
-                self.group,
-                self._strategy,
-                self.options,
-                self._background,
-                self._subscriptions.get,
-                self._pool.offer,
-            )
-            self._service = self._consume_service(instance, self._pool)
-            self._pool.start(self._background)
-            instance.register(self)
-            self._state = ServiceState.RUNNING
-            if self._subscriptions:
-                await self._introduce()
-        except BaseException as error:
-            with anyio.CancelScope(shield=True):
-                instance.unregister(self)
-                if isinstance(error, ClientIdConflict):
-                    # A broker that has not heard of the other process has taken us in.
-                    await instance.heartbeats.leave(self.group, "")
-                await self._background.stop()
-                await release_instance(instance)
-            self._state = ServiceState.START_FAILED
-            raise
-
-    async def shutdown(self) -> None:
-        """Leave: stop the intake, finish what listeners have, commit, unlock, unregister, close. Idempotent.
-
-        What listeners have may take `shutdown_grace_s`; what they finish later is delivered again to another member.
-
-        Raises:
-            IllegalOperation: called by a listener of this consumer.
-
-        Cancellation: the rest is cut short; the broker sees the connection close.
-        """
-        if self._state is not ServiceState.RUNNING:
+    def _begin(self, instance: ClientInstance) -> None:
+        if self._popped is not None:
+            self._pool = self._popped.pool
             return
+        self._pool = WorkerPool(
+            self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
+        )
+        self._service = self._consume_service(instance, self._pool)
+        self._pool.start(self._background)
+
+    def _check_shutdown(self) -> None:
         if self._pool is not None and self._pool.runs_current_task():
             raise IllegalOperation(
                 "a listener cannot shut its own consumer down, because the shutdown waits for the listener: "
                 "set an event there, and shut down where the consumer was started"
             )
-        self._state = ServiceState.SHUTDOWN_ALREADY
-        instance, share = self._parts()
-        cause = instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
-        try:
-            await share.close(cause)
-            if self._subscriptions:
-                await instance.heartbeats.leave(self.group, cause)
-        finally:
-            instance.unregister(self)
-            with anyio.CancelScope(shield=True):
-                await self._background.stop()
-                await release_instance(instance)
 
-    async def join(self) -> None:
-        """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
+    def _arrived(self, owned: OwnedQueue) -> None:
+        assert self._pool is not None, "queues are pulled after the start"
+        self._pool.offer(owned)
 
-        Raises:
-            ExceptionGroup: a background task failed, which is a bug.
-        """
-        await self._background.wait()
+    def _queue_started(self, owned: OwnedQueue) -> None:
+        pass  # a listener has no say in where its queues begin
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
@@ -194,116 +123,31 @@ class PushConsumer:
 
         Cancellation: the subscription stays.
         """
-        if is_retry_topic(check_topic(topic)):
-            raise IllegalOperation(
-                f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
-            )
-        self._subscription_version += 1
-        retry = retry_topic(self.group)
-        self._subscriptions[topic] = subscription_of(topic, expression, self._subscription_version)
-        self._subscriptions.setdefault(retry, subscription_of(retry, "*", self._subscription_version))
+        self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
         self._listeners[topic] = ListenerCall(listener, topic)
-        if self._state is ServiceState.RUNNING:
-            await self._introduce()
-
-    async def unsubscribe(self, topic: str) -> None:
-        """Give up a topic: its queues are committed and released, and the other members are told.
-
-        Cancellation: the topic is given up all the same.
-        """
-        if self._subscriptions.pop(topic, None) is None:
-            return
-        if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
-            await self._introduce()
-
-    async def _introduce(self) -> None:
-        """Tell everybody what we want now, and only when they know it, rebalance.
-
-        RocketMQ starts to pull and then waits 500 ms, so that its heartbeat wins the race to the broker; here the
-        heartbeat is answered first.
-        """
-        instance, _ = self._parts()
-        cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        await instance.update_routes(self.subscribed_topics(), cause)
-        missing = [
-            t for t in self.subscribed_topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)
-        ]
-        if missing:
-            logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
-            # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
-            # to know the group before the first message comes, or «last» would begin behind that message.
-            await instance.update_routes((TRACE_TOPIC,), cause)
-        await instance.heartbeats.send(cause)
-        instance.heartbeats.check_accepted()
-        instance.introduced(self, cause)
-
-    @property
-    def client_id(self) -> str:
-        """`ip@instance`, once started."""
-        return self._instance.client_id if self._instance is not None else ""
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """The queues that this member has now, sorted."""
-        return sorted(self._share.owned) if self._share is not None else []
-
-    def subscribed_topics(self) -> tuple[str, ...]:
-        """What it subscribes to, sorted; the group's retry topic is among it."""
-        return tuple(sorted(self._subscriptions))
-
-    # --- what the client instance calls (GroupMember) ----------------------------------------------------------------
-
-    def topics(self) -> tuple[str, ...]:
-        """See `GroupMember`."""
-        others = self._share.topics_of_others if self._share is not None else ()
-        return tuple(sorted({*self._subscriptions, *others}))
-
-    def consumer_data(self) -> ConsumerData | None:
-        """See `GroupMember`."""
-        instance, _ = self._parts()
-        if not self._subscriptions or self._state is not ServiceState.RUNNING:
-            return None
-        return ConsumerData(
-            group=self.group,
-            consume_type=ConsumeType.PASSIVELY,
-            model=MessageModel.CLUSTERING,
-            consume_from=self.options.consume_from,
-            consume_timestamp_ms=self.options.consume_timestamp_ms,
-            strategy=self._strategy.name,
-            session_timeout_s=self.options.session_timeout_s,
-            group_created_ms=instance.heartbeats.group_created_ms(self.group),
-            subscriptions=tuple(self._subscriptions[topic] for topic in self.subscribed_topics()),
-        )
-
-    async def rebalance(self, due: RebalancePass) -> bool:
-        """See `GroupMember`."""
-        _, share = self._parts()
-        return await share.rebalance(due, self.subscribed_topics())
-
-    async def persist_offsets(self) -> None:
-        """See `GroupMember`."""
-        _, share = self._parts()
-        await share.persist()
-
-    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """See `GroupMember`."""
-        _, share = self._parts()
-        share.offsets_reset(queues, token, cause)
+        await self._wanted_changed()
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 
-    async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+    @property
+    def late_results(self) -> int:
+        """Results of listeners that were ignored: their queue or message was another member's by then, or was reset."""
+        return self._late_results + (self._popped.late if self._popped is not None else 0)
+
+    async def _listen(self, messages: Sequence[MessageExt]) -> ConsumeResult:
         listener = self._listener_of(messages[0])
         if listener is not None:
-            result = await listener(messages)
-        else:
-            # The retry topic is the whole group's, and brings what members with other topics have failed on. It is not
-            # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
-            logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
-            result = ConsumeResult.RECONSUME_LATER
+            return await listener(messages)
+        # The retry topic is the whole group's, and brings what members with other topics have failed on. It is not
+        # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
+        logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
+        return ConsumeResult.RECONSUME_LATER
+
+    async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        result = await self._listen(messages)
         assert self._service is not None, "messages are consumed after the start"
         if owned.lost:
-            self.late_results += len(messages)
+            self._late_results += len(messages)
             owned.process_queue.finish(messages)  # nobody commits it, but a reset waits until listeners are done
         else:
             await self._service.settle(owned, messages, result)
@@ -312,11 +156,15 @@ class PushConsumer:
     def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
         options = self.options
         send_back = SendBack(instance, self.group, options.max_attempts, options.retry_delay_ms)
+        everybody = options.model is MessageModel.BROADCASTING
+        last_resort: LastResort = PassOver() if everybody else send_back
         if options.order == ConsumeOrder.NONE:
-            return ConsumeConcurrently(pool, send_back, options.consume_retry_s)
+            if not everybody:
+                return ConsumeConcurrently(pool, send_back, options.consume_retry_s)
+            return ConsumeInPlace(pool, last_resort, max_attempts=options.max_attempts, retry_s=options.consume_retry_s)
         return ConsumeOrderly(
             pool,
-            send_back,
+            last_resort,
             max_attempts=options.max_attempts,
             suspend_s=options.suspend_s,
             auto_commit=options.auto_commit,
@@ -325,8 +173,3 @@ class PushConsumer:
     def _listener_of(self, message: MessageExt) -> ListenerCall | None:
         # A message of the retry topic belongs to the listener of the topic that it was sent to.
         return self._listeners.get(message.topic) or self._listeners.get(message.queue.topic)
-
-    def _parts(self) -> tuple[ClientInstance, QueueShare]:
-        assert self._instance is not None, "the consumer was not started"
-        assert self._share is not None, "the consumer was not started"
-        return self._instance, self._share

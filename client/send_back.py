@@ -55,7 +55,10 @@ class SendBack:
 
         Cancellation: a broker may have it, so the dead letter may be there twice.
         """
-        return await self._give(message, 0)
+        buried = await self._give(message, 0)
+        if buried:
+            logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
+        return buried
 
     async def _give(self, message: MessageExt, max_attempts: int) -> bool:
         try:

@@ -86,6 +86,13 @@ CONSUME_RETRY_S = 5.0
 """Wait before a failed message is handed to the listener again inside the same consumer."""
 SUSPEND_S = 1.0
 """How long an orderly queue, or key, stands still after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
+MAX_LOCAL_OFFSETS_BYTES = 64 * 1024 * 1024
+"""Longest file of offsets that a broadcasting consumer reads: a million queues."""
+POLL_TIMEOUT_S = 5.0
+POLL_BATCH = 32
+AUTO_COMMIT_INTERVAL_S = 5.0
+TOPIC_QUEUES_INTERVAL_S = 30.0
+"""How often name servers are asked whether the queues of a topic changed, for whoever listens to that."""
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
 MAX_RESENT_MARKS = 10_000
@@ -100,9 +107,24 @@ MAX_POP_QUEUES = 100_000
 """Queues, times groups, of which a broker knows what is in flight."""
 MAX_POP_BATCH = 32
 """Messages of one pop (RocketMQ: popBatchNums)."""
+MAX_POP_BACKLOG = 100_000
+"""Changes of what is in flight that wait for a disk that takes nothing; then pops are refused."""
+MAX_POP_JOURNAL_BYTES = 4 * 1024 * 1024
+"""Journal of what is in flight beyond which a snapshot takes its place, or beyond twice the last one."""
+MAX_ACKED_OFFSETS = 65_536
+"""Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
 """How long a message that was popped may be invisible."""
+POP_INVISIBLE_S = 60.0
+"""How long it is unless the consumer says otherwise (RocketMQ: popInvisibleTime)."""
+POP_KEEP_S = 5.0
+"""How long a consumer keeps popped messages that came too late for whoever asked, before it gives them back."""
+MAX_UNACKED = 96
+"""Messages popped from a topic of one broker and not finished, above which a consumer pops no more of it (RocketMQ:
+popThresholdForQueue)."""
+MAX_ACK_BATCH = 4_096
+"""Acknowledgements in one request."""
 MAX_HELD_PULLS = 100_000
 MAX_HELD_PULLS_PER_QUEUE = 1_024
 
@@ -143,6 +165,15 @@ LOOKUP_TIMEOUT_S = 60.0
 MAX_LOOKUP_MESSAGES = 64
 MAX_LOOKUP_BYTES = 1024 * 1024
 """Records in one answer beyond which it is full; the last of them may be longer by itself."""
+
+# --- sinks -----------------------------------------------------------------------------------------------------------
+MAX_STAGED_CHUNKS = 100_000
+"""Stage requests that one broker holds; each is a record in its log and about 500 bytes of memory."""
+MAX_SINK_QUERIES = 10_000
+STAGE_EXPIRY_S = 24 * 3600.0
+"""Staged messages that nobody has committed for so long are dropped; their driver is gone."""
+LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
+"""A query that comes back after more than this could publish its last batch twice."""
 
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0

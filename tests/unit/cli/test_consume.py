@@ -11,12 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli.consume import ConsumeOptions, Consuming, document_of, start_of
+from cli.consume import ConsumeOptions, Consuming, broadcast_options, document_of, start_of
 from cli.main import app
 from client.admin import Admin
 from client.group_target import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, QueryNotFound, TopicNotExist
-from model.heartbeat import ConsumeFrom
+from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.cluster import SimulatedCluster
@@ -38,6 +38,7 @@ def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
         "wait": False,
         "order": "none",
         "quirks": frozenset(),
+        "broadcast": {},
         "as_json": False,
     }
     return Consuming(ConsumeOptions(**{**default, **given}))
@@ -220,3 +221,24 @@ def test_a_body_that_is_not_text_is_told_in_base64() -> None:
 )
 def test_wrong_usage_is_told_before_anything_is_consumed(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["consume", *arguments]).exit_code == 2
+
+
+def test_a_broadcast_prints_every_message_and_goes_on_where_its_name_was(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        other = await cluster.start_consumer("g", "t", model=MessageModel.BROADCASTING, offsets_dir=tmp_path / "other")
+        await (await cluster.start_producer()).send_many("t", 6)
+        broadcast = broadcast_options("me", tmp_path / "mine")
+        await consuming(cluster, broadcast=broadcast, count=2).run()
+        await consuming(cluster, broadcast=broadcast, count=4).run()
+        assert len(other.deliveries) == 6
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"0\n1\n2\n3\n4\n5\n"
+
+
+def test_a_folder_for_offsets_without_a_broadcast_is_refused() -> None:
+    assert broadcast_options(None, None) == {}
+    with pytest.raises(typer.BadParameter, match="is for --broadcast"):
+        broadcast_options(None, Path("x"))

@@ -26,7 +26,7 @@ Q0, Q1, Q2, Q3 = (MessageQueue("t", "broker-a", n) for n in range(4))
 
 def share_of(consumer: SimulatedConsumer) -> QueueShare:
     share = consumer.consumer._share
-    assert share is not None
+    assert isinstance(share, QueueShare)
     return share
 
 

@@ -1,0 +1,134 @@
+"""LocalOffsets: how far a broadcasting consumer has got, and since when it wants each topic. What is in its file.
+
+An offset stays until its topic is given up in so many words. RocketMQ drops those of queues that no route names any
+more, so that a broker that was away for a moment is read from its end when it is back, and what came meanwhile is lost
+(LocalFileOffsetStore, apache/rocketmq#4016).
+
+The file is JSON, for people who have to look at it, or repair it:
+
+    {"format": 1, "topics": {"orders": {"since_ms": 1700000000000, "offsets": {"broker-a:0": 17, "broker-a:1": 4}}}}
+
+Invariant: an offset moves only forward, except by `reset`; `decode(encode())` is the same table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.message_queue import MessageQueue
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic: when it was first subscribed to, and the offsets of its queues by (broker name, queue id)."""
+
+    since_ms: int
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+class LocalOffsets:
+    """Offsets by queue; an offset is the first one that is not done."""
+
+    def __init__(self) -> None:
+        """Make an empty table."""
+        self._topics: dict[str, _Topic] = {}
+        self.version = 0
+        """Grows with every change, so that whoever writes the table down knows whether there is something new."""
+
+    def begin(self, topic: str, now_ms: int) -> bool:
+        """Note that a topic is subscribed to; returns whether it was not before.
+
+        Args:
+            topic: which.
+            now_ms: wall clock in milliseconds; kept only the first time.
+        """
+        if topic in self._topics:
+            return False
+        self._topics[topic] = _Topic(now_ms)
+        self.version += 1
+        return True
+
+    def since_ms(self, topic: str) -> int:
+        """When a topic that has begun was first subscribed to, wall clock in milliseconds."""
+        return self._topics[topic].since_ms
+
+    def read(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue, or None if there is none."""
+        topic = self._topics.get(queue.topic)
+        return None if topic is None else topic.offsets.get((queue.broker_name, queue.queue_id))
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """Move a queue forward; a lower offset is ignored, and so is a topic that was given up meanwhile."""
+        known = self.read(queue)
+        if known is None or offset > known:
+            self.reset(queue, offset)
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Put a queue at any offset; ignored for a topic that was given up meanwhile."""
+        topic = self._topics.get(queue.topic)
+        if topic is not None and self.read(queue) != offset:
+            topic.offsets[queue.broker_name, queue.queue_id] = offset
+            self.version += 1
+
+    def end(self, topic: str) -> None:
+        """Forget a topic that was unsubscribed from."""
+        if self._topics.pop(topic, None) is not None:
+            self.version += 1
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic that has begun, sorted."""
+        return tuple(sorted(self._topics))
+
+    def encode(self) -> bytes:
+        """The text of the file; equal tables give equal bytes."""
+        topics = {
+            name: {
+                "since_ms": topic.since_ms,
+                "offsets": {f"{broker}:{queue_id}": n for (broker, queue_id), n in sorted(topic.offsets.items())},
+            }
+            for name, topic in sorted(self._topics.items())
+        }
+        return json.dumps({"format": FORMAT, "topics": topics}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> LocalOffsets:
+        """Read the text of a file.
+
+        Raises:
+            ValueError: it is not one; with what is wrong.
+        """
+        document = json.loads(data)
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise ValueError(f"not an offsets file of format {FORMAT}")
+        offsets = cls()
+        for name, wire in _items(document.get("topics"), "topics"):
+            topic = offsets._topics[name] = _Topic(_number(_member(wire, "since_ms"), f"since_ms of {name}"))
+            for key, value in _items(_member(wire, "offsets"), f"offsets of {name}"):
+                broker, colon, queue_id = key.rpartition(":")
+                if not colon or not queue_id.isdecimal():
+                    raise ValueError(f"{key!r} of {name} is no queue: broker:number is")
+                topic.offsets[broker, int(queue_id)] = _number(value, f"the offset of {name} {key}")
+        return offsets
+
+
+def _member(wire: Any, key: str) -> Any:
+    if not isinstance(wire, dict) or key not in wire:
+        raise ValueError(f"a topic without {key}")
+    return wire[key]
+
+
+def _items(wire: Any, what: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(wire, dict):
+        raise ValueError(f"{what} must be an object")
+    return wire.items()
+
+
+def _number(value: Any, what: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{what} must be a whole number from 0, got {value!r}")
+    return value
