@@ -172,8 +172,10 @@ def verdict(info: GroupInfo) -> str:
     elif info.balanced:
         parts.append("balanced")
     else:
+        astray = sum(not queue.settled for queue in info.queues)
+        stranded = [f"{len(info.stranded)} queues are nobody's to consume"] if info.stranded else []
         parts.append(
-            f"not balanced: {sum(not queue.settled for queue in info.queues)} queues are not where they should be"
+            "not balanced: " + ", ".join([f"{astray} queues are not where they should be"] * (astray > 0) + stranded)
         )
     if info.disagreements:
         parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")

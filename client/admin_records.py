@@ -191,9 +191,16 @@ class GroupInfo:
         return sum(queue.lag or 0 for queue in self.queues)
 
     @property
+    def stranded(self) -> tuple[MessageQueue, ...]:
+        """Queues of topics that members subscribe to, and that no member should have: their strategies disagree."""
+        wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
+        return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
+
+    @property
     def balanced(self) -> bool:
         """Whether every queue is with the one member that should have it."""
-        return not self.unknown_strategies and all(queue.settled for queue in self.queues)
+        settled = all(queue.settled for queue in self.queues)
+        return settled and not self.unknown_strategies and not self.stranded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

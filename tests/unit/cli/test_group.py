@@ -117,6 +117,10 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
             "lag 1; 2 messages were deleted before it read them; balanced",
         ),
         (SPLIT, "lag 6; not balanced: 2 queues are not where they should be; members disagree about strategy"),
+        (
+            replace(MOVING, queues=(progress(0, "c@1", "c@1"), progress(1, None))),
+            "lag 6; not balanced: 1 queues are nobody's to consume",
+        ),
         (replace(MOVING, unknown_strategies=("MINE",)), "lag 6; target unknown: strategy MINE is not built in"),
         (
             replace(MOVING, members=(member("c@1", model=MessageModel.BROADCASTING),)),
