@@ -9,14 +9,49 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from client.background import Background
-from client.owned_queue import OwnedQueue
 from model.message import MessageExt
 from remoting.deadline_driver import DeadlineDriver
 
-Consume = Callable[[OwnedQueue, list[MessageExt]], Awaitable[None]]
+Consume = Callable[[Any, list[MessageExt]], Awaitable[None]]
+"""Called with the queue as it was offered, and a batch of its messages."""
+
+
+class Messages(Protocol):
+    """What a queue has to hand out; see `ProcessQueue`."""
+
+    def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
+        """Hand out messages."""
+        ...
+
+    def next_retry_deadline(self) -> float | None:
+        """When messages that failed may be handed out again, loop time in seconds; None if there are none."""
+        ...
+
+
+class HandsOut(Protocol):
+    """A queue that stands in line for workers: one that is owned (`OwnedQueue`), or popped messages (`PoppedQueue`).
+
+    Attributes:
+        offered: whether it stands in line.
+    """
+
+    offered: bool
+
+    @property
+    def process_queue(self) -> Messages:
+        """Its messages."""
+        ...
+
+    def ready(self, now: float) -> bool:
+        """Whether it has messages to hand out, and may, at a loop time in seconds."""
+        ...
+
+    def holds(self, now: float) -> bool:
+        """Whether nobody else can have been granted the queue yet."""
+        ...
 
 
 class WorkerPool:
@@ -34,12 +69,12 @@ class WorkerPool:
         self._batch_size = batch_size
         self._loop = asyncio.get_running_loop()
         self._background: Background | None = None
-        self._ready: deque[OwnedQueue] = deque()
+        self._ready: deque[HandsOut] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = 0
         self._tasks: dict[asyncio.Task[Any] | None, None] = {}
         # Queues with messages that failed and wait to be handed out again.
-        self._retrying: dict[OwnedQueue, None] = {}
+        self._retrying: dict[HandsOut, None] = {}
         self._driver = DeadlineDriver(self._next_retry, self._retry)
 
     def start(self, background: Background) -> None:
@@ -47,7 +82,7 @@ class WorkerPool:
         self._background = background
         background.start_soon(self._driver.run)
 
-    def offer(self, owned: OwnedQueue) -> None:
+    def offer(self, owned: HandsOut) -> None:
         """Say that a queue may have messages to hand out."""
         if owned.offered:
             return
@@ -59,7 +94,7 @@ class WorkerPool:
         elif owned in self._retrying and owned.holds(now):
             self._driver.wake_by(now)  # it may have got its lease back, and `_next_retry` sees it again
 
-    def retry_at(self, owned: OwnedQueue, deadline: float) -> None:
+    def retry_at(self, owned: HandsOut, deadline: float) -> None:
         """Say that a queue has failed messages that may be handed out again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
@@ -112,7 +147,7 @@ class WorkerPool:
                 self._idle.append(idle)
                 await idle
 
-    def _next_batch(self) -> tuple[OwnedQueue, list[MessageExt]] | None:
+    def _next_batch(self) -> tuple[HandsOut, list[MessageExt]] | None:
         while self._ready:
             owned = self._ready.popleft()
             owned.offered = False
@@ -125,7 +160,7 @@ class WorkerPool:
                 return owned, messages
         return None
 
-    def offer_again(self, owned: OwnedQueue) -> None:
+    def offer_again(self, owned: HandsOut) -> None:
         """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
         if not owned.offered and owned.ready(self._loop.time()):
             owned.offered = True

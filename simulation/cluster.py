@@ -34,6 +34,7 @@ from broker.config import BrokerConfig
 from broker.server import RunningBroker, run_broker
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.consumer import Listener
+from client.consumer_options import ConsumeMode
 from client.producer import Producer
 from client.push_consumer import PushConsumer
 from model.errors import TopicNotExist
@@ -165,6 +166,7 @@ class SimulatedCluster:
                 name_servers=tuple(server.address for server in self.name_servers.values()),
                 listen=f"0.0.0.0:{BROKER_PORT}",
                 clock_ms=self.simulation.clock_ms,
+                rng=Random(f"{name} {self.simulation.seed}"),
                 event_sink=sink,
                 **options,
             )
@@ -212,7 +214,8 @@ class SimulatedCluster:
             **options: `host`, and `ClientConfig` and `ConsumerOptions` by name.
         """
         host, made = self._options("c", options)
-        self._strategies[group] = strategy or AllocateMessageQueueAveragely()
+        if made.get("mode") != ConsumeMode.POP:  # whoever pops has no queues
+            self._strategies[group] = strategy or AllocateMessageQueueAveragely()
         consumer = PushConsumer(self.addresses, group, strategy=strategy, **made)
         simulated = SimulatedConsumer(self.simulation, host, consumer)
         self.consumers.append(simulated)

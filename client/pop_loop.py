@@ -1,0 +1,126 @@
+"""The pop loop of one topic on one broker. RocketMQ: DefaultMQPushConsumerImpl.popMessage, PopMessageService."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from client.instance import ClientInstance
+from client.pop_message import PopMessage
+from client.pop_requests import PopRequests
+from model.errors import GroupNotExist, NetworkError, RlabError
+from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
+from model.message_queue import MessageQueue
+from model.record import RecordCorrupt
+from model.subscription import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+class PopLoop:
+    """Pops one topic of one broker until it is stopped.
+
+    Args:
+        instance: the client instance.
+        requests: the requests of the group.
+        queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called with this loop and what came.
+        invisible_s: how long others do not get it.
+        max_unfinished: unfinished messages above which it waits.
+
+    Attributes:
+        queue: as given.
+        unfinished: messages that came from here and are not finished; whoever counts them calls `finished`.
+        stopping: whether it pops no more.
+        scope: cancelled to end it at once.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        requests: PopRequests,
+        queue: MessageQueue,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[PopLoop, list[PopMessage]], None],
+        *,
+        invisible_s: float,
+        max_unfinished: int,
+    ) -> None:
+        self.queue = queue
+        self.unfinished = 0
+        self.stopping = False
+        self.scope = anyio.CancelScope()
+        self._instance = instance
+        self._requests = requests
+        self._subscription_of = subscription_of
+        self._arrived = arrived
+        self._invisible_ms = int(invisible_s * 1000)
+        self._max_unfinished = max_unfinished
+        self._progress: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Pop no more. What a request under way brings is still given to `arrived`, which has to give it back.
+
+        It is not cancelled: whatever the broker has answered by then would be invisible until its time is over.
+        """
+        self.stopping = True
+        self._wake()
+
+    def finished(self) -> None:
+        """Note that a message that came from here is not here any more."""
+        self.unfinished -= 1
+        if self._progress is not None and self.unfinished <= self._max_unfinished:
+            self._wake()
+
+    async def run(self) -> None:
+        """Run until `stop`. Cancellation: what a request under way brings comes again when its time is over."""
+        with self.scope:
+            while not self.stopping:
+                subscription = self._subscription_of(self.queue.topic)
+                if subscription is None:
+                    await anyio.sleep(PULL_RETRY_ERROR_S)  # given up; the next pass stops this loop
+                elif self.unfinished > self._max_unfinished:
+                    await self._wait_progress()
+                else:
+                    await self._pop(subscription)
+
+    async def _pop(self, subscription: SubscriptionData) -> None:
+        instance, queue = self._instance, self.queue
+        try:
+            messages = await self._requests.pop(
+                queue.broker_name,
+                subscription,
+                queue_id=queue.queue_id,
+                max_n=MAX_POP_BATCH,
+                invisible_ms=self._invisible_ms,
+                suspend_ms=int(PULL_SUSPEND_S * 1000),
+            )
+        except (NetworkError, RecordCorrupt) as error:
+            logger.debug("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
+            if not self.stopping:
+                with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                    await instance.broker_returned.wait()
+        except GroupNotExist:
+            # This broker does not know us: it is new, or took us for dead.
+            await instance.heartbeats.send()
+            await anyio.sleep(PULL_RETRY_ERROR_S)
+        except RlabError as error:
+            # A topic that was deleted: the next route says so. Or the broker is busy, stopping, or out of disk.
+            logger.warning("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
+        else:
+            if messages:
+                self._arrived(self, messages)
+
+    def _wake(self) -> None:
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
+        self._progress = None
+
+    async def _wait_progress(self) -> None:
+        self._progress = asyncio.get_running_loop().create_future()
+        await self._progress

@@ -1,0 +1,334 @@
+"""What one PopConsumer pops: all brokers of its topics at the same time, and nothing that they give is lost.
+
+A `receive` returns as soon as any broker has messages. The others may answer a moment later, with messages that are
+invisible to everybody else by then: these are *kept* for the next `receive`, and given back if none comes soon.
+
+A broker that gave messages the last time is asked again at once and alone (`hot`): under load one request is one batch,
+and no broker pops what nobody asked for. One that had none is asked with a long poll beside it, so an empty broker
+delays nothing and a full one starves nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+
+from client.background import Background
+from client.instance import ClientInstance
+from client.owned_queue import OwnedQueue
+from client.pop_acks import PopAcks, handle_of
+from client.pop_message import PopMessage
+from client.pop_requests import ANY_QUEUE, PopRequests
+from client.rebalance import RebalancePass
+from model.errors import GroupNotExist, NetworkError, ReceiptHandleDead, RlabError
+from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from model.record import RecordCorrupt
+from model.subscription import SubscriptionData
+from remoting.deadline_driver import DeadlineDriver
+from remoting.tasks import run_together
+
+logger = logging.getLogger(__name__)
+
+_FRESH = 0.1
+"""Which part of its invisible time a kept message may have lost when it is handed out; else it is made longer."""
+_LINGER_S = 0.25
+"""How long the answers of long polls that end with a `receive` are waited for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Target:
+    """A topic on a broker.
+
+    Attributes:
+        queue: the two, and `ANY_QUEUE`.
+        hot: whether it gave messages the last time.
+        popping: requests under way.
+        error: why the last one failed.
+        not_before: when to ask again after a failure, loop time.
+    """
+
+    queue: MessageQueue
+    hot: bool = True
+    popping: int = 0
+    error: RlabError | RecordCorrupt | None = None
+    not_before: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Messages that came together: when, in loop time, and for how long they are invisible."""
+
+    messages: list[PopMessage]
+    came_at: float
+    invisible_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Receive:
+    """One `receive`: what it asks for, until when, and whom it has asked."""
+
+    max_n: int
+    invisible_s: float
+    deadline: float
+    asked: dict[_Target, None] = field(default_factory=dict)
+
+
+class PopReceiver:
+    """See the module header. It has the shape of a share, and owns no queue.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        requests: the requests of the group.
+        background: where requests run.
+        subscription_of: topic -> current subscription, or None.
+
+    Attributes:
+        owned, topics_of_others: see `QueueShare`; none.
+        acks: its acknowledgements.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        requests: PopRequests,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+    ) -> None:
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self.topics_of_others: tuple[str, ...] = ()
+        self.acks = PopAcks(instance, requests, background, retry_s=0)
+        self._instance = instance
+        self._group = group
+        self._requests = requests
+        self._background = background
+        self._subscription_of = subscription_of
+        self._targets: dict[MessageQueue, _Target] = {}
+        self._kept: deque[_Kept] = deque()
+        self._news = anyio.Event()
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._driver = DeadlineDriver(self._next_give_back, self._give_old_back)
+        background.start_soon(self._driver.run)
+
+    async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
+        """Note which brokers have the topics. See `QueueShare.rebalance`."""
+        queues = {
+            MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
+            for topic in topics
+            if not is_retry_topic(topic)  # each broker adds its own to what it gives
+            for queue in self._instance.routes.subscribe_queues(topic)
+        }
+        self._targets = {queue: self._targets.get(queue) or _Target(queue) for queue in queues}
+        for target in self._targets.values():
+            target.not_before = 0.0  # a broker may be back
+        self._wake()
+        return True
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    async def receive(self, max_n: int, invisible_s: float, wait_s: float) -> list[PopMessage]:
+        """See `PopConsumer.receive`."""
+        this = _Receive(max_n, invisible_s, self._loop.time() + wait_s)
+        while True:
+            messages = await self._take(this)
+            if messages:
+                return messages
+            now = self._loop.time()
+            if now >= this.deadline and not self._is_answered_later(this):
+                break
+            self._ask(this, now)
+            news = self._news
+            with anyio.move_on_after(self._patience_s(this, now)) as scope:
+                await news.wait()
+            if scope.cancelled_caught and self._loop.time() >= this.deadline + _LINGER_S:
+                break
+        errors = [target.error for target in self._targets.values() if target.error is not None]
+        if errors and len(errors) == len(self._targets):
+            raise errors[0]
+        return []
+
+    def _is_answered_later(self, this: _Receive) -> bool:
+        """Whether answers to this `receive` are to come; also before it has asked anybody."""
+        if not this.asked:
+            return bool(self._targets)
+        return any(target.popping for target in this.asked)
+
+    def _patience_s(self, this: _Receive, now: float) -> float:
+        """Until when nothing has to be done without news."""
+        if now >= this.deadline:
+            return _LINGER_S
+        retries = [t.not_before for t in self._targets.values() if not t.popping and t.not_before > now]
+        return min([this.deadline, *retries]) - now
+
+    def _ask(self, this: _Receive, now: float) -> None:
+        left_s = max(0.0, this.deadline - now)
+        # Whoever gave messages goes to the end of the line.
+        is_asking = any(target.hot and target.popping for target in this.asked)
+        for target in list(self._targets.values()):
+            if target.popping or target.not_before > now or (left_s == 0 and target in this.asked):
+                continue
+            if not target.hot:
+                self._start(target, this, left_s)
+            elif not is_asking:
+                is_asking = True
+                self._start(target, this, 0.0)
+
+    def _start(self, target: _Target, this: _Receive, suspend_s: float) -> None:
+        this.asked[target] = None
+        target.popping += 1
+        self._background.start_soon(self._pop, target, this.max_n, this.invisible_s, suspend_s)
+
+    async def _pop(self, target: _Target, max_n: int, invisible_s: float, suspend_s: float) -> None:
+        """In the background, so that whoever gives up a `receive` loses nothing."""
+        subscription = self._subscription_of(target.queue.topic)
+        try:
+            if subscription is None:
+                return
+            messages = await self._requests.pop(
+                target.queue.broker_name,
+                subscription,
+                max_n=max_n,
+                invisible_ms=round(invisible_s * 1000),
+                suspend_ms=int(suspend_s * 1000),
+            )
+        except (RlabError, RecordCorrupt) as error:
+            await self._failed(target, error)
+        else:
+            target.error, target.hot = None, bool(messages)
+            if messages:
+                self._targets[target.queue] = self._targets.pop(target.queue, target)
+                self._keep(target, messages, invisible_s)
+        finally:
+            target.popping -= 1
+            self._wake()
+
+    async def _failed(self, target: _Target, error: RlabError | RecordCorrupt) -> None:
+        level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+        topic, broker_name, _ = target.queue
+        logger.log(level, "%s: pop of %s on %s: %s", self._instance.client_id, topic, broker_name, error)
+        target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
+        if isinstance(error, GroupNotExist):
+            # This broker does not know us: it is new, or took us for dead.
+            await self._instance.heartbeats.send()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    # --- what is kept ------------------------------------------------------------------------------------------------
+
+    def _keep(self, target: _Target, messages: list[PopMessage], invisible_s: float) -> None:
+        now, subscription = self._loop.time(), self._subscription_of(target.queue.topic)
+        tags = subscription.tags if subscription is not None else None
+        if tags is not None:
+            # The broker compares hashes; two tags may share one.
+            foreign = [m for m in messages if m.topic == target.queue.topic and m.tags not in tags]
+            for message in foreign:
+                self.acks.add(handle_of(message))
+            messages = [message for message in messages if message not in foreign] if foreign else messages
+        if self._closing or subscription is None:
+            self._give_back(messages)
+        elif messages:
+            self._kept.append(_Kept(messages, now, invisible_s))
+            self._driver.wake_by(_give_back_at(self._kept[0]))
+
+    async def _take(self, this: _Receive) -> list[PopMessage]:
+        """Messages that are kept, up to the number; those that lost much of their time are made longer first."""
+        now = self._loop.time()
+        taken: list[PopMessage] = []
+        stale: list[PopMessage] = []
+        while self._kept and len(taken) + len(stale) < this.max_n:
+            kept, left = self._kept[0], this.max_n - len(taken) - len(stale)
+            chosen, kept.messages = kept.messages[:left], kept.messages[left:]
+            if not kept.messages:
+                self._kept.popleft()
+            if kept.invisible_s == this.invisible_s and now - kept.came_at <= _FRESH * kept.invisible_s:
+                taken += chosen
+            elif now - kept.came_at < kept.invisible_s:
+                stale += chosen
+        return taken + await self._renew(stale, taken, this.invisible_s) if stale else taken
+
+    async def _renew(self, stale: list[PopMessage], taken: list[PopMessage], invisible_s: float) -> list[PopMessage]:
+        good: dict[int, PopMessage] = {}
+
+        async def renew(n: int, message: PopMessage) -> None:
+            try:
+                token, visible_ms = await self._requests.change_invisible(
+                    *handle_of(message), round(invisible_s * 1000)
+                )
+            except RlabError as error:
+                logger.debug("%s: %r is not ours any more: %s", self._instance.client_id, message, error)
+            else:
+                message.token, message.visible_ms = token, visible_ms
+                good[n] = message
+
+        try:
+            await run_together([partial(renew, n, message) for n, message in enumerate(stale)])
+        except BaseException:
+            # Whoever asked has given up. What is not sure to be ours is not kept.
+            self._kept.appendleft(_Kept([*taken, *good.values()], self._loop.time(), invisible_s))
+            self._driver.wake_by(_give_back_at(self._kept[0]))
+            raise
+        return [good[n] for n in sorted(good)]
+
+    def _next_give_back(self) -> float | None:
+        return _give_back_at(self._kept[0]) if self._kept else None
+
+    def _give_old_back(self, now: float) -> None:
+        while self._kept and _give_back_at(self._kept[0]) <= now:
+            self._give_back(self._kept.popleft().messages)
+
+    def _give_back(self, messages: Collection[PopMessage]) -> None:
+        for message in messages:
+            if self._background.running:
+                self._background.start_soon(self._give_one_back, message)
+
+    async def _give_one_back(self, message: PopMessage) -> None:
+        try:
+            await self._requests.change_invisible(*handle_of(message), 0)
+        except ReceiptHandleDead:
+            pass  # its time was over
+        except RlabError as error:
+            # It comes again when its time is over.
+            logger.debug("%s: %r could not be given back: %s", self._instance.client_id, message, error)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self, cause: str) -> None:
+        """Receive no more, and give back what is kept.
+
+        Args:
+            cause: id of the root trigger.
+
+        Cancellation: what is not given back comes again when its time is over.
+        """
+        self._closing = True
+        left = [message for kept in self._kept for message in kept.messages]
+        self._kept.clear()
+        # Whoever is no member any more is not given messages: brokers answer the pops that they hold.
+        await self._instance.heartbeats.leave(self._group, cause)
+        with anyio.move_on_after(self._instance.config.request_timeout_s):
+            await run_together([partial(self._give_one_back, message) for message in left])
+            await self.acks.wait_idle()
+            while any(target.popping for target in self._targets.values()):
+                await self._news.wait()
+
+    async def persist(self) -> None:
+        """Nothing: every acknowledgement is durable once it is answered."""
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Nothing: brokers kill the handles of what was popped before a reset."""
+
+
+def _give_back_at(kept: _Kept) -> float:
+    return kept.came_at + min(POP_KEEP_S, kept.invisible_s / 2)
