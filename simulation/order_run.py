@@ -51,10 +51,10 @@ MEMBERSHIP = ("join", "leave", "crash", "hang")
 MAX_ATTEMPTS = 3
 FAILS, POISONED = 0.1, "7"
 """How often a listener fails; and the last digit of keys whose second message always does."""
-NUMBERS = 4
-"""Messages of a key, on average; the least is one."""
+KEYS, NUMBERS = 100, 4
+"""Keys, and messages of a key on average; the least is one."""
 PAUSES_S, WORK_S = (0.0, 0.0, 0.0, 4.0), (0.0, 0.02, 0.3, 2.0)
-"""Up to how long a producer waits between two messages, and a listener takes for one."""
+"""Up to how long a producer waits between two messages, and a listener takes for one; with more keys so much less."""
 SESSION_S, GRACE_S = 4.0, 10.0
 WHOLE_AGAIN_S = 120.0
 """How long the groups may take to find their balance once everything is whole, and then to catch up."""
@@ -75,7 +75,7 @@ class OrderOptions:
     """
 
     seed: int = 0
-    keys: int = 100
+    keys: int = KEYS
     changes: int = 50
     consumers: int = 4
     producers: int = 4
@@ -145,6 +145,7 @@ class _Run:
         self.faults = Faults(cluster, disks, self._start_consumer)
         self.verdict = OrderVerdict(options.seed)
         self.sending = options.producers
+        self.hurry = min(1.0, KEYS / options.keys)
         cluster.watchers += [self.check.watch, lambda event: cluster.events.clear()]
         cluster.client_options |= {"heartbeat_interval_s": SESSION_S / 4, "route_poll_interval_s": 2.0}
 
@@ -191,7 +192,7 @@ class _Run:
             message = Message(topic, _HEAD.pack(numbers[n]), (key,))
             await self._send(producer, message, select_by_key(queues[topic], key))
             numbers[n] += 1
-            await anyio.sleep(random.choice(PAUSES_S) * random.random())
+            await anyio.sleep(random.choice(PAUSES_S) * random.random() * self.hurry)
         self.sending -= 1
 
     async def _send(self, producer: SimulatedProducer, message: Message, queue: MessageQueue) -> None:
@@ -214,7 +215,7 @@ class _Run:
             group,
             host=slot,
             order=self.order_of[group],
-            suspend_s=0.3,
+            suspend_s=max(0.01, 0.3 * self.hurry),
             max_attempts=MAX_ATTEMPTS,
             session_timeout_s=SESSION_S,
             shutdown_grace_s=GRACE_S,
@@ -238,7 +239,7 @@ class _Run:
             client, queue, offset, key = consumer.client_id, message.queue, message.offset, message.keys[0]
             check.started(group, client, queue, offset, key)
             try:
-                await anyio.sleep(random.choice(WORK_S) * random.random())
+                await anyio.sleep(random.choice(WORK_S) * random.random() * self.hurry)
             finally:
                 check.ended(group, client, queue, offset, key)
             if random.random() < FAILS or (number == 1 and key.endswith(POISONED)):
@@ -277,15 +278,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         OrderOptions(seed=seed, keys=chosen.keys, changes=chosen.changes)
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     ]
-    total, failed = OrderVerdict(-1), 0
+    total, done, failed = OrderVerdict(-1), 0, 0
     with ProcessPoolExecutor(chosen.processes, initializer=_be_quiet) as processes:
         for verdict in processes.map(run_order, every):
             total.faults += verdict.faults
             total.sent += verdict.sent
             total.starts += verdict.starts
             failed += bool(verdict.violations)
+            done += 1
             if verdict.violations or chosen.seeds <= 20:
                 _say(verdict_line(verdict))
+            elif done % 50 == 0:
+                _say(f"{done} of {chosen.seeds} seeds, {failed} failed")
     keys = f"{chosen.seeds * chosen.keys:,}"
     _say(
         f"{chosen.seeds} seeds, {failed} failed; {keys} keys, {total.sent:,} sent, {total.starts:,} handed out, "
