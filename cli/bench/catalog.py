@@ -9,12 +9,14 @@ from typing import Any
 from cli.bench.catch_up import bench_catch_up
 from cli.bench.join import bench_join
 from cli.bench.memory import bench_memory
+from cli.bench.moves import bench_moves
 from cli.bench.order import bench_order
 from cli.bench.pull import bench_consume, bench_pull
 from cli.bench.recovery import bench_recovery
 from cli.bench.report import Result
 from cli.bench.rounds import Progress, Sizes
 from cli.bench.send import bench_send
+from cli.bench.stalls import bench_stalls
 from cli.bench.store_memory import bench_store_memory
 from cli.bench.store_sends import bench_store_async, bench_store_sync
 
@@ -27,6 +29,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "consume": bench_consume,
     "order": bench_order,
     "join-100": bench_join,
+    "stalls": bench_stalls,
+    "moves-100": bench_moves,
     "consumers-2000": bench_memory,
     "store-async": bench_store_async,
     "store-sync": bench_store_sync,

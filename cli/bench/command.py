@@ -16,6 +16,8 @@ NAMES = (
     "consume",
     "order",
     "join-100",
+    "stalls",
+    "moves-100",
     "consumers-2000",
     "store-async",
     "store-sync",
@@ -46,7 +48,7 @@ def bench(
     joins: Annotated[int, typer.Option(min=1, help="Joins that join-100 measures.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Measure this machine: sends, pulls, joins, storage, memory.
+    """Measure this machine: sends, pulls, joins, stalls, storage, memory.
 
     Rates are compared with a bare echo of the same frames in the same run.
 

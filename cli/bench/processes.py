@@ -119,6 +119,18 @@ async def broker_process(
         yield child
 
 
+@asynccontextmanager
+async def member_process(
+    name_server: str, group: str, instance_name: str, session_timeout_s: float
+) -> AsyncIterator[Child]:
+    """Run an orderly consumer while the block runs; its `address` is its client id.
+
+    Raises and cancellation: see `_child`.
+    """
+    async with _child("member", "cli.bench.member", name_server, group, instance_name, str(session_timeout_s)) as child:
+        yield child
+
+
 async def _wait_registered(name_server: str, broker: Child) -> None:
     async with Admin(name_server) as admin:
         with anyio.move_on_after(START_TIMEOUT_S) as scope:

@@ -38,6 +38,8 @@ class Sizes:
         passes: restarts, or reads of everything, whose median is reported.
         stored_bytes: what store-memory stores.
         recovery_bytes: what recovery stores, once, four and sixteen times.
+        stalls: consumers that are killed; a quarter as many fall silent.
+        moves: consumers that join and leave again under load.
     """
 
     seconds: float = 0.5
@@ -51,6 +53,8 @@ class Sizes:
     passes: int = 3
     stored_bytes: int = 2 * 1024 * MIB
     recovery_bytes: int = 64 * MIB
+    stalls: int = 20
+    moves: int = 6
 
 
 class Window:
