@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from client.admin import Admin
 from client.consumer import ConsumeResult
+from client.pop_consumer import PopConsumer
+from client.pop_message import PopMessage
 from client.producer import Producer
 from client.push_consumer import PushConsumer
 from model.heartbeat import ConsumeFrom, MessageModel
@@ -21,6 +23,8 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "PopConsumer",
+    "PopMessage",
     "Producer",
     "PushConsumer",
     "SendResult",
