@@ -3,6 +3,7 @@
 A *lane* is what has to stay in order: a whole queue, or the messages of a queue with one key. What is checked, for each
 lane of each group, whatever members join, leave, crash or are cut off:
 
+    lease     a queue is granted only when no other member holds it
     owner     a message is handed out by whoever holds the lease, never while another member does
     overlap   it starts only when no other message of its lane is with a listener of an owner that lives
     order     it starts only when every message before it is settled: processed, or given up as a dead letter
@@ -89,6 +90,8 @@ class OrderCheck:
             return
         books = self._books(event.group, MessageQueue(event.topic, event.broker, event.queue_id))
         if event.kind == EventKind.LOCK_GRANTED:
+            if books.holder not in ("", event.client):
+                self._violated(f"lease: {event} although {books.holder} holds it")
             books.holder = event.client
         elif event.kind == EventKind.QUEUE_RELEASED:
             books.holder = ""
@@ -124,7 +127,7 @@ class OrderCheck:
             self._violated(f"order: {what} before {first} is settled")
         last = lane.last.get(client)
         if last is not None and not last <= offset <= _next(lane, last):
-            self._violated(f"repeat: {what} after {last}, which {_next(lane, last)} follows")
+            self._violated(f"repeat: {what} after {last}, when {_next(lane, last)} was to come")
         lane.last[client] = offset
         lane.running[client, offset] = True
 

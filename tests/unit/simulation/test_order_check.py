@@ -81,11 +81,20 @@ def test_a_new_owner_may_repeat_a_suffix_but_leave_nothing_out(story: Story) -> 
 def test_who_hands_out_what_another_member_holds_is_named(story: Story) -> None:
     story.grant("c1")
     story.do("c1", 0)
+    story.lease(EventKind.LOCK_EXPIRED, "c1")
     story.grant("c2")
     story.do("c1", 1)
     assert story.rules_broken == ["owner"]
     assert "c1 starts" in story.check.violations[0]
     assert "c2 holds" in story.check.violations[0]
+
+
+def test_a_queue_that_somebody_holds_is_granted_to_nobody_else(story: Story) -> None:
+    story.grant("c1")
+    story.grant("c1")
+    assert story.check.violations == []
+    story.grant("c2")
+    assert story.rules_broken == ["lease"]
 
 
 def test_between_two_owners_the_last_one_may_go_on(story: Story) -> None:
