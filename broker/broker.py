@@ -19,6 +19,8 @@ from broker.pull_service import PullService
 from broker.queue_locks import Freed, QueueLocks
 from broker.reconcile import drop_unknown_topics, lower_offsets
 from broker.registration import Registration
+from broker.sink_service import SinkService
+from broker.sink_store import SinkStore
 from broker.store.message_store import MessageStore
 from broker.topic_table import TopicEntry, TopicTable, queue_count
 from broker.write_barrier import WriteBarrier
@@ -62,6 +64,7 @@ class Broker:
         driver: acts on the deadlines of the tables.
         registration: keeps the name servers up to date.
         delays: delivers messages when their time has come.
+        sinks: publishes what sinks have staged.
         events: what happened here.
         group_watch: tells what is wrong with groups.
         clients: connection number -> client, of those that have sent a heartbeat.
@@ -92,6 +95,7 @@ class Broker:
         self._started_at = loop.time()
         self._load()
         self.delays = DelayService(loop, store, metadata, self.topics, self.barrier, config.clock_ms)
+        self.sinks = SinkService(loop, store, SinkStore(metadata), self.topics, self.barrier, config.clock_ms)
 
     def _load(self) -> None:
         """Take over what earlier runs stored."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 import msgpack
 
@@ -197,6 +198,24 @@ class MetadataStore:
         self._change(
             ("resent", *row), "insert or replace into resent values (?, ?, ?, ?, ?)", *row, topic_id, below, blob
         )
+
+    def add_tables(self, schema: str) -> None:
+        """Make tables of somebody else's, where they are missing."""
+        self._db.executescript(schema)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """What is stored in them."""
+        return self._db.execute(query)
+
+    def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
+        """Change a row of them with the next commit.
+
+        Args:
+            row: (table, primary key): of two changes of a row the newer one counts.
+            statement: SQL.
+            values: its parameters.
+        """
+        self._change(row, statement, *values)
 
     def _change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.

@@ -40,9 +40,9 @@ class RetentionService:
         self._look_at = broker.loop.time() + RETENTION_LOOK_S
         self._next_at = broker.loop.time() + RETENTION_INTERVAL_S
         self._newest_base = broker.store.newest_base_position
-        # A delayed message is needed until its delivery is on the disk itself, not only written: (first that waits, end
-        # of the log then), and the newest such number whose log is synced by now.
-        self._waiting_from = broker.delays.first_waiting
+        # A delayed or staged message is needed until its delivery is on the disk itself, not only written: (first ones
+        # that wait, end of the log then), and the newest such note whose log is synced by now.
+        self._waiting_from = self._waiting_now()
         self._noted = (self._waiting_from, broker.store.written_position)
         self._told_holder: tuple[str, str] | None = None
         self.driver = DeadlineDriver(lambda: self._look_at, self._look)
@@ -66,7 +66,7 @@ class RetentionService:
         plan = self._plan(spans, now_ms, needed, spans[-1].end_position)
         if plan.reasons:
             # Asked only now, of the few segments that would go.
-            parked = self._position_of({self._broker.delays.parked_queue: waiting_from}, spans, plan.to_position)
+            parked = self._position_of(waiting_from, spans, plan.to_position)
             plan = self._plan(spans, now_ms, needed, parked)
         self._tell_holder(plan, need)
         if plan.reasons:
@@ -76,12 +76,19 @@ class RetentionService:
         options = self._broker.config.retention
         return plan_trim(spans, now_ms, options, needed_position=needed, parked_position=parked)
 
-    def _note_waiting(self) -> int:
+    def _waiting_now(self) -> dict[QueueKey, int]:
+        """Queue -> first offset of what the broker itself has still to do."""
+        delays = self._broker.delays
+        return {delays.parked_queue: delays.first_waiting, **self._broker.sinks.pinned()}
+
+    def _note_waiting(self) -> dict[QueueKey, int]:
         waiting_from, written = self._noted
+        now = self._waiting_now()
         if self._store.synced_position >= written:
             self._waiting_from = waiting_from
-            self._noted = (self._broker.delays.first_waiting, self._store.written_position)
-        return self._waiting_from
+            self._noted = (now, self._store.written_position)
+        earlier = self._waiting_from
+        return {key: min(now.get(key, offset), earlier.get(key, offset)) for key, offset in (now | earlier).items()}
 
     def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, Need | None]:
         """Log position from which on groups need it, and who does."""

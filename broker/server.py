@@ -24,6 +24,7 @@ from broker.reset_handlers import ResetHandlers
 from broker.retention_service import RetentionService
 from broker.retry_handlers import RetryHandlers
 from broker.send_handlers import SendHandlers
+from broker.sink_handlers import SinkHandlers
 from broker.store.message_store import MessageStore
 from broker.store.store_errors import StoreError, StoreReadOnly
 from model.events import EventKind
@@ -69,6 +70,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **GroupHandlers(broker).handlers(),
         **DeleteGroupHandler(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
+        **SinkHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),
     }
 
@@ -110,6 +112,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
                 tasks.start_soon(broker.delays.driver.run)
+                tasks.start_soon(broker.sinks.driver.run)
                 tasks.start_soon(RetentionService(broker).driver.run)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(_sync, broker)

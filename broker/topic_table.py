@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
-from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, dlq_topic, is_system_topic, retry_topic
+from model.names import (
+    SCHEDULE_TOPIC,
+    STAGE_TOPIC,
+    TEMPLATE_TOPIC,
+    TRACE_TOPIC,
+    dlq_topic,
+    is_system_topic,
+    retry_topic,
+)
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
 
 
@@ -68,6 +76,7 @@ class TopicTable:
         wanted = [
             TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1),
             TopicConfig(topic=SCHEDULE_TOPIC, read_queue_nums=2, write_queue_nums=2, perm=Perm.NONE),
+            TopicConfig(topic=STAGE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=Perm.NONE),
         ]
         if self._auto_create:
             wanted.append(

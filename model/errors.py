@@ -31,6 +31,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- ConsumerNotOnline                                                      CONSUMER_NOT_ONLINE
     |   +-- ReceiptHandleDead             acknowledged, or delivered again, before NO_MESSAGE
     |   +-- LeaseLost                     the queue is another member's by now     LEASE_LOST
+    |   +-- StageLost                     what a sink staged is not there any more STAGE_LOST
     |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
     +-- NetworkError                   the way between us
         +-- ConnectFailed                 never connected: definite
@@ -214,6 +215,12 @@ class LeaseLost(Outcome):
     """The queue is leased to another member of the group, or the token is an old one."""
 
     code = ResponseCode.LEASE_LOST
+
+
+class StageLost(Outcome):
+    """What a commit of a sink names is not staged here any more; nothing was published: run the batch again."""
+
+    code = ResponseCode.STAGE_LOST
 
 
 class OffsetRegression(Outcome):

@@ -170,7 +170,7 @@ MAX_LOOKUP_BYTES = 1024 * 1024
 MAX_STAGED_CHUNKS = 100_000
 """Stage requests that one broker holds; each is a record in its log and about 500 bytes of memory."""
 MAX_SINK_QUERIES = 10_000
-STAGE_EXPIRY_S = 24 * 3600.0
+STAGE_EXPIRY_S = 6 * 3600.0
 """Staged messages that nobody has committed for so long are dropped; their driver is gone."""
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
 """A query that comes back after more than this could publish its last batch twice."""

@@ -14,7 +14,9 @@ TEMPLATE_TOPIC = "TBW102"
 TRACE_TOPIC = "SYS_TRACE"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Where a broker keeps delayed messages; no client can read or write it."""
-SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC)
+STAGE_TOPIC = "SYS_STAGE"
+"""Where a broker keeps what sinks have staged; no client can read or write it."""
+SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC)
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEGAL_ID = re.compile(r"[!-~]+")

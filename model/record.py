@@ -36,6 +36,8 @@ HEADER = struct.Struct(">IIIIQQiHH")
 HEADER_BYTES = HEADER.size
 CRC_FROM = 8
 """The checksum covers a record from here to its end."""
+SINK_FLAG = 0x0001
+"""Set in records that were published from a stage; a broker that is killed in the middle counts them."""
 CONTROL_FLAG = 0x8000
 """Set in records that a store writes for itself."""
 MAX_TIMES_DELIVERED = 0xFFFF

@@ -14,6 +14,7 @@ from remoting.command import Command, shown
 from remoting.pop_schema import POP_SCHEMA
 from remoting.request_code import RequestCode
 from remoting.schema_field import BROKER, CAUSE, CLIENT, GROUP, QUEUE, TOPIC, Field, RequestSchema
+from remoting.sink_schema import SINK_SCHEMA
 
 SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(
@@ -324,6 +325,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
     ),
     **POP_SCHEMA,
+    **SINK_SCHEMA,
 }
 
 _CHECKS: dict[int, tuple[tuple[str, type, bool, int | None, int | None], ...]] = {

@@ -9,7 +9,7 @@ import pytest
 from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, NoPermission, QueryNotFound, TopicNotExist
 from model.events import EventKind
 from model.limits import MAX_QUEUES_PER_TOPIC
-from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
+from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.quirks import Quirk
 from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
@@ -184,7 +184,7 @@ async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
     assert info["uptime_s"] == pytest.approx(world.now, abs=0.1)
     topics = {name: (read, write, perm, ranges) for name, read, write, perm, ranges in info["topics"]}
     assert topics["t"] == (4, 4, 6, [[0, 0], [0, 1], [0, 0], [0, 0]])
-    assert sorted(topics) == ["%RETRY%g", SCHEDULE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
+    assert sorted(topics) == ["%RETRY%g", SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
 
 
 @simulated

@@ -13,7 +13,7 @@ from broker.topic_table import (
 )
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
-from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
+from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.topic_route import READ_WRITE, Perm, TopicConfig
 
 
@@ -32,7 +32,7 @@ def table_with(*configs: TopicConfig, auto_create: bool = True) -> TopicTable:
 def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:
     table = table_with(config("a"), config("b"), auto_create=False)
     number = table.existing("b").topic_id
-    assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: "a", 4: "b"}
+    assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: STAGE_TOPIC, 4: "a", 5: "b"}
     table.delete("b")
     assert number not in table.names()
 
@@ -77,14 +77,19 @@ def test_an_illegal_name_makes_no_topic() -> None:
 # --- system topics ---------------------------------------------------------------------------------------------------
 def test_a_broker_has_its_system_topics_and_makes_only_the_missing_ones() -> None:
     table = TopicTable(auto_create=True)
-    assert [entry.config.topic for entry in table.add_system_topics()] == [TRACE_TOPIC, SCHEDULE_TOPIC, TEMPLATE_TOPIC]
+    assert [entry.config.topic for entry in table.add_system_topics()] == [
+        TRACE_TOPIC,
+        SCHEDULE_TOPIC,
+        STAGE_TOPIC,
+        TEMPLATE_TOPIC,
+    ]
     assert table.existing(TEMPLATE_TOPIC).config.read_queue_nums == TEMPLATE_TOPIC_QUEUES
     assert table.add_system_topics() == []
 
 
 def test_without_automatic_creation_there_is_no_template() -> None:
     made = TopicTable(auto_create=False).add_system_topics()
-    assert [entry.config.topic for entry in made] == [TRACE_TOPIC, SCHEDULE_TOPIC]
+    assert [entry.config.topic for entry in made] == [TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC]
 
 
 def test_system_topics_can_neither_be_changed_nor_deleted() -> None:
@@ -144,7 +149,7 @@ def test_an_unknown_topic_is_not_found_and_not_deleted() -> None:
 
 def test_a_registration_lists_the_topics_by_name() -> None:
     table = table_with(config("b"), config("a"))
-    assert [each.topic for each in table.configs()] == [SCHEDULE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "a", "b"]
+    assert [each.topic for each in table.configs()] == [SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "a", "b"]
 
 
 def test_a_broker_takes_its_limit_of_topics_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

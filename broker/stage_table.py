@@ -1,0 +1,182 @@
+"""StageTable: messages that a sink has handed over and not yet published, and what each sink has published last. Pure.
+
+A batch of a Spark query is written by tasks, which may fail, run twice at once, or be run again after everything was
+written. So a task only *stages* what it has, as chunks of an attempt; the driver then commits the batch and names the
+attempts that count. The broker publishes those, and remembers the batch as the last one of its query:
+
+    stage  (q, batch 7, partition 0, attempt 11)  2 chunks
+    stage  (q, batch 7, partition 0, attempt 12)  2 chunks       the first attempt seemed dead
+    commit (q, batch 7, [(0, 12)])                attempt 12 is published, attempt 11 dropped, last batch 7
+    commit (q, batch 7, [(0, 12)])                7 is not above 7: nothing to do, answered as before
+
+Times are wall clock milliseconds, because they outlive the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from model.errors import StageLost, SystemBusy
+from model.limits import MAX_SINK_QUERIES, MAX_STAGED_CHUNKS
+
+
+class Attempt(NamedTuple):
+    """One try of one task. Of Spark: partition id and task attempt id."""
+
+    query_id: str
+    batch_id: int
+    partition: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages of one stage request.
+
+    Attributes:
+        seq: which chunk of its attempt, from 0.
+        offset: of the record that holds them, in the queue of staged chunks.
+        counts: ((topic, queue id), number of its messages) of each target.
+        staged_ms: when.
+    """
+
+    seq: int
+    offset: int
+    counts: tuple[tuple[tuple[str, int], int], ...]
+    staged_ms: int
+
+    @property
+    def n(self) -> int:
+        """Messages in it."""
+        return sum(n for _, n in self.counts)
+
+
+class LastBatch(NamedTuple):
+    """What a query published last."""
+
+    batch_id: int
+    published_ms: int
+
+
+class StageTable:
+    """All stages and last batches of one broker."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[Attempt, dict[int, Chunk]] = {}
+        self._last: dict[str, LastBatch] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    def check_room(self, query_id: str) -> None:
+        """Refuse one more chunk when there are too many, or one more query.
+
+        Raises:
+            SystemBusy: the table is full.
+        """
+        if self._count >= MAX_STAGED_CHUNKS:
+            raise SystemBusy(f"this broker holds {MAX_STAGED_CHUNKS} staged chunks: commit or abort some first")
+        if query_id not in self._last and len(self._last) >= MAX_SINK_QUERIES:
+            raise SystemBusy(f"this broker remembers {MAX_SINK_QUERIES} queries already")
+
+    def has(self, attempt: Attempt, seq: int) -> bool:
+        """Whether a chunk is staged: its answer was lost, and it was sent again."""
+        return seq in self._chunks.get(attempt, {})
+
+    def add(self, attempt: Attempt, chunk: Chunk) -> None:
+        """Keep a chunk."""
+        chunks = self._chunks.setdefault(attempt, {})
+        self._count += chunk.seq not in chunks
+        chunks[chunk.seq] = chunk
+
+    def staged(self, attempt: Attempt) -> int:
+        """Messages that an attempt has staged."""
+        return sum(chunk.n for chunk in self._chunks.get(attempt, {}).values())
+
+    def named(self, query_id: str, batch_id: int, wanted: Iterable[tuple[int, int, int]]) -> list[Chunk]:
+        """The chunks of the attempts that a commit names, in the order in which they are published.
+
+        Args:
+            query_id: the query.
+            batch_id: its batch.
+            wanted: (partition, attempt, messages that it staged here) of each.
+
+        Raises:
+            StageLost: an attempt has not staged as many messages here: nothing may be published.
+        """
+        found: list[Chunk] = []
+        for partition, attempt, n in sorted(wanted):
+            chunks = self._chunks.get(Attempt(query_id, batch_id, partition, attempt), {})
+            have = sum(chunk.n for chunk in chunks.values())
+            if have != n:
+                raise StageLost(
+                    f"batch {batch_id} of query {query_id!r}: attempt {attempt} of partition {partition} has {have} "
+                    f"messages staged here, not {n}: they were dropped, by age or with an abort, or went to another "
+                    "broker. Nothing was published; run the batch again"
+                )
+            found += [chunks[seq] for seq in sorted(chunks)]
+        return found
+
+    def drop_batch(self, query_id: str, batch_id: int) -> list[tuple[Attempt, int]]:
+        """Forget what is staged of a batch.
+
+        Returns:
+            (attempt, seq) of each chunk.
+        """
+        return self._drop(a for a in self._chunks if a.query_id == query_id and a.batch_id == batch_id)
+
+    def drop_older(self, before_ms: int, except_for: frozenset[tuple[str, int]]) -> list[tuple[Attempt, int]]:
+        """Forget attempts whose newest chunk is older than a time.
+
+        Args:
+            before_ms: that time.
+            except_for: (query, batch) of those that are being published.
+
+        Returns:
+            As `drop_batch`.
+        """
+        return self._drop(
+            attempt
+            for attempt, chunks in self._chunks.items()
+            if attempt[:2] not in except_for and all(chunk.staged_ms < before_ms for chunk in chunks.values())
+        )
+
+    def _drop(self, attempts: Iterable[Attempt]) -> list[tuple[Attempt, int]]:
+        dropped = [(attempt, seq) for attempt in list(attempts) for seq in self._chunks.pop(attempt)]
+        self._count -= len(dropped)
+        return dropped
+
+    def oldest_ms(self) -> int | None:
+        """When the oldest chunk was staged, or None."""
+        return min((chunk.staged_ms for chunks in self._chunks.values() for chunk in chunks.values()), default=None)
+
+    def first_offset(self) -> int | None:
+        """The smallest offset of a staged chunk, or None: what the log must keep."""
+        return min((chunk.offset for chunks in self._chunks.values() for chunk in chunks.values()), default=None)
+
+    # --- batches -----------------------------------------------------------------------------------------------------
+
+    def last_batch(self, query_id: str) -> int:
+        """The last batch that a query has published here; -1 for none."""
+        last = self._last.get(query_id)
+        return -1 if last is None else last.batch_id
+
+    def published(self, query_id: str, last: LastBatch) -> None:
+        """Note that a batch is published."""
+        self._last[query_id] = last
+
+    def forget_older(self, before_ms: int) -> list[str]:
+        """Forget queries that have published nothing since a time.
+
+        Returns:
+            Their ids.
+        """
+        gone = [query_id for query_id, last in self._last.items() if last.published_ms < before_ms]
+        for query_id in gone:
+            del self._last[query_id]
+        return gone
