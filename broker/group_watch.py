@@ -1,7 +1,7 @@
 """Says what is wrong with a group as soon as it is: in an event, in the broker's log, and to the members themselves.
 
 Members hear of it with the answers to their heartbeats, and log it (`client/heartbeats.py`). Everything is said once
-for each change, and not once for each heartbeat.
+for each change, and not once for each heartbeat; so it names those who were on each side at that moment.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ inputs it is can be read off the record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from client.admin_records import GroupInfo, GroupMemberInfo, GroupReport, MemberReport, QueueProgress
@@ -70,8 +71,8 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
             model=newest[client_id].consumer.model,
             consume_type=newest[client_id].consumer.consume_type,
             expires_in_s=newest[client_id].expires_in_s,
-            queues=tuple(sorted(queues[client_id])),
-            brokers=tuple(sorted(seen[client_id])),
+            queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
+            brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
         )
         for client_id in sorted(seen)
     )
@@ -151,6 +152,7 @@ def group_info(
                 member.client_id: tuple(subscription.topic for subscription in member.consumer.subscriptions)
                 for member in report.members
             },
+            copies={cid: n for cid, n in Counter(each.client_id for each in report.members).items() if n > 1},
         )
         for report in reports
     }

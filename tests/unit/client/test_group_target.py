@@ -137,6 +137,22 @@ def test_members_that_contradict_each_other_are_found_by_what_they_said_last() -
     assert [str(each) for each in split.disagreements] == ["strategy: AVG (c1), AVG_BY_CIRCLE (c3)"]
 
 
+def test_a_member_that_a_broker_lists_twice_takes_two_places_and_is_shown_once() -> None:
+    twins = member("c1", queues=(queue("a", 0), queue("a", 1)))
+    info = group_info(
+        "g",
+        [report("a", twins, twins, member("c2"), queues=tuple(queue("a", n) for n in range(6)))],
+        {"t": route("t", "a", queues=6)},
+        [],
+    )
+    assert [(each.client_id, each.brokers, len(each.queues)) for each in info.members] == [
+        ("c1", ("a",), 2),
+        ("c2", ("a",), 0),
+    ]
+    assert [each.targets for each in info.queues] == [("c1",), ("c1",), (), (), ("c2",), ("c2",)]
+    assert info.stranded == (queue("a", 2), queue("a", 3))
+
+
 def test_a_group_is_as_new_as_its_newest_version_and_as_old_as_its_oldest_birth() -> None:
     reports = [report("a", version=0), report("b", version=9), report("c", version=5, queues=(queue("c", 0),))]
     info = group_info("g", reports, {}, [])

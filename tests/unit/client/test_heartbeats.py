@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
 from client.rebalance import Trigger
+from model.errors import ClientIdConflict
 from model.events import EventKind
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -63,6 +65,23 @@ def test_a_broker_that_does_not_answer_shortens_no_session_at_the_others(simulat
             with cluster.simulation.network.stall("broker-b"):
                 await anyio.sleep(60)
                 assert {event.node for event in cluster.events_of(EventKind.MEMBER_LEAVE)} == {"broker-b"}
+
+    simulate(scenario)
+
+
+def test_whoever_is_refused_hears_of_it_until_it_is_accepted(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster, "d", client_ip="c") as twin:
+            async with running_instance(cluster) as instance:
+                await introduce(instance, FakeMember())
+                await introduce(twin, FakeMember())
+                instance.heartbeats.check_accepted()
+                with pytest.raises(ClientIdConflict, match="client id 'c@1' is taken"):
+                    twin.heartbeats.check_accepted()
+            await anyio.sleep(1)
+            assert await twin.heartbeats.send()
+            twin.heartbeats.check_accepted()
 
     simulate(scenario)
 
