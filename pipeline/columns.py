@@ -1,0 +1,284 @@
+"""Pulled records to Arrow columns, or to rows. The hot path of every read.
+
+Columns are built from whole lists: one msgpack unpacker walks over a pull's body and hands out, per record, its binary
+header as bytes and its payload as a tuple; the headers of many records become numbers in one step of numpy, and
+`zip(*payloads)` turns the payloads into columns. Rows, one tuple per message, cost twice as much; they are here so that
+this can be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from client.decode import decode_messages
+from model.errors import ConfigError
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.record import HEADER_BYTES, RecordCorrupt
+
+MAX_BATCH_ROWS = 8_192
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""Records that are gathered for one Arrow batch: each batch costs Spark about a millisecond."""
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("broker", StringType()),
+        StructField("queue_id", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("key", StringType()),
+        StructField("tag", StringType()),
+        StructField("body", BinaryType()),
+        StructField("msg_id", StringType()),
+        StructField("born_ts", TimestampType()),
+        StructField("store_ts", TimestampType()),
+        StructField("reconsume_times", IntegerType()),
+        StructField("properties", MapType(StringType(), StringType())),
+    ]
+)
+"""Columns of the source. Every one may be null, so that a schema written as text, `body binary`, is a part of it."""
+
+_HEADER = np.dtype(
+    [
+        ("length", ">u4"),
+        ("crc", ">u4"),
+        ("topic_id", ">u4"),
+        ("queue_id", ">u4"),
+        ("offset", ">u8"),
+        ("stored_ms", ">u8"),
+        ("tag_hash", ">i4"),
+        ("flags", ">u2"),
+        ("times_delivered", ">u2"),
+    ]
+)
+assert _HEADER.itemsize == HEADER_BYTES, "the table of model/record.py"
+
+_TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
+_PAYLOAD_FIELDS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSettings:
+    """What becomes of the messages.
+
+    Attributes:
+        schema: the columns asked for, some or all of `SCHEMA`.
+        tags: messages of other tags are left out; None for all.
+        include_body, include_properties: else the column is null.
+    """
+
+    schema: StructType
+    tags: frozenset[str] | None
+    include_body: bool
+    include_properties: bool
+
+
+def check_schema(schema: StructType) -> StructType:
+    """Return a schema if it consists of columns of the source.
+
+    Raises:
+        ConfigError: a column has another name or type; the text names it.
+    """
+    known = {field.name: field.dataType for field in SCHEMA}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            has = known.get(field.name)
+            why = f"it is {has.simpleString()}" if has is not None else f"known are {', '.join(known)}"
+            raise ConfigError(f"the rlab source has no column {field.name} {field.dataType.simpleString()}: {why}")
+    return schema
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Records:
+    """Records of one queue, unpacked but not yet columns."""
+
+    headers: list[bytes]
+    payloads: list[Any]
+
+    def numbers(self) -> Any:
+        """Their headers, a structured array of numpy."""
+        return np.frombuffer(b"".join(self.headers), _HEADER)
+
+
+def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
+    """Unpack the body of a pull.
+
+    Raises:
+        RecordCorrupt: the body is not whole records with whole payloads.
+    """
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)), read_size=1, use_list=False)
+    unpacker.feed(body)
+    read_bytes, tell = unpacker.read_bytes, unpacker.tell
+    unpack: Callable[[], Any] = unpacker.unpack
+    add_header, add_payload = into.headers.append, into.payloads.append
+    end, first = len(body), len(into.headers)
+    try:
+        while tell() < end:
+            add_header(read_bytes(HEADER_BYTES))
+            add_payload(unpack())
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
+    lengths = np.frombuffer(b"".join(into.headers[first:]), _HEADER)["length"]
+    if int(lengths.sum(dtype=np.int64)) != end:
+        raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
+
+
+def arrow_batches(
+    queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
+) -> Iterator[pa.RecordBatch]:
+    """Turn pulls into Arrow batches of a few thousand rows.
+
+    Args:
+        queue: whose they are.
+        end: messages from this offset on are left out.
+        bodies: of the pulls, in order.
+        settings: see `ColumnSettings`.
+
+    Raises:
+        RecordCorrupt: a body is not whole records.
+    """
+    # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
+    schema = to_arrow_schema(settings.schema, timezone="UTC")
+    records, size = Records([], []), 0
+    for body in bodies:
+        unpack_records(queue, body, records)
+        size += len(body)
+        if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
+            yield from _batch(queue, end, records, settings, schema)
+            records, size = Records([], []), 0
+    yield from _batch(queue, end, records, settings, schema)
+
+
+def _batch(
+    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    if not records.headers:
+        return
+    if settings.tags is not None or records.numbers()["offset"][-1] >= end:
+        records = _only(records, end, settings.tags)
+        if not records.headers:
+            return
+    numbers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
+    if len(columns) != _PAYLOAD_FIELDS:
+        raise RecordCorrupt(f"{queue}: a payload has {len(columns)} fields instead of {_PAYLOAD_FIELDS}")
+    arrays = [_MAKERS[field.name](queue, numbers, columns, settings) for field in schema]
+    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
+    """Records of these tags before the end: where a broker skips some, a pull may reach too far."""
+    offsets = records.numbers()["offset"].tolist()
+    kept = [
+        (header, payload)
+        for header, payload, offset in zip(records.headers, records.payloads, offsets, strict=True)
+        if offset < end and (tags is None or payload[_TAGS] in tags)
+    ]
+    return Records([header for header, _ in kept], [payload for _, payload in kept])
+
+
+_Columns = Sequence[Sequence[Any]]
+_Maker = Callable[[MessageQueue, Any, _Columns, ColumnSettings], Any]
+
+
+def _timestamps(milliseconds: Any) -> Any:
+    return pa.array(milliseconds * 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _texts(values: Sequence[str]) -> Any:
+    """A string column in which nothing is null."""
+    if not any(values):
+        return pa.nulls(len(values), pa.string())
+    return pa.array([value or None for value in values], pa.string())
+
+
+def _keys(values: Sequence[Sequence[str]]) -> Any:
+    if not any(values):
+        return pa.nulls(len(values), pa.string())
+    return pa.array([" ".join(keys) if keys else None for keys in values], pa.string())
+
+
+def _properties(values: Sequence[dict[str, str]], include: bool) -> Any:
+    kind = pa.map_(pa.string(), pa.string())
+    if not include:
+        return pa.nulls(len(values), kind)
+    return pa.array([list(value.items()) for value in values], kind)
+
+
+_MAKERS: dict[str, _Maker] = {
+    "topic": lambda queue, numbers, columns, settings: pa.repeat(queue.topic, len(numbers)),
+    "broker": lambda queue, numbers, columns, settings: pa.repeat(queue.broker_name, len(numbers)),
+    "queue_id": lambda queue, numbers, columns, settings: pa.repeat(
+        pa.scalar(queue.queue_id, pa.int32()), len(numbers)
+    ),
+    "offset": lambda queue, numbers, columns, settings: pa.array(numbers["offset"].astype(np.int64)),
+    "key": lambda queue, numbers, columns, settings: _keys(columns[_KEYS]),
+    "tag": lambda queue, numbers, columns, settings: _texts(columns[_TAGS]),
+    "body": lambda queue, numbers, columns, settings: (
+        pa.array(columns[_BODY], pa.binary()) if settings.include_body else pa.nulls(len(numbers), pa.binary())
+    ),
+    "msg_id": lambda queue, numbers, columns, settings: pa.array(columns[_MESSAGE_ID], pa.string()),
+    "born_ts": lambda queue, numbers, columns, settings: _timestamps(np.array(columns[_BORN_MS], np.int64)),
+    "store_ts": lambda queue, numbers, columns, settings: _timestamps(numbers["stored_ms"].astype(np.int64)),
+    "reconsume_times": lambda queue, numbers, columns, settings: pa.array(numbers["times_delivered"].astype(np.int32)),
+    "properties": lambda queue, numbers, columns, settings: _properties(
+        columns[_PROPERTIES], settings.include_properties
+    ),
+}
+assert list(_MAKERS) == SCHEMA.fieldNames(), "each column has its maker"
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def rows(
+    queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
+) -> Iterator[tuple[object, ...]]:
+    """Turn pulls into one tuple per message; arguments and errors are those of `arrow_batches`."""
+    names = settings.schema.fieldNames()
+    is_whole = names == SCHEMA.fieldNames()
+    for body in bodies:
+        for message in decode_messages(queue, body):
+            if message.offset < end and (settings.tags is None or message.tags in settings.tags):
+                row = _row(queue, message, settings)
+                yield row if is_whole else tuple(row[_PLACES[name]] for name in names)
+
+
+_PLACES = {name: place for place, name in enumerate(SCHEMA.fieldNames())}
+
+
+def _row(queue: MessageQueue, message: MessageExt, settings: ColumnSettings) -> tuple[object, ...]:
+    return (
+        queue.topic,
+        queue.broker_name,
+        queue.queue_id,
+        message.offset,
+        " ".join(message.keys) if message.keys else None,
+        message.tags or None,
+        message.body if settings.include_body else None,
+        message.message_id,
+        datetime.fromtimestamp(message.born_ms / 1000, UTC),
+        datetime.fromtimestamp(message.stored_ms / 1000, UTC),
+        message.times_delivered,
+        dict(message.properties) if settings.include_properties else None,
+    )

@@ -1,0 +1,147 @@
+"""`format("rlab")`: topics as DataFrames. The data source, and its batch reader.
+
+    spark.read.format("rlab").option("nameServer", "127.0.0.1:9876").option("subscribe", "orders").load()
+
+The options stand in docs/pipeline.md, the stream in `pipeline/stream_source.py`.
+
+Nothing here joins a group or takes a lock: a read must not cause the rebalances that it may be there to study. Spark
+makes these objects in processes of its own, pickles readers, and calls `reader` and `streamReader` by keyword, so the
+parameter is `schema` whether it is used or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.columns import SCHEMA, check_schema
+from pipeline.offsets import Range, split, to_text
+from pipeline.planner import Planner
+from pipeline.pushdown import Narrowing, narrow
+from pipeline.ranges import QueueRange, open_client, read_range
+from pipeline.source_options import SourceOptions, parse_options
+from pipeline.stream_source import StreamReader
+
+
+class RlabDataSource(DataSource):
+    """Topics of a cluster, for `spark.read` and `spark.readStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return "rlab"
+
+    def schema(self) -> StructType:
+        """All columns; see `pipeline/columns.py`."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Make the reader of a batch.
+
+        Raises:
+            ConfigError: an option or a column is wrong.
+        """
+        options = parse_options(self.options, streaming=False)
+        # Two classes, because in pyspark 4.3 a reader that has `pushFilters` fails unless a setting of the session,
+        # which is off by default, allows it.
+        kind = PushingReader if options.filter_pushdown else BatchReader
+        return kind(options, check_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Make the reader of a stream.
+
+        Raises:
+            ConfigError: an option or a column is wrong.
+        """
+        return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
+
+
+class BatchReader(DataSourceReader):
+    """Reads what lies between two positions, which are found out once per action.
+
+    Two actions on one DataFrame may therefore see different ends; `resolve_offsets` fixes them.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the tasks.
+
+        Raises:
+            RlabError: the cluster does not answer, or an option names what it does not have.
+        """
+        with open_client(self._options) as client:
+            ranges = self._narrow(batch_ranges(Planner(client, self._options), self._options))
+        pieces = split(ranges, self._options.min_partitions, self._options.max_rows_per_partition)
+        return [QueueRange(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one range, on an executor."""
+        return read_range(partition, self._options, self._schema)
+
+    def _narrow(self, ranges: list[Range]) -> list[Range]:
+        return ranges
+
+
+class PushingReader(BatchReader):
+    """A reader that takes filters from Spark, so that what they refuse is not read."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._narrowing = Narrowing()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what narrows the read; returns what Spark has to check still."""
+        self._narrowing, rest = narrow(filters)
+        tags = self._narrowing.tags
+        if tags is not None:
+            wanted = frozenset(str(tag) for tag in tags)
+            both = wanted if self._options.tags is None else wanted & self._options.tags
+            self._narrowing = replace(self._narrowing, tags=frozenset(both))
+            # Here, not in `partitions`: by then what executors run has been pickled.
+            self._options = replace(self._options, tags=both)
+        return rest
+
+    def _narrow(self, ranges: list[Range]) -> list[Range]:
+        return self._narrowing.apply(ranges)
+
+
+def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
+    """What a batch reads of each queue, once its positions are resolved.
+
+    Raises:
+        RlabError: the cluster does not answer, or an option names what it does not have.
+    """
+    bounds = planner.bounds(planner.queues(all_must_exist=True))
+    starts = planner.resolve(options.start, bounds, "startingOffsets")
+    ends = planner.resolve(options.end, bounds, "endingOffsets")
+    return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
+
+
+def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
+    """Fix where a batch begins and ends, so that every action on its DataFrame sees the same messages.
+
+    Args:
+        options: of a batch read.
+
+    Returns:
+        The same options with both positions written out; for `spark.read.format("rlab").options(**resolved)`.
+
+    Raises:
+        RlabError: an option is wrong, or the cluster does not answer.
+    """
+    parsed = parse_options(options, streaming=False)
+    with open_client(parsed) as client:
+        ranges = batch_ranges(Planner(client, parsed), parsed)
+    replaced = {name.lower() for name in ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")}
+    return {
+        **{name: value for name, value in options.items() if name.lower() not in replaced},
+        "startingOffsets": to_text({one.queue: one.start for one in ranges}),
+        "endingOffsets": to_text({one.queue: one.end for one in ranges}),
+    }

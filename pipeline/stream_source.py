@@ -1,0 +1,228 @@
+"""The stream reader: which micro-batch comes next. It asks; what it decides is in `pipeline/offsets.py`.
+
+A micro-batch is the half-open range of each queue between two offsets. Spark writes the end to its checkpoint before
+the batch runs and the log does not change, so a batch that is run again has the same rows.
+
+What Spark asks, in this order, for a new query: prepareForTriggerAvailableNow (if it is one), initialOffset,
+latestOffset, initialOffset once more, partitions, ...; for one that goes on from a checkpoint, no initialOffset.
+`commit` is of no use for telling a group how far a stream is: it comes one batch late, and never for the last batch of
+a query. That is the listener's, in `pipeline/progress.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from model.errors import NetworkError
+from model.message_queue import MessageQueue
+from pipeline.offsets import Offsets, Range, from_json, is_due, limited, split, to_json
+from pipeline.planner import Planner
+from pipeline.queue_reader import MessagesLost
+from pipeline.ranges import QueueRange, open_client, read_range
+from pipeline.source_options import SourceOptions
+from pipeline.wire import WireClient
+
+logger = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream.
+
+    Args:
+        options: of the read.
+        schema: its columns.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._now = now
+        self._client: WireClient | None = None
+        self._initial: Offsets | None = None
+        self._began = False
+        self._target: Offsets | None = None
+        self._seen: Offsets = {}
+        self._seen_at: float | None = None
+        self._waiting_since: float | None = None
+
+    # --- offsets, on the driver --------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins.
+
+        Raises:
+            RlabError: the cluster does not answer, or an option names what it does not have.
+        """
+        if self._initial is None:
+            # Kept, because Spark asks twice and has to get one answer.
+            planner = self._planner()
+            bounds = planner.bounds(planner.queues(all_must_exist=True))
+            self._initial = planner.resolve(self._options.start, bounds, "startingOffsets")
+        return dict(to_json(self._initial))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix where a query ends that reads what is there now.
+
+        Raises:
+            RlabError: the cluster does not answer.
+        """
+        planner = self._planner()
+        self._target = planner.ends(planner.queues(all_must_exist=False))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that Spark hands to `latestOffset`, unless its trigger says to read everything at once."""
+        if self._options.max_rows_per_trigger is not None:
+            return ReadMaxRows(self._options.max_rows_per_trigger)
+        if self._options.min_rows_per_trigger is not None:
+            return ReadMinRows(self._options.min_rows_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` itself when none is due.
+
+        Raises:
+            MessagesLost: a queue ends before its start, or is not there any more, and `failOnDataLoss` is set.
+            RlabError: the cluster does not answer.
+        """
+        starts = from_json(start)
+        if not self._began:
+            self._began = True
+            if starts == self._initial and not self._options.start.is_repeatable:
+                # Only ends are in the checkpoint. After a crash in its first batch a query asks for its initial offset
+                # again, and «latest» lies further on by then: what lay between would be skipped. So the first batch
+                # ends where it starts, which puts the initial offset into the checkpoint before anything is read.
+                return start
+        ends = self._ends(starts)
+        limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        backlog = [Range(queue, starts.get(queue, 0), end) for queue, end in ends.items()]
+        if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
+            return start
+        return dict(to_json(ends if limit_rows is None else limited(backlog, limit_rows)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends that were seen last: with them Spark's progress tells the lag."""
+        return dict(to_json(self._seen)) if self._seen else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            RlabError: the cluster does not answer.
+        """
+        starts, ends = from_json(start), from_json(end)
+        new = [queue for queue in ends if queue not in starts and ends[queue] > 0]
+        # Where the oldest message of a queue that appeared is not its first, nothing was lost: nobody had it yet.
+        begins = {queue: held.begin for queue, held in self._planner().bounds(new).items()} if new else {}
+        ranges = []
+        for queue, last in ends.items():
+            first = starts[queue] if queue in starts else begins.get(queue, 0)
+            # A start beyond the end is no loss either: the first batch of a query is run again, from a «latest» that
+            # lies further on; or the queue was made anew, which `latestOffset` has told already.
+            ranges.append(Range(queue, min(first, last), last))
+        pieces = split(ranges, self._options.min_partitions, self._options.max_rows_per_partition)
+        return [QueueRange(piece) for piece in pieces]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing; see the module header."""
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        if self._client is not None:
+            self._client.close()
+
+    # --- reading, on executors ---------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read one range."""
+        return read_range(partition, self._options, self._schema)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _planner(self) -> Planner:
+        # Not in the constructor: Spark pickles the reader for its executors, and a socket cannot be.
+        if self._client is None:
+            self._client = open_client(self._options)
+        return Planner(self._client, self._options)
+
+    def _ends(self, starts: Offsets) -> Offsets:
+        """The end of every queue that has a start or has appeared, never before its start."""
+        seen = self._look()
+        target = self._target
+        ends: Offsets = {}
+        for queue in {**starts, **seen}:
+            start = starts.get(queue)
+            if target is not None and queue not in target:
+                if start is not None:
+                    ends[queue] = start  # it appeared after the query was told to read what is there
+                continue
+            end = seen.get(queue)
+            if end is None:
+                assert start is not None, "a queue is in one of the two"
+                self._check_away(queue, start)
+                ends[queue] = start
+                continue
+            if start is not None and end < start:
+                self._lost(f"queue {queue} ends at {end}, and offset {start} is wanted: it was made anew, or cut off")
+            ends[queue] = end if target is None else min(end, max(target[queue], start or 0))
+        return ends
+
+    def _look(self) -> Offsets:
+        now = self._now()
+        # An idle query whose trigger has no interval asks every 11 ms.
+        if self._seen_at is None or now - self._seen_at >= self._options.metadata_poll_s:
+            planner = self._planner()
+            queues = planner.queues(all_must_exist=False)
+            try:
+                self._seen = planner.ends(queues)
+            except NetworkError:
+                left = planner.queues(all_must_exist=False)
+                if left == queues:
+                    raise
+                # A broker went away between the two questions; the others go on.
+                self._seen = planner.ends(left)
+            self._seen_at = now
+        return self._seen
+
+    def _check_away(self, queue: MessageQueue, start: int) -> None:
+        """Tell a queue whose broker is away, which is waited for, from one that was deleted."""
+        assert self._client is not None, "it was looked for"
+        if queue.broker_name in self._client.masters() and queue not in self._look_again():
+            self._lost(f"queue {queue} does not exist any more, and offset {start} of it is wanted")
+
+    def _look_again(self) -> Offsets:
+        # Broker and topic are two questions: one that came back between them has both by now.
+        self._seen_at = None
+        return self._look()
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise MessagesLost(f"{what}; set option failOnDataLoss to false to go on without it")
+        logger.warning("%s", what)
+
+    def _is_due(self, available: int) -> bool:
+        wanted = self._options.min_rows_per_trigger
+        if wanted is None or self._target is not None:
+            return True
+        now = self._now()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if is_due(available, wanted, now - self._waiting_since, self._options.max_trigger_delay_s):
+            self._waiting_since = now
+            return True
+        return False

@@ -1,0 +1,7 @@
+"""Makes `format("rlab")` known: Spark imports every module named `pyspark_*` and registers its DefaultSource."""
+
+from __future__ import annotations
+
+from pipeline.source import RlabDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

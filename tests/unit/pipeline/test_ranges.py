@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from model.message_queue import MessageQueue
+from pipeline import ranges
+from pipeline.columns import SCHEMA
+from pipeline.offsets import Range
+from pipeline.ranges import QueueRange, read_range
+from pipeline.source_options import SourceOptions, parse_options
+from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
+
+QUEUE = MessageQueue("t", "a", 0)
+
+
+def options(**more: str) -> SourceOptions:
+    return parse_options({"nameServer": "names:1", "subscribe": "t", **more}, streaming=False)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A cluster of 50 messages; returns the addresses of the connections that were closed."""
+    cluster, found = FakeCluster(queues=1), list[str]()
+    cluster.fill(50)
+
+    class Client(FakeClient):
+        def close(self) -> None:
+            found.extend(self._connections)
+            super().close()
+
+    monkeypatch.setattr(ranges, "open_client", lambda options: Client(cluster, 3))
+    return found
+
+
+def test_a_plan_without_ranges_reads_nothing(closed: list[str]) -> None:
+    assert list(read_range(InputPartition(None), options(), SCHEMA)) == []
+
+
+def test_a_range_is_read_as_arrow_batches_or_as_rows(closed: list[str]) -> None:
+    part = QueueRange(Range(QUEUE, 10, 40))
+    (batch,) = read_range(part, options(), SCHEMA)
+    assert batch.column("offset").to_pylist() == list(range(10, 40))
+    assert [row[3] for row in read_range(part, options(useArrow="false"), SCHEMA)] == list(range(10, 40))
+    assert closed == ["names:1", "a:1"] * 2
+
+
+@pytest.mark.parametrize("arrow", ["true", "false"])
+def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_nobody_wants_the_rest(
+    closed: list[str], arrow: str
+) -> None:
+    read: Iterator[object] = read_range(QueueRange(Range(QUEUE, 0, 50)), options(useArrow=arrow), SCHEMA)
+    next(read)
+    assert not gc.isenabled()
+    read.close()  # type: ignore[attr-defined]
+    assert gc.isenabled()
+    assert closed == ["names:1", "a:1"]
