@@ -234,6 +234,37 @@ def test_after_a_cut_nobody_hands_out_what_is_another_members(simulate: Simulate
     simulate(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_network_does_nobody_hands_out_what_is_another_members(simulate: Simulate, seed: int) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        network, random = cluster.simulation.network, cluster.simulation.random
+
+        async def slowly(message: object) -> None:
+            await anyio.sleep(random.random() * 0.4)
+
+        await cluster.create_topic("t", queues=2)
+        options: dict[str, Any] = {"work": slowly, "session_timeout_s": 3.0, "max_workers": 4}
+        members = [await cluster.start_consumer("g", "t", **options) for _ in range(3)]
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 1000)
+        for _ in range(6):
+            member = random.choice(members)
+            if random.random() < 0.5:
+                fault = network.stall(member.host)
+                network.cut(member.host)
+            else:
+                fault = network.partition(
+                    member.host, random.choice(list(cluster.brokers)), one_way=random.random() < 0.5
+                )
+            with fault:
+                await anyio.sleep(random.random() * 6)
+            await anyio.sleep(random.random() * 2)
+        await anyio.sleep(20)
+        assert [handed_out_too_late(cluster, member) for member in members] == [[], [], []]
+
+    simulate(scenario, seed=seed)
+
+
 # ------------------------------------------------------------------------------------------------------------ the quirk
 
 
