@@ -36,12 +36,12 @@ from model.message_queue import MessageQueue
 POINTS = 16
 """Per member. More make loads more even before any limit, so that fewer queues walk; each costs time."""
 
-_RING = 1 << 30
+RING_LENGTH = 1 << 30
 """Length of the ring. Python compares integers below 2**30 faster, and collisions are harmless: see `ring_of`."""
-_GOLDEN = 663608941
-"""About _RING / golden ratio, and odd: its multiples fill the ring evenly, however many there are."""
+GOLDEN = 663608941
+"""About RING_LENGTH / golden ratio, and odd: its multiples fill the ring evenly, however many there are."""
 _DIGEST_POINTS = struct.Struct(f">{POINTS}I")
-_POINT_BITS = int.from_bytes(_DIGEST_POINTS.pack(*[_RING - 1] * POINTS), "big")
+_POINT_BITS = int.from_bytes(_DIGEST_POINTS.pack(*[RING_LENGTH - 1] * POINTS), "big")
 
 
 class Ring(NamedTuple):
@@ -73,8 +73,8 @@ def positions_of(queues: Sequence[MessageQueue]) -> Positions:
     for topic, broker_name, queue_id in queues:
         if broker_name != last_broker or topic != last_topic:
             last_topic, last_broker = topic, broker_name
-            base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big") % _RING
-        at.append((base + queue_id * _GOLDEN) % _RING)
+            base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big") % RING_LENGTH
+        at.append((base + queue_id * GOLDEN) % RING_LENGTH)
     return Positions(at, sorted(range(len(at)), key=at.__getitem__))
 
 
@@ -164,7 +164,7 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
 def _next_points(at: list[int], waiting: list[int], ring: Ring) -> tuple[list[str], list[int]]:
     """Owner of the next point after each waiting queue, and the distance to it."""
     points, owners = ring
-    points = [*points, points[0] + _RING]
+    points = [*points, points[0] + RING_LENGTH]
     owners = [*owners, owners[0]]
     found, distances = [], []
     number, point = 0, points[0]
