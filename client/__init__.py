@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from client.admin import Admin
 from client.consumer import ConsumeResult
+from client.lite_pull_consumer import LitePullConsumer
 from client.pop_consumer import PopConsumer
 from client.pop_message import PopMessage
 from client.producer import Producer
@@ -19,6 +20,7 @@ __all__ = [
     "Admin",
     "ConsumeFrom",
     "ConsumeResult",
+    "LitePullConsumer",
     "Message",
     "MessageExt",
     "MessageModel",

@@ -23,7 +23,6 @@ from model.limits import (
     MAX_PULL_BATCH,
     MAX_UNACKED,
     MEMBER_EXPIRY_S,
-    MIN_INVISIBLE_MS,
     POP_INVISIBLE_S,
     PULL_BATCH,
     REBALANCE_INTERVAL_S,
@@ -142,7 +141,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_queue_span", 1, 65_535),
     ("max_attempts", 0, 65_000),
     ("consume_retry_s", 0, 3600),
-    ("invisible_s", MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000),
+    ("invisible_s", 1, MAX_INVISIBLE_MS / 1000),
     ("max_unacked", 1, 65_535),
     ("suspend_s", 0.01, 30),
     ("session_timeout_s", 0.1, 3600),
@@ -151,7 +150,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
 )
 
 
-def check_option_names(options: Mapping[str, Any], *records: type[ClientConfig | ConsumerOptions]) -> None:
+def check_option_names(options: Mapping[str, Any], *records: type[Any]) -> None:
     """Refuse keyword arguments that are fields of none of the records.
 
     Raises:

@@ -293,12 +293,17 @@ class GroupConsumer(ABC):
 
     async def rebalance(self, due: RebalancePass) -> bool:
         """See `GroupMember`."""
-        instance, share = self._parts()
+        _, share = self._parts()
         try:
             return await share.rebalance(due, self.subscribed_topics())
         finally:
-            queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
-            self._watch.look(queues_of, share.owned)
+            self._look()
+
+    def _look(self) -> None:
+        """Tell the message queue listener what changed since it was last told."""
+        instance, share = self._parts()
+        queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
+        self._watch.look(queues_of, share.owned)
 
     async def persist_offsets(self) -> None:
         """See `GroupMember`."""

@@ -100,6 +100,11 @@ class ProcessQueue:
         return self._waiting[0].offset if self._waiting else self.pull_offset
 
     @property
+    def position(self) -> int:
+        """The first offset that was not handed out yet."""
+        return self._waiting[0].offset if self._waiting else self.pull_offset
+
+    @property
     def count(self) -> int:
         """Unfinished messages."""
         return len(self._waiting) + len(self._taken)

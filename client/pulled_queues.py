@@ -18,6 +18,7 @@ from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue, process_queue_for
 from client.pull import PullCallbacks, PullLoop
 from client.queue_events import QueueEvents
+from model.errors import RlabError
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 
@@ -100,6 +101,10 @@ class PulledQueues(ABC):
     @abstractmethod
     def _set_back(self, queue: MessageQueue, offset: int) -> None:
         """Store this offset of a queue, although a later one may be stored."""
+
+    @abstractmethod
+    async def persist(self) -> dict[MessageQueue, RlabError]:
+        """Store how far every queue has come; returns what could not be stored, and is tried again next time."""
 
     async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
         """Wait until no message of these queues is with a listener, or the grace is over."""

@@ -44,6 +44,8 @@ class QueueOffsets:
 
     async def _ask(self, code: RequestCode, queue: MessageQueue, **fields: object) -> int:
         instance = self._instance
+        if instance.routes.address_of(queue.broker_name, master_only=True) is None:
+            await instance.update_routes((queue.topic,))  # a topic that this client does not read otherwise
         connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id, **fields}
         answer = await connection.request(code, header, None, instance.config.request_timeout_s)

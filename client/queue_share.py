@@ -27,7 +27,7 @@ from client.offset_table import OffsetTable
 from client.owned_queue import OwnedQueue, process_queue_for
 from client.pulled_queues import PulledQueues
 from client.rebalance import RebalancePass, Trigger, allocate_target, plan_rebalance
-from model.errors import LeaseLost, NetworkError
+from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
 from model.heartbeat import GroupView, MessageModel
 from model.limits import PULL_RETRY_ERROR_S
@@ -314,8 +314,9 @@ class QueueShare(PulledQueues):
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
-    async def persist(self) -> None:
-        """Commit how far every queue has come; what is not taken now is tried again next time."""
+    async def persist(self) -> dict[MessageQueue, RlabError]:
+        """Commit how far every queue has come; returns what is not taken now, and is tried again next time."""
+        failures: dict[MessageQueue, RlabError] = {}
         for owned in self.owned.values():
             self._take_offset(owned)
         dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
@@ -323,7 +324,8 @@ class QueueShare(PulledQueues):
         for reset in (False, True):
             chosen = {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}
             if chosen:
-                await self._commit(chosen, reset)
+                failures |= await self._commit(chosen, reset)
+        return failures
 
     def _take_offset(self, owned: OwnedQueue) -> None:
         if owned.rewound:
@@ -331,7 +333,7 @@ class QueueShare(PulledQueues):
             self._offsets.reset(owned.queue, owned.commit_offset)
         self._offsets.update(owned.queue, owned.commit_offset)
 
-    async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> None:
+    async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> dict[MessageQueue, RlabError]:
         owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}
         commits = [Commit(queue, offsets[queue], owned[queue].token) for queue in owned]
         failures = await self._leases.commit(commits, reset=reset)
@@ -340,3 +342,4 @@ class QueueShare(PulledQueues):
             if isinstance(error, LeaseLost):
                 self._lost(owned[queue])
         self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
+        return failures

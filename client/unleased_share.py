@@ -217,6 +217,10 @@ class UnleasedShare(PulledQueues):
             logger.warning("%s: offset of %s: %s", self._instance.client_id, queue, failure)
         return failures
 
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue, or None if there is none. Cancellation: harmless."""
+        return (await self._store.read([queue])).get(queue)
+
     def _take_offset(self, owned: OwnedQueue) -> None:
         if owned.rewound:
             owned.rewound = False
