@@ -1,7 +1,8 @@
 """PollLine: the queues that have messages to hand out, in the order in which a poll looks at them.
 
 A queue stands in line once, and behind the others again when a poll has taken from it and left something: a backlog
-does not starve them. One that was given up, or is paused, has nothing to hand out and leaves the line.
+does not starve them. One that was given up, is paused, or has a lease that may have ended leaves the line; whoever ends
+the pause, or confirms the lease, puts it back.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class PollLine:
     def _holds_messages(self, now: float) -> bool:
         while self._ready:
             owned = self._ready[0]
-            if not owned.paused and owned.process_queue.ready(now):
+            if not owned.paused and owned.ready(now):
                 return True
             self._ready.popleft().offered = False
         return False

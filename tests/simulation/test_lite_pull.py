@@ -93,6 +93,23 @@ def test_a_queue_lost_and_regained_within_one_pull_never_mixes_its_two_lives(sim
     run(simulate, scenario, queues=2)
 
 
+def test_a_poll_hands_out_nothing_under_a_lease_that_may_have_ended(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        lite = await Lite(cluster, "m1", session_timeout_s=3, poll_batch=1).start()
+        await anyio.sleep(1)
+        await sent(cluster, 6)
+        assert await lite.poll() == [0]
+        stalled = cluster.simulation.network.stall("m1")
+        assert await lite.poll() == [1]
+        await anyio.sleep(5)
+        assert await lite.poll() == [], "somebody else may have it by now"
+        stalled.heal()
+        await anyio.sleep(10)
+        assert await lite.drain() == [1, 2, 3, 4, 5], "a lease of its own again, from what was committed"
+
+    run(simulate, scenario)
+
+
 def test_under_churn_and_crashes_every_message_is_processed_by_somebody(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         processed: dict[int, int] = {}
