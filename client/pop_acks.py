@@ -34,7 +34,7 @@ class AckBatch:
     Attributes:
         broker_name: to whom.
         by_delivery: (topic, queue id, token) -> offsets.
-        n: how many.
+        tokens: (queue, offset) -> token: the answer names the dead ones without it.
         done: set once it was answered, or given up.
         dead: of those that were too late: (queue, offset) -> how to tell.
         error: why it was given up.
@@ -42,7 +42,7 @@ class AckBatch:
 
     broker_name: str
     by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
-    n: int = 0
+    tokens: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
     done: anyio.Event = field(default_factory=anyio.Event)
     dead: dict[tuple[MessageQueue, int], ReceiptHandleDead] = field(default_factory=dict)
     error: RlabError | None = None
@@ -75,20 +75,22 @@ class PopAcks:
     def add(self, handle: Handle) -> AckBatch:
         """Acknowledge one message with the next request, which leaves at the end of this turn of the loop."""
         queue, offset, token = handle
-        batch = self._pending.get(queue.broker_name)
-        if batch is None or batch.n >= MAX_ACK_BATCH:
+        batch, message = self._pending.get(queue.broker_name), (queue, offset)
+        if batch is None or len(batch.tokens) >= MAX_ACK_BATCH or batch.tokens.get(message, token) != token:
             if not self._pending:
                 self._loop.call_soon(self._flush)
             elif batch is not None:
                 self._start(batch)
             batch = self._pending[queue.broker_name] = AckBatch(queue.broker_name)
+        if message in batch.tokens:
+            return batch  # acknowledged twice in one turn: once is enough, and neither is dead for it
+        batch.tokens[message] = token
         key = (queue.topic, queue.queue_id, token)
         offsets = batch.by_delivery.get(key)
         if offsets is None:
             batch.by_delivery[key] = [offset]
         else:
             offsets.append(offset)
-        batch.n += 1
         return batch
 
     async def wait_idle(self) -> None:
@@ -122,7 +124,7 @@ class PopAcks:
                         logger.log(
                             logging.WARNING if self._retry_s else logging.DEBUG,
                             "%s: %d acknowledgements to %s: %s",
-                            *(self._instance.client_id, batch.n, batch.broker_name, error),
+                            *(self._instance.client_id, len(batch.tokens), batch.broker_name, error),
                         )
                         return
                 else:

@@ -28,7 +28,7 @@ class PopLoop:
         requests: the requests of the group.
         queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
         subscription_of: topic -> current subscription, or None.
-        arrived: called with this loop and what came.
+        arrived: called with this loop, what came, and when it was asked for.
         invisible_s: how long others do not get it.
         max_unfinished: unfinished messages above which it waits.
 
@@ -45,7 +45,7 @@ class PopLoop:
         requests: PopRequests,
         queue: MessageQueue,
         subscription_of: Callable[[str], SubscriptionData | None],
-        arrived: Callable[[PopLoop, list[PopMessage]], None],
+        arrived: Callable[[PopLoop, list[PopMessage], float], None],
         *,
         invisible_s: float,
         max_unfinished: int,
@@ -59,6 +59,9 @@ class PopLoop:
         self._subscription_of = subscription_of
         self._arrived = arrived
         self._invisible_ms = int(invisible_s * 1000)
+        # Nobody can tell how long an answer was on its way. What was asked for less than the invisible time ago is
+        # invisible still, whatever happened to the network; so no answer may be held for most of it.
+        self._suspend_ms = int(min(PULL_SUSPEND_S, invisible_s / 2) * 1000)
         self._max_unfinished = max_unfinished
         self._progress: asyncio.Future[None] | None = None
 
@@ -90,6 +93,7 @@ class PopLoop:
 
     async def _pop(self, subscription: SubscriptionData) -> None:
         instance, queue = self._instance, self.queue
+        sent_at = asyncio.get_running_loop().time()
         try:
             messages = await self._requests.pop(
                 queue.broker_name,
@@ -97,7 +101,7 @@ class PopLoop:
                 queue_id=queue.queue_id,
                 max_n=MAX_POP_BATCH,
                 invisible_ms=self._invisible_ms,
-                suspend_ms=int(PULL_SUSPEND_S * 1000),
+                suspend_ms=self._suspend_ms,
             )
         except (NetworkError, RecordCorrupt) as error:
             logger.debug("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
@@ -114,7 +118,7 @@ class PopLoop:
             await anyio.sleep(PULL_RETRY_ERROR_S)
         else:
             if messages:
-                self._arrived(self, messages)
+                self._arrived(self, messages, sent_at)
 
     def _wake(self) -> None:
         if self._progress is not None and not self._progress.done():

@@ -26,7 +26,7 @@ from client.pop_acks import PopAcks, handle_of
 from client.pop_message import PopMessage
 from client.pop_requests import ANY_QUEUE, PopRequests
 from client.rebalance import RebalancePass
-from model.errors import GroupNotExist, NetworkError, ReceiptHandleDead, RlabError
+from model.errors import GroupNotExist, IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
@@ -37,8 +37,11 @@ from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
-_FRESH = 0.1
-"""Which part of its invisible time a kept message may have lost when it is handed out; else it is made longer."""
+_FRESH, _SURE = 0.1, 0.6
+"""Which part of its invisible time a message may have lost here when it is handed out, and which since it was asked
+for, because nobody can tell how long an answer was on its way; else it is made longer first, if it is ours still."""
+_LEAST_HOLD_S = 1.0
+"""A long poll is held for up to half of the invisible time, and for so long whatever that is."""
 _LINGER_S = 0.25
 """How long the answers of long polls that end with a `receive` are waited for."""
 
@@ -64,9 +67,10 @@ class _Target:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """Messages that came together: when, in loop time, and for how long they are invisible."""
+    """Messages that came together: when they were asked for, when they came, for how long they are invisible."""
 
     messages: list[PopMessage]
+    sent_at: float
     came_at: float
     invisible_s: float
 
@@ -140,6 +144,8 @@ class PopReceiver:
         """See `PopConsumer.receive`."""
         this = _Receive(max_n, invisible_s, self._loop.time() + wait_s)
         while True:
+            if self._closing:
+                raise IllegalOperation("this consumer was shut down while somebody waited for messages")
             messages = await self._take(this)
             if messages:
                 return messages
@@ -190,7 +196,7 @@ class PopReceiver:
 
     async def _pop(self, target: _Target, max_n: int, invisible_s: float, suspend_s: float) -> None:
         """In the background, so that whoever gives up a `receive` loses nothing."""
-        subscription = self._subscription_of(target.queue.topic)
+        subscription, sent_at = self._subscription_of(target.queue.topic), self._loop.time()
         try:
             if subscription is None:
                 return
@@ -199,7 +205,7 @@ class PopReceiver:
                 subscription,
                 max_n=max_n,
                 invisible_ms=round(invisible_s * 1000),
-                suspend_ms=int(suspend_s * 1000),
+                suspend_ms=int(min(suspend_s, max(_LEAST_HOLD_S, invisible_s / 2)) * 1000),
             )
         except (RlabError, RecordCorrupt) as error:
             await self._failed(target, error)
@@ -207,7 +213,7 @@ class PopReceiver:
             target.error, target.hot = None, bool(messages)
             if messages:
                 self._targets[target.queue] = self._targets.pop(target.queue, target)
-                self._keep(target, messages, invisible_s)
+                self._keep(target, messages, sent_at, invisible_s)
         finally:
             target.popping -= 1
             self._wake()
@@ -227,19 +233,19 @@ class PopReceiver:
 
     # --- what is kept ------------------------------------------------------------------------------------------------
 
-    def _keep(self, target: _Target, messages: list[PopMessage], invisible_s: float) -> None:
+    def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
         now, subscription = self._loop.time(), self._subscription_of(target.queue.topic)
         tags = subscription.tags if subscription is not None else None
         if tags is not None:
             # The broker compares hashes; two tags may share one.
-            foreign = [m for m in messages if m.topic == target.queue.topic and m.tags not in tags]
+            foreign = [m for m in messages if m.queue.topic == target.queue.topic and m.tags not in tags]
             for message in foreign:
                 self.acks.add(handle_of(message))
             messages = [message for message in messages if message not in foreign] if foreign else messages
         if self._closing or subscription is None:
             self._give_back(messages)
         elif messages:
-            self._kept.append(_Kept(messages, now, invisible_s))
+            self._kept.append(_Kept(messages, sent_at, now, invisible_s))
             self._driver.wake_by(_give_back_at(self._kept[0]))
 
     async def _take(self, this: _Receive) -> list[PopMessage]:
@@ -252,10 +258,10 @@ class PopReceiver:
             chosen, kept.messages = kept.messages[:left], kept.messages[left:]
             if not kept.messages:
                 self._kept.popleft()
-            if kept.invisible_s == this.invisible_s and now - kept.came_at <= _FRESH * kept.invisible_s:
-                taken += chosen
-            elif now - kept.came_at < kept.invisible_s:
-                stale += chosen
+            is_fresh = (
+                now - kept.came_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
+            )
+            (taken if is_fresh and kept.invisible_s == this.invisible_s else stale).extend(chosen)
         return taken + await self._renew(stale, taken, this.invisible_s) if stale else taken
 
     async def _renew(self, stale: list[PopMessage], taken: list[PopMessage], invisible_s: float) -> list[PopMessage]:
@@ -276,7 +282,8 @@ class PopReceiver:
             await run_together([partial(renew, n, message) for n, message in enumerate(stale)])
         except BaseException:
             # Whoever asked has given up. What is not sure to be ours is not kept.
-            self._kept.appendleft(_Kept([*taken, *good.values()], self._loop.time(), invisible_s))
+            now = self._loop.time()
+            self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s))
             self._driver.wake_by(_give_back_at(self._kept[0]))
             raise
         return [good[n] for n in sorted(good)]
@@ -313,6 +320,7 @@ class PopReceiver:
         Cancellation: what is not given back comes again when its time is over.
         """
         self._closing = True
+        self._wake()
         left = [message for kept in self._kept for message in kept.messages]
         self._kept.clear()
         # Whoever is no member any more is not given messages: brokers answer the pops that they hold.

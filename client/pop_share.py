@@ -168,14 +168,14 @@ class PopShare:
         self._ending[loop] = None
         loop.stop()
 
-    def _arrived(self, loop: PopLoop, messages: list[PopMessage]) -> None:
-        now, subscription = self._loop.time(), self._subscription_of(loop.queue.topic)
+    def _arrived(self, loop: PopLoop, messages: list[PopMessage], sent_at: float) -> None:
+        subscription = self._subscription_of(loop.queue.topic)
         tags = subscription.tags if subscription is not None else None
         by_queue: dict[MessageQueue, list[PopMessage]] = {}
         for message in messages:
             if loop.stopping or subscription is None:
-                self._change(message, now + self._invisible_s, 0)
-            elif tags is not None and message.topic == loop.queue.topic and message.tags not in tags:
+                self._change(message, sent_at + self._invisible_s, 0)
+            elif tags is not None and message.queue.topic == loop.queue.topic and message.tags not in tags:
                 self._acks.add(handle_of(message))  # the broker compares hashes; two tags may share one
             else:
                 by_queue.setdefault(message.queue, []).append(message)
@@ -184,9 +184,9 @@ class PopShare:
             if popped is None:
                 popped = self._queues[queue] = PoppedQueue(queue, in_order=self._in_order)
             loop.unfinished += len(mine)
-            popped.put(mine, now, self._invisible_s, loop.finished)
+            popped.put(mine, sent_at, self._invisible_s, loop.finished)
             self.pool.offer(popped)
-            self._driver.wake_by(popped.next_deadline() or now)
+            self._driver.wake_by(popped.next_deadline() or sent_at)
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class PoppedQueue:
 
         Args:
             messages: in offset order. One that is here already was delivered again: its older handle is dead.
-            now: when they came.
+            now: when they were asked for: their time began then or later, however long the answer was on its way.
             invisible_s: for how long they are invisible.
             left: called for each once it is taken out.
         """
