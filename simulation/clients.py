@@ -13,7 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from client.consumer import ConsumeResult
+from client.group_consumer import GroupConsumer
 from client.instance_registry import release_instance
+from client.pop_consumer import PopConsumer
+from client.pop_message import PopMessage
 from client.producer import Producer
 from client.push_consumer import PushConsumer
 from model.message import Message, MessageExt, SendResult
@@ -49,20 +52,18 @@ class Delivery:
 
 
 @dataclass(slots=True, eq=False)
-class SimulatedConsumer:
+class SimulatedMember:
     """One consumer process on a host of its own.
 
     Attributes:
         host: its host.
         consumer: the shipped consumer.
-        deliveries: every message that its listener was called with, in order.
         live: whether it runs and can be reached.
     """
 
     simulation: Simulation
     host: str
-    consumer: PushConsumer
-    deliveries: list[Delivery] = field(default_factory=list)
+    consumer: GroupConsumer
     live: bool = False
 
     @property
@@ -74,6 +75,55 @@ class SimulatedConsumer:
     def group(self) -> str:
         """Its group."""
         return self.consumer.group
+
+    async def start(self) -> None:
+        """Start it, from its host. Raises and cancellation: see `GroupConsumer.start`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.start()
+        self.live = True
+
+    async def stop(self) -> None:
+        """Shut it down as its owner would. Idempotent. Cancellation: see `GroupConsumer.shutdown`."""
+        self.live = False
+        with self.simulation.on_host(self.host):
+            await self.consumer.shutdown()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give a topic up; see `GroupConsumer.unsubscribe`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.unsubscribe(topic)
+
+    async def crash(self) -> None:
+        """Kill its process: its connections are reset, and nothing that it still does reaches anybody.
+
+        Cancellation: it is dead, but some of its tasks may still be in memory.
+        """
+        self.live = False
+        # A clean shutdown would finish, commit and say goodbye. No shipped code kills itself, so its tasks are ended
+        # here from the outside: the listeners first, then what they run on.
+        instance = self.consumer._instance
+        assert instance is not None, "a consumer that was not started cannot crash"
+        with self.simulation.network.stall(self.host):
+            self.simulation.network.cut(self.host)
+            await self.consumer._background.stop()
+            await release_instance(instance)
+
+    def hang(self) -> Fault:
+        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
+        self.live = False
+        return self.simulation.network.stall(self.host)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedConsumer(SimulatedMember):
+    """A push consumer.
+
+    Attributes:
+        deliveries: every message that its listener was called with, in order.
+    """
+
+    consumer: PushConsumer
+    deliveries: list[Delivery] = field(default_factory=list)
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -101,47 +151,32 @@ class SimulatedConsumer:
 
         return on_messages
 
-    async def start(self) -> None:
-        """Start it, from its host. Raises and cancellation: see `PushConsumer.start`."""
-        with self.simulation.on_host(self.host):
-            await self.consumer.start()
-        self.live = True
-
-    async def stop(self) -> None:
-        """Shut it down as its owner would. Idempotent. Cancellation: see `PushConsumer.shutdown`."""
-        self.live = False
-        with self.simulation.on_host(self.host):
-            await self.consumer.shutdown()
-
     async def subscribe(self, topic: str, expression: str = "*", *, work: Work | None = None) -> None:
         """Subscribe to one more topic, or change one; see `PushConsumer.subscribe`."""
         with self.simulation.on_host(self.host):
             await self.consumer.subscribe(topic, self.listener(work), expression)
 
-    async def unsubscribe(self, topic: str) -> None:
-        """Give a topic up; see `PushConsumer.unsubscribe`."""
+
+@dataclass(slots=True, eq=False)
+class SimulatedPopConsumer(SimulatedMember):
+    """A pop consumer; what it is asked for comes from its host."""
+
+    consumer: PopConsumer
+
+    async def receive(self, max_n: int = 32, *, invisible_s: float = 60.0, wait_s: float = 15.0) -> list[PopMessage]:
+        """See `PopConsumer.receive`."""
         with self.simulation.on_host(self.host):
-            await self.consumer.unsubscribe(topic)
+            return await self.consumer.receive(max_n, invisible_s=invisible_s, wait_s=wait_s)
 
-    async def crash(self) -> None:
-        """Kill its process: its connections are reset, and nothing that it still does reaches anybody.
+    async def ack(self, messages: Sequence[PopMessage | str]) -> list[PopMessage | str]:
+        """See `PopConsumer.ack`."""
+        with self.simulation.on_host(self.host):
+            return await self.consumer.ack(messages)
 
-        Cancellation: it is dead, but some of its tasks may still be in memory.
-        """
-        self.live = False
-        # A clean shutdown would finish, commit and say goodbye. No shipped code kills itself, so its tasks are ended
-        # here from the outside: the listeners first, then what they run on.
-        instance = self.consumer._instance
-        assert instance is not None, "a consumer that was not started cannot crash"
-        with self.simulation.network.stall(self.host):
-            self.simulation.network.cut(self.host)
-            await self.consumer._background.stop()
-            await release_instance(instance)
-
-    def hang(self) -> Fault:
-        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
-        self.live = False
-        return self.simulation.network.stall(self.host)
+    async def extend(self, message: PopMessage | str, invisible_s: float) -> str:
+        """See `PopConsumer.extend`."""
+        with self.simulation.on_host(self.host):
+            return await self.consumer.extend(message, invisible_s)
 
 
 @dataclass(slots=True, eq=False)

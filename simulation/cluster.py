@@ -35,6 +35,7 @@ from broker.server import RunningBroker, run_broker
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.consumer import Listener
 from client.consumer_options import ConsumeMode
+from client.pop_consumer import PopConsumer
 from client.producer import Producer
 from client.push_consumer import PushConsumer
 from model.errors import TopicNotExist
@@ -47,7 +48,7 @@ from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from simulation.clients import SimulatedConsumer, SimulatedProducer, Work
+from simulation.clients import SimulatedConsumer, SimulatedPopConsumer, SimulatedProducer, Work
 from simulation.convergence import Owners, differences, owners_of, target_of
 from simulation.run import Simulation
 from simulation.servers import SimulatedServer, UnsyncedFiles
@@ -75,7 +76,7 @@ class SimulatedCluster:
 
     Attributes:
         name_servers, brokers: the servers by name.
-        consumers, producers: every client that was ever made, in that order.
+        consumers, poppers, producers: every client that was ever made, in that order.
         events: every event of every node, in the order in which they happened.
         watchers: called with each event as it happens; must not raise.
         client_options: `ClientConfig` by name, for every client that is started from now on.
@@ -88,6 +89,7 @@ class SimulatedCluster:
         self.name_servers: dict[str, SimulatedServer[NameServer]] = {}
         self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
         self.consumers: list[SimulatedConsumer] = []
+        self.poppers: list[SimulatedPopConsumer] = []
         self.events: list[Event] = []
         self.watchers: list[EventSink] = []
         self.client_options: dict[str, Any] = {}
@@ -134,7 +136,7 @@ class SimulatedCluster:
 
     async def _stop_clients(self) -> None:
         async with anyio.create_task_group() as stopping:
-            for consumer in self.consumers:
+            for consumer in (*self.consumers, *self.poppers):
                 if consumer.live:
                     stopping.start_soon(consumer.stop)
             for producer in self.producers:
@@ -249,6 +251,17 @@ class SimulatedCluster:
         await made.consumer.subscribe(topic, listener or made.listener(work), expression)
         await made.start()
         return made
+
+    async def start_popper(
+        self, group: str, topic: str, *, expression: str = "*", **options: Any
+    ) -> SimulatedPopConsumer:
+        """Start a pop consumer on a host of its own; options are `host` and those of `PopConsumer`."""
+        host, made = self._options("pop", options)
+        popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **made))
+        await popper.consumer.subscribe(topic, expression)
+        await popper.start()
+        self.poppers.append(popper)
+        return popper
 
     async def start_producer(self, **options: Any) -> SimulatedProducer:
         """Start a producer on a host of its own.

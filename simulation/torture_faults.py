@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from model.errors import RlabError
-from simulation.clients import SimulatedConsumer
+from simulation.clients import SimulatedMember
 from simulation.cluster import SimulatedCluster
 from simulation.full_disk import FillingDisks
 from simulation.network import Fault
@@ -37,7 +37,7 @@ class Faults:
     """
 
     def __init__(
-        self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[SimulatedConsumer]]
+        self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[SimulatedMember]]
     ) -> None:
         self.done: Counter[str] = Counter()
         self.spared: list[str] = []
@@ -46,7 +46,7 @@ class Faults:
         self._random = cluster.simulation.random
         self._disks = disks
         self._start = start
-        self._slots: dict[str, SimulatedConsumer | None] = {}
+        self._slots: dict[str, SimulatedMember | None] = {}
         self._hung: dict[str, Fault] = {}
         self._faults: list[Fault] = []
 
@@ -103,11 +103,12 @@ class Faults:
         living = [slot for slot, consumer in self._slots.items() if consumer is not None and slot not in self._hung]
         return self._random.choice(living or [""])
 
-    def _take_out(self, slot: str) -> SimulatedConsumer:
+    def _take_out(self, slot: str) -> SimulatedMember:
         consumer = self._slots[slot]
         assert consumer is not None, f"nobody is in {slot}"
         self._slots[slot] = None
-        self._cluster.consumers.remove(consumer)
+        self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not consumer]
+        self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not consumer]
         return consumer
 
     async def _join(self) -> bool:
