@@ -15,6 +15,7 @@ from broker.store.store_options import StoreOptions
 from cli.main import app
 from client.config import ClientConfig
 from client.consumer_options import ConsumerOptions
+from client.lite_pull_options import LitePullOptions
 from client.producer import Producer
 from client.rebalance import Trigger
 from namesrv.config import NameServerConfig
@@ -22,7 +23,7 @@ from tests.docs.pages import table_of, text_of
 
 PAGE = "docs/configuration.md"
 RECORDS: list[type[Any]] = [
-    NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, ClientConfig, ConsumerOptions,
+    NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, ClientConfig, ConsumerOptions, LitePullOptions,
 ]  # fmt: skip
 COMMANDS = {
     "NameServerConfig": "namesrv",

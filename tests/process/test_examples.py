@@ -17,6 +17,7 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 LAST_LINES = {
     "custom_strategy.py": r"small-1 has 4, small-2 has 4, large\*2 has 8",
     "hello.py": r"sent 10, received 10",
+    "lite_pull.py": r"sent 12, polled 12, read \d+ of one queue",
     "key_order.py": r"by key \d\.\d times as fast as by queue, and 0 overtaken",
     "one_message.py": r"offset 1 is committed",
     "one_rebalance.py": r"6 scenes",

@@ -1,0 +1,81 @@
+"""Ask for messages instead of being called with them: poll, pause, commit, and read a queue again from its beginning.
+
+    python examples/lite_pull.py
+
+A member of a group polls its share of the queues. What a poll returned counts as processed when the next one comes, so
+the last one needs a commit. Then another consumer assigns one queue to itself, without a group, and seeks back in it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from broker.config import BrokerConfig
+from broker.server import run_broker
+from client import Admin, ConsumeFrom, LitePullConsumer, Message, MessageQueue, Producer
+from namesrv.config import NameServerConfig
+from namesrv.server import run_name_server
+
+TOPIC, MESSAGES = "greetings", 12
+
+
+@asynccontextmanager
+async def cluster(data_dir: Path) -> AsyncIterator[str]:
+    """Run one name server and one broker, with a topic; yields the address that clients need."""
+    async with run_name_server(NameServerConfig(listen="127.0.0.1:0")) as name_server:
+        servers = (name_server.address,)
+        config = BrokerConfig(name="broker-a", data_dir=data_dir, listen="127.0.0.1:0", name_servers=servers)
+        async with run_broker(config), Admin(name_server.address) as admin:
+            while not await admin.brokers():  # a broker listens first, and registers a moment later
+                await anyio.sleep(0.01)
+            await admin.create_topic(TOPIC, queues=4)
+            yield name_server.address
+
+
+async def member(name_server: str) -> int:
+    """Poll as a member of a group until nothing comes; returns how many messages came."""
+    first = ConsumeFrom.FIRST_OFFSET
+    async with LitePullConsumer(name_server, group="polling", consume_from=first, poll_batch=5) as consumer:
+        await consumer.subscribe(TOPIC)
+        count = 0
+        while messages := await consumer.poll(timeout_s=1):
+            count += len(messages)
+            print(f"a poll: {', '.join(f'{message.queue}+{message.offset}' for message in messages)}")
+        await consumer.commit()
+        queue = consumer.assignment()[0]
+        print(f"committed on {queue}: {await consumer.committed(queue)}")
+        return count
+
+
+async def reader(name_server: str, queue: MessageQueue) -> int:
+    """Read one queue, whoever else reads it, and then once more; returns how many messages that were."""
+    async with LitePullConsumer(name_server, group="reading", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+        await consumer.assign([queue])
+        first = await consumer.poll()
+        consumer.pause([queue])
+        assert await consumer.poll(timeout_s=0.2) == [], "a paused queue hands out nothing"
+        consumer.resume([queue])
+        await consumer.seek_to_begin(queue)
+        again = await consumer.poll()
+        print(f"read {queue} twice: {[message.body.decode() for message in again]}")
+        return len(first) + len(again)
+
+
+async def main() -> None:
+    """Send some messages, and have both kinds of consumers read them."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with cluster(Path(directory)) as name_server:
+            async with Producer(name_server) as producer:
+                sent = [await producer.send(Message(TOPIC, f"hello {n}".encode())) for n in range(MESSAGES)]
+            polled = await member(name_server)
+            read = await reader(name_server, sent[0].queue)
+    print(f"sent {len(sent)}, polled {polled}, read {read} of one queue")
+
+
+if __name__ == "__main__":
+    anyio.run(main)
