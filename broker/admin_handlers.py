@@ -62,6 +62,8 @@ class AdminHandlers:
             "topics": topics,
             "groups": len(broker.groups.groups()),
             "held_pulls": broker.pulls.held_count,
+            "held_pops": broker.pops.held_count,
+            "pop_messages": broker.pops.ledger.messages,
             "producers": sum(len(client.producer_groups) for client in broker.clients.values()),
             "events_dropped": broker.events.dropped,
             "quirks": sorted(quirk.value for quirk in broker.config.quirks),

@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 from broker.config import BrokerConfig
 from broker.delay_service import DelayService
+from broker.group_assignments import GroupAssignments
 from broker.group_table import GroupTable, Leave
 from broker.group_watch import GroupWatch
 from broker.metadata_store import MetadataStore
 from broker.offset_moves import OffsetMoves
 from broker.offset_table import OffsetTable
+from broker.pop_service import PopService
 from broker.pull_service import PullService
 from broker.queue_locks import Freed, QueueLocks
 from broker.reconcile import drop_unknown_topics, lower_offsets
 from broker.registration import Registration
+from broker.request_mode_store import RequestModeStore
 from broker.sink_service import SinkService
 from broker.sink_store import SinkStore
 from broker.store.message_store import MessageStore
@@ -57,12 +60,14 @@ class Broker:
         loop: the running loop.
 
     Attributes:
-        topics, groups, locks, offsets: the pure tables.
+        topics, groups, locks, offsets, assignments: the pure tables.
         moves: tells of pulls behind what was deleted.
         pulls: runs pulls, and holds those that find nothing.
+        pops: the same for pops, and keeps what is in flight.
         barrier: writes at the end of each loop turn.
         driver: acts on the deadlines of the tables.
         registration: keeps the name servers up to date.
+        request_modes: keeps how groups get messages.
         delays: delivers messages when their time has come.
         sinks: publishes what sinks have staged.
         events: what happened here.
@@ -83,16 +88,19 @@ class Broker:
         # a thousand grants a millisecond.
         self.locks = QueueLocks(first_token=int(config.clock_ms()) * 1000, quirks=config.quirks)
         self.offsets = OffsetTable(quirks=config.quirks)
+        self.assignments = GroupAssignments()
+        self.request_modes = RequestModeStore(metadata)
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self.group_watch = GroupWatch(config.name, self.events)
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
         self.moves = OffsetMoves(config.name, self.events)
         self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.moves, self.driver.wake_by)
-        self.barrier = WriteBarrier(loop, store, metadata, self.pulls.rerun, config.flush)
+        self.barrier = WriteBarrier(loop, store, metadata, self.new_messages, config.flush)
         self.registration = Registration(config, self.topics)
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
+        self.pops = PopService(self, config.rng)
         self._load()
         self.delays = DelayService(loop, store, metadata, self.topics, self.barrier, config.clock_ms)
         self.sinks = SinkService(loop, store, SinkStore(metadata), self.topics, self.barrier, config.clock_ms)
@@ -108,8 +116,10 @@ class Broker:
             now_ms=int(self.config.clock_ms()),
             expires_at=now + self.config.restore_grace_s,
         )
+        self.request_modes.load(self.assignments)
         lower_offsets(self.store, self.metadata, self.topics, self.offsets)
         drop_unknown_topics(self.store, self.metadata, self.topics)
+        self.pops.restore()
         for group, client_id in self.locks.owners():
             info = self.groups.get(group)
             if info is None or client_id not in info.members:
@@ -123,6 +133,11 @@ class Broker:
     def uptime_s(self) -> float:
         """Seconds since the start."""
         return self.loop.time() - self._started_at
+
+    def new_messages(self, topic: str, queue_id: int) -> None:
+        """Look for whoever waits for messages of a queue that has new ones."""
+        self.pulls.rerun(topic, queue_id)
+        self.pops.wake(topic, queue_id)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +163,7 @@ class Broker:
         self.metadata.delete_topic(topic)
         self.offsets.delete_topic(topic)
         self.locks.forget_topic(topic)
+        self.pops.forget_topic(topic)
         self.store.drop_topic(entry.topic_id)
         self.route_changed(topic, 0, "deleted", cause)
         for queue_id in range(queue_count(entry.config)):
@@ -185,6 +201,8 @@ class Broker:
         self.metadata.save_group(group, leave.group.version, leave.group.created_ms)
         self.barrier.metadata_changed()
         self._orphan(group, client_id, cause, leave.reason.value)
+        if not leave.group.members:
+            self.assignments.forget(group)
         self.group_watch.look(leave.group, cause)
 
     def _orphan(self, group: str, client_id: str, cause: str, detail: str) -> None:
@@ -197,6 +215,7 @@ class Broker:
         """Note that a connection is gone, however it went; its members leave when they are not back after a grace."""
         self.clients.pop(connection.number, None)
         self.pulls.connection_closed(connection)
+        self.pops.connection_closed(connection)
         if self.groups.connection_closed(connection.number, self.loop.time()):
             self.driver.wake_by(self.groups.next_deadline() or self.loop.time())
 
@@ -242,6 +261,12 @@ class Broker:
             )
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
+            if not waiters:
+                self.pops.wake(*queue)
+        self.tell_released(waiting, cause)
+
+    def tell_released(self, waiting: dict[tuple[str, str], int], cause: str) -> None:
+        """Tell members that were refused queues how many of them are free now; (group, client id) -> how many."""
         for (group, client_id), n in waiting.items():
             info = self.groups.get(group)
             member = info.members.get(client_id) if info is not None else None
@@ -253,7 +278,8 @@ class Broker:
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def _next_deadline(self) -> float | None:
-        deadlines = (self.groups.next_deadline(), self.locks.next_deadline(), self.pulls.next_deadline())
+        tables = (self.groups, self.locks, self.pulls, self.pops)
+        deadlines = (table.next_deadline() for table in tables)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _act(self, now: float) -> None:
@@ -263,6 +289,7 @@ class Broker:
         self.queues_freed(self.locks.expire(now), cause, "expiry")
         self.notify_members(now)
         self.pulls.expire(now)
+        self.pops.expire(now)
 
     # --- trace -------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random, SystemRandom
 
 from broker.retention import RetentionOptions
 from broker.store.files import Files
@@ -52,6 +53,7 @@ class BrokerConfig:
         retention: how long messages are kept.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
+        rng: makes up the tokens of receipt handles, which nobody may guess; another one makes a simulation repeatable.
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.
@@ -78,6 +80,7 @@ class BrokerConfig:
     retention: RetentionOptions = field(default_factory=RetentionOptions)
     files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
+    rng: Random = field(default_factory=SystemRandom)
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)

@@ -49,7 +49,9 @@ class DeleteGroupHandler:
         broker.groups.delete(group)
         broker.offsets.delete_group(group)
         broker.locks.forget_group(group)
+        broker.pops.forget_group(group)
         broker.metadata.delete_group(group)
+        broker.request_modes.delete_group(group, broker.assignments.delete(group))
         if broker.topics.get(retry_topic(group)) is not None:
             # Whoever uses the name next must not get what this group has failed on.
             broker.delete_topic(retry_topic(group), request.header.get("cause") or "")

@@ -57,6 +57,11 @@ class LeaseHandlers:
                 # Its route is older than the topic: one queue that is gone must not cost it the others.
                 refused.append((topic, queue_id, ""))
                 continue
+            if not broker.pops.gives_way(group, queue, client_id):
+                # What is in flight by POP comes first; the caller is told when nothing is left of it.
+                refused.append((topic, queue_id, ""))
+                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail="POP")
+                continue
             lease = broker.locks.acquire(group, client_id, queue)
             if lease is None:
                 held = broker.locks.owner_of(group, queue)
@@ -68,7 +73,11 @@ class LeaseHandlers:
             broker.pulls.rerun(topic, queue_id)
             offset = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
-            self._emit(EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset)
+            entry = broker.topics.existing(topic)
+            backlog = max(0, broker.store.max_offset(entry.topic_id, queue_id) - offset)
+            self._emit(
+                EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset, n=backlog
+            )
         self._answer_after_commit(connection, request, [granted, refused])
 
     def _is_readable(self, queue: QueueKey) -> bool:
@@ -161,9 +170,12 @@ class LeaseHandlers:
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
         if fenced and token < 0 and broker.locks.owner_of(group, queue) is not None:
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
+        if fenced and not reset and broker.pops.is_popping(group, queue):
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it")
+        broker.pops.forget_queue(group, queue)
         if broker.offsets.commit(group, *queue, offset, reset=reset):
             broker.metadata.save_offset(group, *queue, offset)
-            self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset)
+            self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset, n=end - offset)
 
     # --- shared ------------------------------------------------------------------------------------------------------
 
@@ -177,6 +189,7 @@ class LeaseHandlers:
         *,
         version: int = -1,
         offset: int = -1,
+        n: int = -1,
         detail: str = "",
     ) -> None:
         self._broker.events.emit(
@@ -189,6 +202,7 @@ class LeaseHandlers:
             client=client_id,
             version=version,
             offset=offset,
+            n=n,
             detail=detail,
         )
 

@@ -20,6 +20,7 @@ import msgpack
 
 from broker.group_table import GroupTable
 from broker.offset_table import OffsetTable
+from broker.pop_journal import Entry, WindowRow
 from broker.queue_locks import QueueKey, QueueLocks
 from broker.store.files import Files
 from broker.store.store_directory import unusable
@@ -50,16 +51,24 @@ create table if not exists resent (
     topic text not null, queue_id integer not null, topic_id integer not null, below integer not null,
     above blob not null, primary key (topic, queue_id)
 ) without rowid;
+create table if not exists pop_windows (
+    number integer primary key, group_name text not null, topic text not null, queue_id integer not null,
+    data blob not null
+);
+create table if not exists pop_journal (seq integer primary key, data blob not null);
 """
 
 
 class MetadataStore:
-    """The open file; a context manager. Every `save_*` and `delete_*` takes effect at the next `commit`.
+    """The open file; a context manager. Every `save_*`, `delete_*` and `note_*` takes effect at the next `commit`.
 
     Args:
         directory: the broker's data directory, already locked by the message store.
         flush: what a commit has to survive.
         files: the file layer, which is asked whether the file may be written; the real one by default.
+
+    Attributes:
+        pop_journal_bytes: size of the journal of what is in flight, as far as this run has written it.
 
     Raises:
         ConfigError: the file cannot be opened or written, or is not a database; the text says what to do.
@@ -72,6 +81,8 @@ class MetadataStore:
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
+        self._pop_entries: list[Entry] = []
+        self.pop_journal_bytes = 0
 
     def __enter__(self) -> MetadataStore:
         return self
@@ -119,6 +130,16 @@ class MetadataStore:
             locks.restore(group, QueueKey(topic, queue_id), owner, token)
         for group, topic, queue_id, offset in rows("select group_name, topic, queue_id, queue_offset from offsets"):
             offsets.restore(group, topic, queue_id, offset)
+
+    def pop_windows(self) -> Iterator[WindowRow]:
+        """The last snapshot of what is in flight."""
+        rows = self._db.execute("select number, group_name, topic, queue_id, data from pop_windows order by number")
+        return (WindowRow(*row) for row in rows)
+
+    def pop_entries(self) -> Iterator[Entry]:
+        """What has changed since that snapshot, in order."""
+        for (data,) in self._db.execute("select data from pop_journal order by seq"):
+            yield from cast("tuple[Entry, ...]", msgpack.unpackb(data, use_list=False))
 
     def number(self, name: str) -> int:
         """A stored number, 0 if it was never stored."""
@@ -199,6 +220,26 @@ class MetadataStore:
             ("resent", *row), "insert or replace into resent values (?, ?, ?, ?, ?)", *row, topic_id, below, blob
         )
 
+    @property
+    def pop_backlog(self) -> int:
+        """Entries of the journal that are not committed yet: many, if the disk is full."""
+        return len(self._pop_entries)
+
+    def note_pop(self, entry: Entry) -> None:
+        """Add an entry to the journal of what is in flight."""
+        self._pop_entries.append(entry)
+
+    def save_pop_windows(self, rows: list[WindowRow]) -> None:
+        """Store a snapshot of what is in flight in the place of the journal, whose entries it has in it."""
+        self._pop_entries.clear()
+        self.pop_journal_bytes = 0
+        for table in ("pop_windows", "pop_journal"):
+            for row in [row for row in self._pending if row[0] == table]:
+                del self._pending[row]
+            self._change((table, "all"), f"delete from {table}")
+        for window in rows:
+            self._change(("pop_windows", window.number), "insert into pop_windows values (?, ?, ?, ?, ?)", *window)
+
     def add_tables(self, schema: str) -> None:
         """Make tables of somebody else's, where they are missing."""
         self._db.executescript(schema)
@@ -229,13 +270,17 @@ class MetadataStore:
             StorageFull: no room on the disk; the changes stay pending, and the next commit tries them again.
             SystemError_: the database failed otherwise; likewise.
         """
-        if not self._pending:
+        if not self._pending and not self._pop_entries:
             return
         execute = self._db.execute
+        journal = msgpack.packb(self._pop_entries) if self._pop_entries else b""
         try:
             execute("begin immediate")
             for statement, values in self._pending.values():
                 execute(statement, values)
+            if journal:
+                # Behind the changes: a snapshot among them is older than these.
+                execute("insert into pop_journal (data) values (?)", (journal,))
             execute("commit")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -244,6 +289,8 @@ class MetadataStore:
                 raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
             raise SystemError_(f"the broker's metadata could not be written: {error}") from error
         self._pending.clear()
+        self._pop_entries.clear()
+        self.pop_journal_bytes += len(journal)
 
 
 def _check_writable(path: Path, files: Files) -> None:

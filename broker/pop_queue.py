@@ -26,11 +26,19 @@ import heapq
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 from model.limits import MAX_POP_WINDOW
 
 MAX_ATTEMPTS_COUNTED = 0xFFFF
+
+
+def shortened(offsets: Sequence[int]) -> Sequence[int]:
+    """Ascending offsets as a range if they follow one another: it takes a tenth of the room."""
+    if len(offsets) > 1 and offsets[-1] - offsets[0] == len(offsets) - 1:
+        return range(offsets[0], offsets[-1] + 1)
+    return offsets
 
 
 @dataclass(slots=True)
@@ -39,12 +47,14 @@ class PopBatch:
 
     Attributes:
         client_id: to whom.
+        since: when they were delivered.
         visible_at: when they come again unless they are acknowledged.
         offsets: which, ascending; some may be acknowledged by now.
         left: how many are not.
     """
 
     client_id: str
+    since: float
     visible_at: float
     offsets: Sequence[int]
     left: int
@@ -97,6 +107,11 @@ class PopQueue:
         return sum(batch.left for batch in self.batches.values())
 
     @property
+    def attempts_max(self) -> int:
+        """How often the message was delivered that was delivered most, of those that are not acknowledged."""
+        return max(compress(self._attempts, self._tokens), default=0)
+
+    @property
     def due_count(self) -> int:
         """Messages that wait to be delivered again."""
         return len(self._due_set)
@@ -121,10 +136,6 @@ class PopQueue:
             return True
         return offset < self.next_offset and self._tokens[offset - self._base] == 0
 
-    def oldest_in_flight(self) -> PopBatch | None:
-        """The batch in flight whose time is over first."""
-        return min(self.batches.values(), key=lambda batch: batch.visible_at, default=None)
-
     def due(self, max_n: int) -> Due:
         """The first messages to be delivered again; they stay due until `deliver` or `ack`.
 
@@ -143,15 +154,18 @@ class PopQueue:
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
-    def deliver(self, offsets: Sequence[int], *, upto: int, token: int, client_id: str, visible_at: float) -> list[int]:
+    def deliver(
+        self, offsets: Sequence[int], *, upto: int, token: int, client_id: str, now: float, visible_at: float
+    ) -> list[int]:
         """Note that messages were delivered.
 
         Args:
-            offsets: which, ascending: due ones, and new ones from `next_offset` on.
+            offsets: which, ascending: due ones, and new ones from `next_offset` on. Kept as it is: a range is smaller.
             upto: the new `next_offset`; new messages below it that are not delivered are done with: a filter passed
                 over them, or they do not exist any more.
             token: a random number above 0 that no other batch has.
             client_id: to whom.
+            now: when.
             visible_at: when they come again.
 
         Returns:
@@ -173,7 +187,7 @@ class PopQueue:
         if self._due_set:
             self._due_set.difference_update(offsets)
         if offsets:
-            self.batches[token] = PopBatch(client_id, visible_at, offsets, len(offsets))
+            self.batches[token] = PopBatch(client_id, now, visible_at, offsets, len(offsets))
             heapq.heappush(self._deadlines, (visible_at, token))
         self._move_floor()
         return counts
@@ -210,7 +224,14 @@ class PopQueue:
                 if token:
                     self.ack(token, [offset])
 
-    def extend(self, token: int, offset: int, *, new_token: int, visible_at: float) -> bool:
+    def give_back(self, token: int, visible_at: float) -> None:
+        """Let the rest of a batch come again at another time, under the same token; nothing if it is not in flight."""
+        batch = self.batches.get(token)
+        if batch is not None:
+            batch.visible_at = visible_at
+            heapq.heappush(self._deadlines, (visible_at, token))
+
+    def extend(self, token: int, offset: int, *, new_token: int, now: float, visible_at: float) -> bool:
         """Let one message stay invisible until another time; its old handle is dead then.
 
         Returns:
@@ -220,16 +241,20 @@ class PopQueue:
         if not token or not self.floor <= offset < self.next_offset or self._tokens[place] != token:
             return False
         batch = self.batches.get(token)
-        client_id = batch.client_id if batch is not None else ""
+        client_id, since = (batch.client_id, batch.since) if batch is not None else ("", now)
         self._leave_batch(token, 1)
         self._due_set.discard(offset)
         self._tokens[place] = new_token
-        self.batches[new_token] = PopBatch(client_id, visible_at, (offset,), 1)
+        self.batches[new_token] = PopBatch(client_id, since, visible_at, (offset,), 1)
         heapq.heappush(self._deadlines, (visible_at, new_token))
         return True
 
-    def expire(self, now: float) -> int:
+    def expire(self, now: float, most: int | None = None) -> int:
         """Make due whatever was not acknowledged in time.
+
+        Args:
+            now: the time.
+            most: stop when so many have become due; the rest is told by `next_deadline`, and waits for the next call.
 
         Returns:
             How many messages became due. Their handles stay good until they are delivered again: a consumer that is
@@ -237,6 +262,8 @@ class PopQueue:
         """
         became_due = 0
         while (deadline := self.next_deadline()) is not None and deadline <= now:
+            if most is not None and became_due >= most:
+                break
             token = heapq.heappop(self._deadlines)[1]
             batch = self.batches.pop(token)
             for offset in batch.offsets:
@@ -266,7 +293,7 @@ class PopQueue:
 
     @classmethod
     def of_window(
-        cls, floor: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float]]
+        cls, floor: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float, float]]
     ) -> PopQueue:
         """Put a stored window back.
 
@@ -274,8 +301,8 @@ class PopQueue:
             floor: as `window` told it.
             tokens: likewise.
             attempts: likewise.
-            batches: (token, client id, visible at) of those that were in flight; whatever else is not acknowledged is
-                due.
+            batches: (token, client id, since, visible at) of those that were in flight; whatever else is not
+                acknowledged is due.
         """
         queue = cls(floor)
         queue._tokens.frombytes(tokens)
@@ -285,10 +312,10 @@ class PopQueue:
         for offset, token in enumerate(queue._tokens, floor):
             if token:
                 offsets.setdefault(token, []).append(offset)
-        for token, client_id, visible_at in batches:
+        for token, client_id, since, visible_at in batches:
             mine = offsets.pop(token, None)
             if mine is not None:
-                queue.batches[token] = PopBatch(client_id, visible_at, mine, len(mine))
+                queue.batches[token] = PopBatch(client_id, since, visible_at, shortened(mine), len(mine))
                 heapq.heappush(queue._deadlines, (visible_at, token))
         for due in offsets.values():
             queue._due_set.update(due)

@@ -110,6 +110,7 @@ class ResetHandlers:
             queue = QueueKey(topic, row.queue_id)
             if broker.offsets.commit(group, topic, row.queue_id, row.after, reset=True):
                 broker.metadata.save_offset(group, topic, row.queue_id, row.after)
+            broker.pops.forget_queue(group, queue)
             one = broker.locks.revoke(group, queue)
             if one is not None:
                 freed.append(one)
@@ -129,7 +130,7 @@ class ResetHandlers:
         # much in memory that it does not pull.
         broker.queues_freed(freed, cause, "reset")
         for row in rows:
-            broker.pulls.rerun(topic, row.queue_id)
+            broker.new_messages(topic, row.queue_id)
 
     def _tell_owners(self, freed: list[Freed], cause: str) -> None:
         broker = self._broker

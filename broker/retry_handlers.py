@@ -7,10 +7,13 @@ attempt it goes to `%DLQ%group`, where an operator finds it.
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.broker import Broker
 from broker.topic_table import TopicEntry
 from model.delay import MAX_DELAY_MS, retry_delay_ms
 from model.errors import InvalidParameter, QueryNotFound, RlabError
+from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
 from model.names import check_group, dlq_topic, retry_topic
 from model.record import MAX_TIMES_DELIVERED, StoredRecord, iter_records
@@ -59,11 +62,25 @@ class RetryHandlers:
 
         def answer(failure: RlabError | None) -> None:
             if failure is None:
+                if dead:
+                    self._emit_dead_letter(group, header)
                 connection.respond(request, {"dead": dead})
             else:
                 connection.respond_error(request, failure)
 
         broker.barrier.after_append(answer, dlq_topic(group) if dead else retry_topic(group), 0)
+
+    def _emit_dead_letter(self, group: str, header: dict[str, Any]) -> None:
+        broker = self._broker
+        broker.events.emit(
+            EventKind.DEAD_LETTER,
+            group=group,
+            topic=header["topic"],
+            broker=broker.config.name,
+            queue_id=header["queue_id"],
+            offset=header["offset"],
+            n=1,
+        )
 
     def _ensured(self, new: TopicEntry | None, topic: str) -> TopicEntry:
         if new is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from broker.admin_handlers import AdminHandlers
+from broker.assignment_handlers import AssignmentHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.dead_letter_handlers import DeadLetterHandlers
@@ -18,6 +19,7 @@ from broker.delete_group_handler import DeleteGroupHandler
 from broker.group_handlers import GroupHandlers
 from broker.lease_handlers import LeaseHandlers
 from broker.metadata_store import MetadataStore
+from broker.pop_handlers import PopHandlers
 from broker.pull_handlers import PullHandlers
 from broker.query_handlers import QueryHandlers
 from broker.reset_handlers import ResetHandlers
@@ -63,6 +65,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
     return {
         **SendHandlers(broker).handlers(),
         **PullHandlers(broker).handlers(),
+        **PopHandlers(broker).handlers(),
         **QueryHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
         **ResetHandlers(broker).handlers(),
@@ -70,6 +73,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **GroupHandlers(broker).handlers(),
         **DeleteGroupHandler(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
+        **AssignmentHandlers(broker).handlers(),
         **SinkHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),
     }

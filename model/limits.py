@@ -62,6 +62,8 @@ NOTIFY_WINDOW_S = 0.1
 MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
+MAX_ASSIGNED_QUEUES = 100_000
+"""Queues of all topics of a group, if a broker shares them out."""
 
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0

@@ -12,9 +12,11 @@ import pytest
 from broker.retention import RetentionOptions
 from broker.store.store_options import StoreOptions
 from client.admin import Admin
+from client.pop_consumer import PopConsumer
 from client.allocate import AllocateMessageQueueAveragelyByCircle
 from model.errors import ClientIdConflict
 from model.events import Event, EventKind
+from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
@@ -53,6 +55,16 @@ def test_the_side_that_emits_a_kind_is_the_one_whose_code_names_it(kind: EventKi
     assert described[kind].split(", ") == sides
 
 
+async def pop_twice(cluster: SimulatedCluster) -> None:
+    """Receive messages that may be delivered twice, acknowledge none, and ask for more."""
+    with cluster.simulation.on_host("popper"):
+        async with PopConsumer(cluster.addresses, "p", consume_from=ConsumeFrom.FIRST_OFFSET, max_attempts=2) as consumer:
+            await consumer.subscribe("t")
+            for _ in range(8):
+                await consumer.receive(invisible_s=1, wait_s=0.5)
+                await anyio.sleep(1)
+
+
 async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
@@ -72,6 +84,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     await cluster.start_consumer("g", "t", strategy=AllocateMessageQueueAveragelyByCircle())
     with pytest.raises(ClientIdConflict):
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
+    await pop_twice(cluster)
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()

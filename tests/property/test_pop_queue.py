@@ -68,7 +68,9 @@ class Run:
         first, token, visible_at = self.queue.next_offset, self.token(), self.twin.now + invisible_s
         offsets = [first + n for n, want in enumerate(wanted) if want]
         upto = first + len(wanted)
-        counts = self.queue.deliver(offsets, upto=upto, token=token, client_id="c", visible_at=visible_at)
+        counts = self.queue.deliver(
+            offsets, upto=upto, token=token, client_id="c", now=self.twin.now, visible_at=visible_at
+        )
         assert counts == [1] * len(offsets)
         for offset in range(first, upto):
             taken = offset in offsets
@@ -80,7 +82,9 @@ class Run:
         assert attempts == [self.twin.messages[offset].attempts for offset in offsets]
         token, visible_at = self.token(), self.twin.now + invisible_s
         upto = self.queue.next_offset
-        counts = self.queue.deliver(offsets, upto=upto, token=token, client_id="c", visible_at=visible_at)
+        counts = self.queue.deliver(
+            offsets, upto=upto, token=token, client_id="c", now=self.twin.now, visible_at=visible_at
+        )
         assert counts == [n + 1 for n in attempts]
         for offset in offsets:
             message = self.twin.messages[offset]
@@ -104,7 +108,7 @@ class Run:
         new_token, visible_at = self.token(), self.twin.now + 2
         message = self.twin.messages.get(offset)
         good = message is not None and not message.done and message.token == token
-        assert self.queue.extend(token, offset, new_token=new_token, visible_at=visible_at) == good
+        assert self.queue.extend(token, offset, new_token=new_token, now=self.twin.now, visible_at=visible_at) == good
         if good and message is not None:
             message.token, message.visible_at = new_token, visible_at
 
@@ -120,7 +124,9 @@ class Run:
         assert self.queue.expire(self.twin.now) == len(self.twin.due()) - before
 
     def store(self, _: int, __: int) -> None:
-        batches = [(token, batch.client_id, batch.visible_at) for token, batch in self.queue.batches.items()]
+        batches = [
+            (token, batch.client_id, batch.since, batch.visible_at) for token, batch in self.queue.batches.items()
+        ]
         self.queue = PopQueue.of_window(*self.queue.window(), batches)
 
 

@@ -1,0 +1,126 @@
+"""Reads the messages of a pop from the store: new ones in a row, and due ones wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.store.message_store import MessageStore
+from broker.store.read_result import ReadResult, ReadStatus
+from model.record import HEADER_BYTES, StoredRecord, iter_records
+
+
+class Run(NamedTuple):
+    """Messages that lie in a row.
+
+    Attributes:
+        body: their stored records.
+        offsets: of those records.
+        upto: everything below is in `offsets`, or is passed over: by the filter, or because it does not exist any more.
+        result: of the read.
+    """
+
+    body: bytes
+    offsets: Sequence[int]
+    upto: int
+    result: ReadResult
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether messages are gone that were there."""
+        return self.result.status is ReadStatus.OFFSET_TOO_SMALL
+
+
+def read_run(
+    store: MessageStore,
+    topic_id: int,
+    queue_id: int,
+    first: int,
+    *,
+    max_n: int,
+    max_bytes: int,
+    tag_hashes: frozenset[int] | None = None,
+) -> Run:
+    """Read messages from an offset on.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    result = store.read(topic_id, queue_id, first, max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes)
+    if result.status is ReadStatus.FOUND:
+        if result.next_offset == first + result.n:
+            return Run(result.body, range(first, result.next_offset), result.next_offset, result)
+        return Run(result.body, [r.queue_offset for r in iter_records(result.body)], result.next_offset, result)
+    passed = result.status in (ReadStatus.NONE_MATCHED, ReadStatus.OFFSET_TOO_SMALL)
+    return Run(b"", (), result.next_offset if passed else first, result)
+
+
+class DueRead(NamedTuple):
+    """Messages that come again.
+
+    Attributes:
+        bodies: stored records.
+        offsets: of those records, ascending.
+        gone: those that do not exist any more.
+        moved: the read that found that the first of them was deleted, and its offset, or None.
+    """
+
+    bodies: list[bytes]
+    offsets: list[int]
+    gone: list[int]
+    moved: tuple[int, ReadResult] | None
+
+
+def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequence[int], *, max_bytes: int) -> DueRead:
+    """Read messages that were delivered before; the first of them, up to the one that fills the room.
+
+    Args:
+        store: where they are.
+        topic_id: their topic.
+        queue_id: their queue.
+        offsets: which, ascending.
+        max_bytes: of all records.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    bodies: list[bytes] = []
+    found: list[int] = []
+    gone: list[int] = []
+    moved: tuple[int, ReadResult] | None = None
+    at = 0
+    while at < len(offsets) and (max_bytes > 0 or not found):
+        first, n = offsets[at], 1
+        while at + n < len(offsets) and offsets[at + n] == first + n:
+            n += 1
+        run = read_run(store, topic_id, queue_id, first, max_n=n, max_bytes=max(max_bytes, 1))
+        if run.upto == first:
+            break
+        if run.is_moved and moved is None:
+            moved = first, run.result
+        for offset in range(first, min(run.upto, first + n)):
+            at += 1
+            if offset in run.offsets:
+                found.append(offset)
+            else:
+                gone.append(offset)
+        bodies.append(run.body if isinstance(run.offsets, range) else _before(run.body, first + n))
+        max_bytes -= len(run.body)
+    return DueRead(bodies, found, gone, moved)
+
+
+def _before(body: bytes, end: int) -> bytes:
+    """Only the records with lower offsets: a read that passes over damage goes on behind what was asked for."""
+    return body[: sum(HEADER_BYTES + len(r.payload) for r in iter_records(body) if r.queue_offset < end)]
+
+
+def read_records(
+    store: MessageStore, topic_id: int, queue_id: int, offsets: Sequence[int], *, max_bytes: int
+) -> tuple[list[StoredRecord], DueRead]:
+    """The same, decoded.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    due = read_due(store, topic_id, queue_id, offsets, max_bytes=max_bytes)
+    return [record for body in due.bodies for record in iter_records(body)], due

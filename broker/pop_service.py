@@ -1,0 +1,275 @@
+"""Runs pops, holds those that find nothing, and lets what was not acknowledged in time come again in its place.
+
+RocketMQ: PopMessageProcessor, PopReviveService, which copies such messages to a retry topic 2 to 3 s late. Here they
+are delivered again from the same queue, on time (`broker/pop_queue.py`).
+
+A queue is consumed either by POP or under a lease: a pop passes over a queue that a member has leased, and a lease is
+refused as long as the group has messages of the queue in flight. Whoever was refused makes the queue drain: nothing
+more is delivered from it, what is in flight may be acknowledged as ever, what is not goes to the retry topic, and
+when nothing is left the refused are told (`broker/pop_endings.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from broker.pop_endings import PopEndings
+from broker.pop_journal import Times
+from broker.pop_ledger import PopKey, PopLedger, PopWindow
+from broker.pop_request import PopRequest, read_pop
+from broker.pop_taking import Batch, PopTaking
+from broker.pop_waiters import HeldPop, PopWaiters
+from broker.queue_locks import QueueKey
+from broker.topic_table import check_readable
+from model.errors import NoPermission, RlabError, StorageFull
+from model.limits import MAX_POP_BACKLOG, MAX_POP_JOURNAL_BYTES
+from model.response_code import ResponseCode
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+_NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
+_DUE_PER_TURN = 8_192
+"""Messages that become due in one turn of the loop: some 5 ms."""
+
+
+class PopService:
+    """The pops of one broker.
+
+    Args:
+        broker: its tables, which are loaded.
+        rng: tokens come from it; nobody may guess them.
+
+    Attributes:
+        ledger: what is in flight.
+    """
+
+    def __init__(self, broker: Broker, rng: Random) -> None:
+        self._broker = broker
+        self._rng = rng
+        self._waiters: PopWaiters[Connection] = PopWaiters()
+        self._journal_limit = MAX_POP_JOURNAL_BYTES
+        self.ledger = PopLedger(broker.metadata.note_pop)
+        self._endings = PopEndings(broker, self.ledger, self.new_token, self.changed)
+        self._taking = PopTaking(broker, self.ledger, self._endings, self.new_token, self.changed)
+
+    def restore(self) -> None:
+        """Put back what earlier runs had in flight; once, when the other tables are loaded."""
+        metadata = self._broker.metadata
+        self.ledger.restore(metadata.pop_windows(), metadata.pop_entries(), self.times(), self._end_of)
+        self._compact()
+
+    @property
+    def held_count(self) -> int:
+        """How many pops are held."""
+        return len(self._waiters)
+
+    def times(self) -> Times:
+        """Now, on both clocks."""
+        return Times(self._broker.loop.time(), self._broker.config.clock_ms())
+
+    def new_token(self, window: PopWindow) -> int:
+        """A token that nobody can guess and no other batch of the queue has."""
+        while (token := self._rng.getrandbits(64)) == 0 or token in window.queue.batches:
+            pass
+        return token
+
+    def check_backlog(self) -> None:
+        """Check that changes can be written down.
+
+        Raises:
+            StorageFull: the disk has taken none for a while.
+        """
+        if self._broker.metadata.pop_backlog > MAX_POP_BACKLOG:
+            raise StorageFull("the broker cannot write down what is in flight: make room on its disk")
+
+    # --- popping -----------------------------------------------------------------------------------------------------
+
+    def pop(self, connection: Connection, request: Command) -> Reply | None:
+        """Answer a pop, or hold it."""
+        broker, pop = self._broker, read_pop(request.header)
+        now = broker.loop.time()
+        broker.groups.touch(pop.group, pop.client_id, now)
+        self.check_backlog()
+        self._check_queue(pop)
+        suspend_ms = request.header["suspend_ms"]
+        if suspend_ms:
+            self._waiters.check_room(pop)
+        batches, is_more = self._taking.take(pop)
+        if batches:
+            self._answer_stored(connection, request, batches)
+        elif is_more or not suspend_ms:
+            return _NOTHING
+        else:
+            deadline = now + suspend_ms / 1000
+            self._waiters.hold(HeldPop(connection, request, pop, deadline))
+            broker.driver.wake_by(deadline)
+        return None
+
+    def _check_queue(self, pop: PopRequest) -> None:
+        entry = self._broker.topics.existing(pop.topic)
+        if pop.queue_id >= entry.serves_below:
+            check_readable(entry.config, pop.queue_id)
+        if not entry.serves_below:
+            raise NoPermission(f"topic {pop.topic!r} is not readable on this broker")
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def _answer_stored(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
+        self._broker.barrier.after_commit(partial(self._answer, connection, request, batches))
+        self.compact_if_long()
+
+    def _answer(
+        self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
+    ) -> None:
+        if failure is None and not connection.closed:
+            connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
+            return
+        # Nobody has them: whoever asks next need not wait until their time is over.
+        times = self.times()
+        for batch in batches:
+            if self.ledger.windows.get(batch.window.key) is batch.window:
+                self.ledger.give_back(batch.window, batch.token, times)
+        self._broker.barrier.metadata_changed()
+        self._broker.driver.wake_by(times.now)
+        if failure is not None:
+            connection.respond_error(request, failure)
+
+    # --- waking ------------------------------------------------------------------------------------------------------
+
+    def wake(self, topic: str, queue_id: int) -> None:
+        """Look for held pops that may have messages of this queue: there is something new, or it is free."""
+        for group in self._waiters.groups_of(topic):
+            self._wake(PopKey(group, topic, queue_id))
+
+    def _wake(self, key: PopKey) -> None:
+        group, topic, queue_id = key
+        while (held := self._waiters.first(topic, group, queue_id)) is not None:
+            try:
+                self.check_backlog()
+                batches, is_more = self._taking.take_from(held.pop, topic, queue_id)
+            except RlabError as error:
+                self._waiters.take(held)
+                held.connection.respond_error(held.request, error)
+                continue
+            if batches:
+                self._waiters.take(held)
+                self._answer_stored(held.connection, held.request, batches)
+            elif is_more:
+                self._waiters.take(held)
+                held.connection.respond(held.request, *_NOTHING)
+            else:
+                break
+
+    def changed(self, window: PopWindow) -> None:
+        """Note that messages of a window were ended: the group's commit moves, and somebody may wait for that."""
+        key, queue = window.key, window.queue
+        self._taking.commit(key, queue.floor)
+        if window.waiters:
+            if queue.is_idle:
+                self._hand_over(window)
+        elif self._waiters.waits(key.topic, key.group):
+            # One that asks in order, or that found the window full.
+            self._wake(key)
+
+    def _hand_over(self, window: PopWindow) -> None:
+        key = window.key
+        waiting = {(key.group, client_id): 1 for client_id in window.waiters}
+        self.ledger.forget(window)
+        self._broker.tell_released(waiting, "")
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next, or None."""
+        deadlines = (self._waiters.next_deadline(), self.ledger.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def expire(self, now: float) -> None:
+        """Let what was not acknowledged in time come again, and answer the held pops whose time is over."""
+        for window in self.ledger.expire(now, _DUE_PER_TURN):
+            if self.ledger.windows.get(window.key) is not window:
+                continue
+            if window.waiters and self._endings.is_draining(window):
+                self._endings.to_retry(window)
+            else:
+                self._wake(window.key)
+        for held in self._waiters.expire(now):
+            held.connection.respond(held.request, *_NOTHING)
+
+    # --- exclusion ---------------------------------------------------------------------------------------------------
+
+    def gives_way(self, group: str, queue: QueueKey, client_id: str) -> bool:
+        """Whether a member may have the lease of a queue; if not, the queue drains, and the member is told."""
+        window = self.ledger.windows.get(PopKey(group, *queue))
+        if window is None:
+            return True
+        if window.queue.is_idle:
+            self.ledger.forget(window)
+            self._broker.barrier.metadata_changed()
+            return True
+        window.waiters[client_id] = None
+        self._endings.to_retry(window)
+        return False
+
+    def is_popping(self, group: str, queue: QueueKey) -> bool:
+        """Whether the group has messages of a queue in flight: then its commit is not anybody's to move."""
+        window = self.ledger.windows.get(PopKey(group, *queue))
+        return window is not None and not window.queue.is_idle
+
+    def forget_queue(self, group: str, queue: QueueKey) -> None:
+        """Forget what a group has in flight of a queue: its offset was reset, or committed by somebody else."""
+        window = self.ledger.windows.get(PopKey(group, *queue))
+        if window is not None:
+            self.ledger.forget(window)
+            self._tell_waiters([window])
+
+    def forget_group(self, group: str) -> None:
+        """Forget what a group that is deleted has in flight."""
+        self.ledger.forget_all(self.ledger.of_group(group))
+        self._taking.forget(group=group)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget what is in flight of a topic that is deleted; whoever waits for it is told."""
+        self.ledger.forget_all(self.ledger.of_topic(topic))
+        self._taking.forget(topic=topic)
+        for held in self._waiters.take_topic(topic):
+            try:
+                self._broker.topics.existing(topic)
+            except RlabError as error:
+                held.connection.respond_error(held.request, error)
+
+    def _tell_waiters(self, windows: list[PopWindow]) -> None:
+        waiting = {(window.key.group, client_id): 1 for window in windows for client_id in window.waiters}
+        self._broker.tell_released(waiting, "")
+
+    def member_left(self, connection: Connection, group: str, client_id: str) -> None:
+        """Answer the held pops of a member that leaves: what came now would be invisible to all for nothing."""
+        for held in self._waiters.take_member(connection, group, client_id):
+            held.connection.respond(held.request, *_NOTHING)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the held pops of a connection that is gone. What it has in flight stays so: it may come back."""
+        self._waiters.take_connection(connection)
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    def compact_if_long(self) -> None:
+        """Store a snapshot when the journal has grown long, so that it does not grow for ever."""
+        if self._broker.metadata.pop_journal_bytes > self._journal_limit:
+            self._compact()
+
+    def _compact(self) -> None:
+        rows = self.ledger.snapshot(self.times())
+        self._journal_limit = max(MAX_POP_JOURNAL_BYTES, 2 * sum(len(row.data) for row in rows))
+        self._broker.metadata.save_pop_windows(rows)
+
+    def _end_of(self, key: PopKey) -> int | None:
+        entry = self._broker.topics.get(key.topic)
+        return None if entry is None else self._broker.store.max_offset(entry.topic_id, key.queue_id)

@@ -1,0 +1,198 @@
+"""What is in flight, through commits, snapshots and crashes, against a naive twin that is copied at each commit.
+
+Whatever was committed, which comes before every answer, is so after a crash: no acknowledgement is forgotten, no
+message is lost, every handle is as good as it was, and nothing stays invisible for longer.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import msgpack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.pop_journal import Entry, Times, WindowRow
+from broker.pop_ledger import PopKey, PopLedger, PopWindow
+
+KEYS = [PopKey("g", "t", 0), PopKey("g", "t", 1), PopKey("h", "t", 0)]
+ANY_END = 10**9
+
+
+@dataclass
+class Message:
+    token: int
+    visible_at: int
+    attempts: int = 1
+    done: bool = False
+
+
+def unpacked(data: bytes) -> list[Entry]:
+    entries: list[Entry] = msgpack.unpackb(data, use_list=False)  # type: ignore[assignment]
+    return entries
+
+
+class Run:
+    """Wall clock in whole seconds; the clock of the loop begins somewhere else with each start."""
+
+    def __init__(self) -> None:
+        self.wall = 1_000
+        self.base = 0
+        self.twin: dict[PopKey, dict[int, Message]] = {}
+        self.durable_twin: dict[PopKey, dict[int, Message]] = {}
+        self.rows: list[WindowRow] = []
+        self.entries: list[bytes] = []
+        self.pending: list[Entry] = []
+        self.tokens: list[int] = []
+        self.ledger = PopLedger(self.pending.append)
+
+    @property
+    def times(self) -> Times:
+        return Times(float(self.wall - self.base), self.wall * 1000)
+
+    def token(self, n: int) -> int:
+        return self.tokens[n % len(self.tokens)] if self.tokens else 5
+
+    def new_token(self) -> int:
+        self.tokens.append(len(self.tokens) + 1)
+        return self.tokens[-1]
+
+    def window(self, k: int) -> PopWindow:
+        key = KEYS[k % len(KEYS)]
+        window = self.ledger.windows.get(key)
+        if window is None:
+            done = [offset for offset, m in self.twin.get(key, {}).items() if m.done]
+            window = self.ledger.open(key, max(done, default=-1) + 1)
+            self.twin.setdefault(key, {})
+        return window
+
+    def expire(self) -> None:
+        while (deadline := self.ledger.next_deadline()) is not None and deadline <= self.times.now:
+            self.ledger.expire(self.times.now, 3)
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def new(self, k: int, n: int, passed: int) -> None:
+        window, token = self.window(k), self.new_token()
+        first = window.queue.next_offset
+        offsets = [offset for offset in range(first, first + n) if offset % 3 != passed]
+        self._deliver(window, offsets, first + n, token, 1 + passed)
+        for offset in range(first, first + n):
+            passed_over = offset not in offsets
+            self.twin[window.key][offset] = Message(token, self.wall + 1 + passed, int(not passed_over), passed_over)
+
+    def again(self, k: int, n: int, invisible_s: int) -> None:
+        window, token = self.window(k), self.new_token()
+        self.expire()
+        due = window.queue.due(n)
+        twin = self.twin[window.key]
+        assert due.offsets == sorted(o for o, m in twin.items() if not m.done and m.visible_at <= self.wall)[:n]
+        assert due.attempts == [twin[offset].attempts for offset in due.offsets]
+        self._deliver(window, due.offsets, window.queue.next_offset, token, invisible_s)
+        for offset in due.offsets:
+            twin[offset] = Message(token, self.wall + invisible_s, twin[offset].attempts + 1)
+
+    def _deliver(self, window: PopWindow, offsets: list[int], upto: int, token: int, invisible_s: int) -> None:
+        self.ledger.deliver(
+            window, offsets, upto=upto, token=token, client_id="c", times=self.times, invisible_s=invisible_s
+        )
+
+    def ack(self, k: int, n: int, mask: int) -> None:
+        window, token = self.window(k), self.token(n)
+        twin = self.twin[window.key]
+        offsets = [offset for offset in twin if mask & 1 << offset % 8]
+        offsets = offsets[:1] + offsets[:0:-1]
+        good = [offset for offset in offsets if not twin[offset].done and twin[offset].token == token]
+        assert self.ledger.ack(window, token, offsets) == good
+        for offset in good:
+            twin[offset].done = True
+
+    def extend(self, k: int, n: int, offset: int) -> None:
+        window, token, new_token = self.window(k), self.token(n), self.new_token()
+        message = self.twin[window.key].get(offset)
+        good = message is not None and not message.done and message.token == token
+        assert self.ledger.extend(window, token, offset, new_token=new_token, times=self.times, invisible_s=2) == good
+        if good and message is not None:
+            message.token, message.visible_at = new_token, self.wall + 2
+
+    def give_back(self, k: int, n: int, _: int) -> None:
+        window, token = self.window(k), self.token(n)
+        self.expire()
+        self.ledger.give_back(window, token, self.times)
+        for message in self.twin[window.key].values():
+            if message.token == token:
+                message.visible_at = min(message.visible_at, self.wall)
+
+    def forget(self, k: int, _: int, __: int) -> None:
+        window = self.window(k)
+        if window.queue.is_idle:
+            self.ledger.forget(window)
+
+    def sleep(self, n: int, _: int, __: int) -> None:
+        self.wall += n
+
+    def commit(self) -> None:
+        if self.pending:
+            self.entries.append(msgpack.packb(self.pending))
+            self.pending.clear()
+        self.durable_twin = deepcopy(self.twin)
+
+    def compact(self, *_: int) -> None:
+        self.rows = self.ledger.snapshot(self.times)
+        self.pending.clear()
+        self.entries = []
+        self.durable_twin = deepcopy(self.twin)
+
+    def crash(self, n: int, _: int, __: int) -> None:
+        self.wall += n
+        self.base = self.wall - 7 * n
+        self.pending = []
+        entries = [entry for data in self.entries for entry in unpacked(data)]
+        self.ledger = PopLedger(self.pending.append)
+        self.ledger.restore(self.rows, entries, self.times, lambda key: ANY_END)
+        self.twin = deepcopy(self.durable_twin)
+        self.compact()
+
+    def check(self) -> None:
+        self.expire()
+        size = 0
+        for key, twin in self.twin.items():
+            window = self.ledger.windows.get(key)
+            left = {offset: m for offset, m in twin.items() if not m.done}
+            if window is None:
+                assert not left
+                continue
+            queue = window.queue
+            size += queue.next_offset - queue.floor
+            assert queue.floor == min(left, default=queue.next_offset)
+            assert queue.due(1_000).offsets == sorted(o for o, m in left.items() if m.visible_at <= self.wall)
+            in_flight = [m for m in left.values() if m.visible_at > self.wall]
+            assert queue.in_flight == len(in_flight)
+            deadline = queue.next_deadline()
+            assert deadline == min((m.visible_at - self.base for m in in_flight), default=None)
+            assert all(queue.attempts_of(offset) == m.attempts for offset, m in left.items())
+        assert self.ledger.messages == size
+
+
+numbers = st.integers(0, 5)
+steps = st.one_of(
+    st.tuples(st.just("new"), numbers, st.integers(1, 6), st.integers(0, 4)),
+    st.tuples(st.just("again"), numbers, st.integers(1, 6), st.integers(1, 4)),
+    st.tuples(st.just("ack"), numbers, numbers, st.integers(1, 255)),
+    st.tuples(st.sampled_from(["extend", "give_back", "forget", "compact"]), numbers, numbers, numbers),
+    st.tuples(st.sampled_from(["sleep", "crash"]), st.integers(1, 3), numbers, numbers),
+)
+
+
+@settings(max_examples=400)
+@given(program=st.lists(st.tuples(steps, st.sampled_from([True, True, True, False])), max_size=40))
+def test_what_was_committed_is_so_after_a_crash_and_nothing_is_lost(
+    program: list[tuple[tuple[str, int, int, int], bool]],
+) -> None:
+    run = Run()
+    for (step, *arguments), is_committed in program:
+        getattr(run, step)(*arguments)
+        if is_committed:
+            run.commit()
+        run.check()

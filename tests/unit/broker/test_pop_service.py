@@ -1,0 +1,129 @@
+"""Pops that are held, beside leases, and over restarts."""
+
+from __future__ import annotations
+
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
+from tests.unit.broker.harness import World, consumer, simulated
+from tests.unit.broker.pop_peer import INVISIBLE_S, ack, extend, header, pop, pop_one, popped, world_of
+
+
+@simulated
+async def test_a_pop_is_held_until_something_comes_or_its_time_is_over(world: World) -> None:
+    [a] = await world_of(world, "a")
+    start = world.now
+    assert await pop(a, suspend_ms=2_000) == []
+    assert 2 <= world.now - start <= 2.1
+    held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    await a.send()
+    assert [batch.offsets for batch in popped(await held)] == [[0]]
+
+
+@simulated
+async def test_a_message_wakes_one_of_those_who_wait_and_the_one_that_waits_longest(world: World) -> None:
+    a, b = await world_of(world, "a", "b")
+    first = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    await world.sleep(1)
+    second = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000))
+    await world.sleep(1)
+    await a.send()
+    assert len(popped(await first)) == 1
+    await world.sleep(1)
+    assert not second.done()
+    assert world.broker.pops.held_count == 1
+
+
+@simulated
+async def test_a_pop_of_a_connection_that_is_gone_takes_nothing(world: World) -> None:
+    a, b = await world_of(world, "a", "b")
+    held = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000))
+    await world.sleep(1)
+    assert not held.done()
+    await b.close()
+    await world.sleep(1)
+    await a.send()
+    assert len(await pop(a)) == 1
+
+
+@simulated
+async def test_a_topic_that_is_deleted_ends_its_pops_and_its_handles(world: World) -> None:
+    [a] = await world_of(world, "a", messages=1)
+    batch = await pop_one(a)
+    held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
+    assert (await held).code == ResponseCode.TOPIC_NOT_EXIST
+    await a.put_topic(read=1)
+    await a.send()
+    assert await ack(a, batch.row) == [["t", 0, 0]]
+    assert (await pop_one(a)).attempts == [1]
+
+
+@simulated
+async def test_a_group_that_is_deleted_begins_anew(world: World) -> None:
+    [a] = await world_of(world, "a", messages=1)
+    batch = await pop_one(a)
+    await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
+    assert await ack(a, batch.row) == [["t", 0, 0]]
+    assert (await pop_one(a)).attempts == [1]
+
+
+@simulated
+async def test_a_queue_that_a_member_has_leased_is_passed_over(world: World) -> None:
+    [a] = await world_of(world, "a", messages=2, queues=2)
+    await a.heartbeat(consumer())
+    token = await a.token_of(0)
+    assert [batch.queue_id for batch in await pop(a)] == [1]
+    held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    await a.unlock(("t", 0, -1, token))
+    assert [batch.queue_id for batch in popped(await held)] == [0]
+
+
+@simulated
+async def test_a_lease_is_refused_while_messages_are_in_flight_and_whoever_asked_is_told_when_none_is(
+    world: World,
+) -> None:
+    a, b = await world_of(world, "a", "b", messages=3)
+    await b.heartbeat(consumer())
+    batch = await pop_one(a, max_n=2)
+    granted, refused = await b.lock(0)
+    assert (granted, refused) == ([], [["t", 0, ""]])
+    assert await pop(a) == []  # the queue drains
+    await ack(a, [*batch.row[:3], [0]])
+    assert b.pushed(RequestCode.NOTIFY_QUEUES_RELEASED) == []
+    await ack(a, [*batch.row[:3], [1]])
+    await world.sleep(1)
+    assert len(b.pushed(RequestCode.NOTIFY_QUEUES_RELEASED)) == 1
+    [[_, _, _, offset]], _ = await b.lock(0)
+    assert offset == 2
+
+
+@simulated
+async def test_nobody_else_commits_a_queue_of_which_messages_are_in_flight_but_an_operator_may_reset_it(
+    world: World,
+) -> None:
+    [a] = await world_of(world, "a", messages=3)
+    batch = await pop_one(a, max_n=2)
+    [[_, _, code, _]] = await a.commit(3)
+    assert code == ResponseCode.LEASE_LOST
+    assert await a.commit(1, reset=True) == []
+    assert await ack(a, batch.row) == [["t", 0, 0], ["t", 0, 1]]
+    assert (await pop_one(a)).offsets == [1, 2]
+
+
+@simulated
+async def test_after_a_restart_handles_are_as_good_and_times_go_on(world: World) -> None:
+    [a] = await world_of(world, "a", messages=6)
+    first = await pop_one(a, max_n=2, invisible_ms=20_000)
+    second = await pop_one(a, max_n=4)
+    await ack(a, [*first.row[:3], [0]], [*second.row[:3], [3]])
+    token = await extend(a, second, 2, 15_000)
+    await world.stop_broker()
+    await world.sleep(5)
+    await world.start_broker()
+    assert await ack(a, first.row) == [["t", 0, 0]]
+    assert await ack(a, ["t", 0, token, [2]]) == []
+    start = world.now
+    [again] = popped(await (await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))))
+    assert (again.offsets, again.attempts) == ([4, 5], [2, 2])
+    assert world.now - start < INVISIBLE_S - 5 + 0.1
+    assert await a.committed() == 4
