@@ -10,7 +10,7 @@ updateConsumeOffset in DefaultLitePullConsumerImpl.poll).
     commit                 7 is processed: 8
     queue lost; poll -> .. what was handed out of it is not committed by us any more
 
-Pure: it changes the queues that it is given, and knows no time.
+Nothing here waits or knows the time; it only changes the queues that it is given.
 """
 
 from __future__ import annotations
