@@ -12,7 +12,7 @@ from client.background import Background
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
 from client.pop_requests import PopRequests
-from model.errors import ReceiptHandleDead, RlabError
+from model.errors import IllegalOperation, ReceiptHandleDead, RlabError
 from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 
@@ -109,6 +109,7 @@ class PopAcks:
             self._sending[batch] = None
             self._background.start_soon(self._send, batch)
         else:
+            batch.error = IllegalOperation("the consumer was shut down; nothing was sent")
             batch.done.set()
 
     async def _send(self, batch: AckBatch) -> None:

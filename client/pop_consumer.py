@@ -22,6 +22,7 @@ from client.share import Share
 from model.errors import ConfigError, IllegalOperation, InvalidParameter
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
+from model.names import is_retry_topic
 
 _OPTIONS = ("consume_from", "consume_timestamp_ms", "max_attempts", "session_timeout_s", "rebalance_interval_s")
 _MAX_WAIT_S = 60.0
@@ -105,7 +106,7 @@ class PopConsumer(GroupConsumer):
         _check("invisible_s", invisible_s, MIN_INVISIBLE_MS / 1000, MAX_INVISIBLE_MS / 1000)
         _check("wait_s", wait_s, 0, _MAX_WAIT_S)
         receiver, _ = self._running()
-        if not self._subscriptions:
+        if all(is_retry_topic(topic) for topic in self._subscriptions):
             raise IllegalOperation("this consumer subscribes to nothing: call `subscribe` first")
         return await receiver.receive(max_n, invisible_s, wait_s)
 

@@ -1,0 +1,406 @@
+"""Consumers that share single messages: all of them work, none holds another up, and nothing is lost or comes twice."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import pytest
+
+from client.admin import Admin
+from client.consumer import ConsumeResult
+from client.pop_consumer import PopConsumer
+from model.errors import ReceiptHandleDead, RlabError
+from model.heartbeat import ConsumeFrom
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.names import dlq_topic
+from simulation.clients import SimulatedConsumer
+from simulation.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+
+POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, "consume_from": ConsumeFrom.FIRST_OFFSET}
+
+
+@asynccontextmanager
+async def popper(
+    cluster: SimulatedCluster, group: str = "g", topic: str = "t", **options: Any
+) -> AsyncIterator[PopConsumer]:
+    """A pop consumer on a host of its own; whatever the block asks of it comes from there."""
+    host, made = cluster._options("pop", {"consume_from": ConsumeFrom.FIRST_OFFSET, **options})
+    consumer = PopConsumer(cluster.addresses, group, **made)
+    with cluster.simulation.on_host(host):
+        async with consumer:
+            await consumer.subscribe(topic)
+            yield consumer
+
+
+def bodies(consumers: list[SimulatedConsumer]) -> Counter[bytes]:
+    return Counter(body for consumer in consumers for body in consumer.bodies)
+
+
+async def queues_of(cluster: SimulatedCluster) -> list[MessageQueue]:
+    async with Admin(cluster.addresses) as admin:
+        route = await admin.route("t")
+    return [MessageQueue("t", data.broker_name, n) for data in route.queues for n in range(data.write_queue_nums)]
+
+
+def numbers(n: int) -> Counter[bytes]:
+    return Counter(b"%d" % number for number in range(n))
+
+
+# ------------------------------------------------------------------------------------------------------- push consumers
+
+
+def test_more_consumers_than_queues_all_get_work(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumers = [await cluster.start_consumer("g", "t", **POP) for _ in range(8)]
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 200)
+        await anyio.sleep(1)
+        assert bodies(consumers) == numbers(200)
+        assert min(len(consumer.bodies) for consumer in consumers) > 10
+
+    simulate(scenario)
+
+
+def test_a_slow_consumer_slows_nobody_and_what_it_works_on_long_stays_its_own(simulate: Simulate) -> None:
+    async def slow(message: MessageExt) -> None:
+        await anyio.sleep(20)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        slow_one = await cluster.start_consumer("g", "t", work=slow, max_workers=1, max_unacked=1, **POP)
+        quick = [await cluster.start_consumer("g", "t", **POP) for _ in range(2)]
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 100)
+        await anyio.sleep(60)
+        assert bodies([slow_one, *quick]) == numbers(100)
+        assert slow_one.consumer.late_results == 0
+        assert all(delivery.time_s < 1 for one in quick for delivery in one.deliveries)
+
+    simulate(scenario)
+
+
+def test_what_a_killed_consumer_had_comes_again_when_its_time_is_over(simulate: Simulate) -> None:
+    async def never(message: MessageExt) -> None:
+        await anyio.sleep_forever()
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer()
+        dies = await cluster.start_consumer("g", "t", work=never, **POP)
+        await producer.send_many("t", 10)
+        await anyio.sleep(2.9)  # renewed at 2
+        lives = await cluster.start_consumer("g", "t", **POP)
+        died_at = cluster.simulation.loop.time()
+        await dies.crash()
+        await anyio.sleep(5)
+        assert bodies([lives]) == numbers(10)
+        assert all(delivery.time_s <= died_at + 3.1 for delivery in lives.deliveries)
+        assert {delivery.times_delivered for delivery in lives.deliveries} == {1}
+
+    simulate(scenario)
+
+
+def test_a_message_that_fails_comes_again_from_its_own_queue_and_ends_as_a_dead_letter(simulate: Simulate) -> None:
+    async def fails_on_three(message: MessageExt) -> ConsumeResult | None:
+        return ConsumeResult.RECONSUME_LATER if message.body == b"3" else None
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer(
+            "g", "t", work=fails_on_three, retry_delay_ms=2000, max_attempts=2, **POP
+        )
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 10)
+        await anyio.sleep(20)
+        failed = [delivery for delivery in consumer.deliveries if delivery.body == b"3"]
+        assert [delivery.times_delivered for delivery in failed] == [0, 1, 2]
+        assert {delivery.message.queue.topic for delivery in failed} == {"t"}
+        waits = [later.time_s - sooner.time_s for sooner, later in pairwise(failed)]
+        assert waits == pytest.approx([2, 2], abs=0.05)
+        broker = cluster.brokers["broker-a"].running.broker
+        assert broker.store.max_offset(broker.topics.existing(dlq_topic("g")).topic_id, 0) == 1
+        assert broker.offsets.read("g", "t", 0) == 10
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_shutdown_finishes_what_listeners_have_and_gives_the_rest_to_the_others_at_once(simulate: Simulate) -> None:
+    async def takes_a_second(message: MessageExt) -> None:
+        await anyio.sleep(1)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        options = {**POP, "invisible_s": 60.0}
+        leaves = await cluster.start_consumer("g", "t", work=takes_a_second, max_workers=3, **options)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 50)
+        stays = await cluster.start_consumer("g", "t", **options)
+        await anyio.sleep(0.5)
+        started_at = cluster.simulation.loop.time()
+        await leaves.stop()
+        await anyio.sleep(0.1)
+        assert len(leaves.bodies) == 3
+        assert bodies([leaves, stays]) == numbers(50)
+        assert max(delivery.time_s for delivery in stays.deliveries) < started_at + 0.1
+
+    simulate(scenario)
+
+
+def test_in_order_a_queue_goes_on_only_when_the_message_before_is_done(simulate: Simulate) -> None:
+    async def fails_now_and_then(message: MessageExt) -> ConsumeResult | None:
+        await anyio.sleep(0.01)
+        if int(message.body) % 7 == 3 and message.times_delivered < 2:
+            return ConsumeResult.RECONSUME_LATER
+        return None
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        options = {**POP, "order": "queue", "suspend_s": 0.1}
+        consumers = [await cluster.start_consumer("g", "t", work=fails_now_and_then, **options) for _ in range(3)]
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 60)
+        await anyio.sleep(30)
+        done: dict[Any, list[tuple[float, int]]] = {}
+        for consumer in consumers:
+            for delivery in consumer.deliveries:
+                if delivery.finished:
+                    done.setdefault(delivery.message.queue, []).append((delivery.time_s, delivery.message.offset))
+        assert sum(map(len, done.values())) == 60
+        for each in done.values():
+            offsets = [offset for _, offset in sorted(each)]
+            assert offsets == sorted(offsets)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_message_that_fails_for_good_in_order_becomes_a_dead_letter_and_its_queue_goes_on(simulate: Simulate) -> None:
+    async def fails_on_three(message: MessageExt) -> ConsumeResult | None:
+        return ConsumeResult.RECONSUME_LATER if message.body == b"3" else None
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        options = {**POP, "order": "queue", "suspend_s": 0.1, "max_attempts": 2}
+        consumer = await cluster.start_consumer("g", "t", work=fails_on_three, **options)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 6)
+        await anyio.sleep(5)
+        assert consumer.bodies == [b"0", b"1", b"2", b"3", b"3", b"3", b"4", b"5"]
+        broker = cluster.brokers["broker-a"].running.broker
+        assert broker.store.max_offset(broker.topics.existing(dlq_topic("g")).topic_id, 0) == 1
+        assert broker.offsets.read("g", "t", 0) == 6
+
+    simulate(scenario, brokers=1)
+
+
+def test_only_messages_with_a_wanted_tag_are_handed_out_and_the_others_are_done_with(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", expression="Aa", **POP)
+        producer = await cluster.start_producer()
+        for n, tags in enumerate(("Aa", "BB", "other", "")):  # the first two share a hash
+            await producer.send("t", b"%d" % n, tags=tags)
+        await anyio.sleep(1)
+        assert consumer.bodies == [b"0"]
+        assert cluster.brokers["broker-a"].running.broker.offsets.read("g", "t", 0) == 4
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_result_that_comes_after_the_handle_died_is_ignored_and_counted(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def takes_ten(message: MessageExt) -> None:
+        await anyio.sleep(10)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        slow = await cluster.start_consumer("g", "t", work=takes_ten, **POP)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 1)
+        await anyio.sleep(1)
+        other = await cluster.start_consumer("g", "t", **POP)
+        with cluster.simulation.network.partition(slow.host, "broker-a"):
+            await anyio.sleep(8)
+        await anyio.sleep(20)
+        assert (slow.bodies, other.bodies) == ([b"0"], [b"0"])
+        assert slow.consumer.late_results == 1
+
+    caplog.set_level(logging.CRITICAL)
+    simulate(scenario, brokers=1)
+
+
+def test_nothing_acknowledged_comes_again_from_a_broker_that_was_killed_and_started_again(simulate: Simulate) -> None:
+    async def slow_for_some(message: MessageExt) -> None:
+        if int(message.body) % 10 == 0:
+            await anyio.sleep(6)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        consumers = [await cluster.start_consumer("g", "t", work=slow_for_some, **POP) for _ in range(2)]
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 100)
+        await anyio.sleep(1)
+        before = bodies(consumers)
+        await cluster.brokers["broker-a"].crash()
+        await cluster.brokers["broker-a"].start()
+        await anyio.sleep(30)
+        after = bodies(consumers)
+        assert set(after) == set(numbers(100))
+        assert not [body for body in after if int(body) % 10 and after[body] > before[body] == 1]
+
+    simulate(scenario, brokers=1)
+
+
+# -------------------------------------------------------------------------------------------------------- pop consumers
+
+
+def test_messages_are_received_acknowledged_extended_and_given_back(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer()
+        loop = cluster.simulation.loop
+        async with popper(cluster) as consumer:
+            assert await consumer.receive(wait_s=0) == []
+            await producer.send_many("t", 3)
+            first, *more = await consumer.receive(invisible_s=1)
+            assert len(more) == 2
+            assert await consumer.ack(more) == []
+            old = first.receipt_handle
+            assert await consumer.extend(first, 5) == first.receipt_handle != old
+            started_at = loop.time()
+            (again,) = await consumer.receive(invisible_s=1)
+            assert (again.body, again.attempts, again.times_delivered) == (first.body, 2, 1)
+            assert loop.time() - started_at == pytest.approx(5, abs=0.1)
+            for dead in (old, first):
+                with pytest.raises(ReceiptHandleDead, match="or its time was over"):
+                    await consumer.ack(dead)
+            assert await consumer.ack([first, again]) == [first]
+            assert await consumer.receive(wait_s=3) == []
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_message_that_is_given_back_can_be_had_at_once(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 1)
+        async with popper(cluster) as consumer:
+            (message,) = await consumer.receive(invisible_s=60)
+            await consumer.extend(message.receipt_handle, 0)
+            started_at = cluster.simulation.loop.time()
+            (again,) = await consumer.receive()
+            assert (again.body, again.attempts) == (b"0", 2)
+            assert cluster.simulation.loop.time() - started_at < 0.1
+
+    simulate(scenario, brokers=1)
+
+
+def test_an_empty_broker_delays_nothing_and_what_another_gives_too_late_is_kept(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer:
+            assert await consumer.receive(wait_s=1) == []  # from here on both are asked with long polls
+            queues = {queue.broker_name: queue for queue in await queues_of(cluster)}
+            got: list[MessageExt] = []
+            for n, name in enumerate(("broker-a", "broker-b", "broker-b")):
+                started_at = cluster.simulation.loop.time()
+                async with anyio.create_task_group() as sending:
+                    sending.start_soon(partial(producer.send, "t", b"%d" % n, queue=queues[name]))
+                    messages = await consumer.receive()
+                assert cluster.simulation.loop.time() - started_at < 0.05
+                got += messages
+                await consumer.ack(messages)
+            assert [message.body for message in got] == [b"0", b"1", b"2"]
+            # Both at the same time: one wins, and the other's message is not lost.
+            await producer.send_many("t", 2, first=10)
+            both = await consumer.receive() + await consumer.receive()
+            assert sorted(message.body for message in both) == [b"10", b"11"]
+
+    simulate(scenario)
+
+
+def test_a_receive_that_is_given_up_loses_nothing(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer:
+            with anyio.move_on_after(1):
+                await consumer.receive(invisible_s=30)
+            await producer.send_many("t", 2)
+            await anyio.sleep(0.5)
+            assert [message.body for message in await consumer.receive(invisible_s=30, wait_s=0)] == [b"0"]
+            (other,) = await consumer.receive(invisible_s=30)
+            assert other.attempts == 1
+            with anyio.move_on_after(1):
+                await consumer.receive(invisible_s=30)
+            await producer.send_many("t", 1, first=2)
+            async with popper(cluster) as second:  # nobody asks the first one any more: it gives back what it keeps
+                (message,) = await second.receive()
+                assert (message.body, message.attempts) == (b"2", 2)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_receive_says_why_when_no_broker_can_be_asked(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer:
+            await cluster.brokers["broker-a"].crash()
+            with pytest.raises(RlabError, match="broker-a"):
+                await consumer.receive(wait_s=2)
+            await cluster.brokers["broker-a"].start()
+            await anyio.sleep(5)
+            await producer.send_many("t", 1)
+            assert [message.body for message in await consumer.receive()] == [b"0"]
+
+    caplog.set_level(logging.CRITICAL)
+    simulate(scenario, brokers=1)
+
+
+def test_when_it_leaves_a_pop_consumer_gives_back_what_it_keeps_and_is_given_no_more(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        async with popper(cluster) as consumer:
+            with anyio.move_on_after(1):
+                await consumer.receive(invisible_s=60)
+            left_at = cluster.simulation.loop.time()
+        assert cluster.simulation.loop.time() - left_at < 0.1
+        await producer.send_many("t", 1)
+        async with popper(cluster) as second:
+            (message,) = await second.receive()
+            assert message.attempts == 1
+
+    simulate(scenario, brokers=1)
+
+
+def test_in_order_a_pop_consumer_gets_no_message_of_a_queue_while_another_of_it_is_in_flight(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 4)
+        async with popper(cluster, order=True) as consumer:
+            first = await consumer.receive(2)
+            assert await consumer.receive(2, wait_s=1) == []
+            await consumer.ack(first)
+            second = await consumer.receive(2)
+            assert [message.body for message in first + second] == [b"0", b"1", b"2", b"3"]
+
+    simulate(scenario, brokers=1)

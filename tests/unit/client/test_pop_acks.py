@@ -1,0 +1,136 @@
+"""Acknowledgements on their way: who shares a request, and what becomes of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import anyio
+import pytest
+
+from client.background import Background
+from client.instance import ClientInstance
+from client.pop_acks import PopAcks
+from client.pop_requests import Acked, PopRequests
+from model.errors import ConnectionLost, IllegalOperation, RlabError
+from model.limits import MAX_ACK_BATCH
+from model.message_queue import MessageQueue
+from simulation.run import Simulation, run_simulation
+
+A, B = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 1)
+
+
+class Brokers:
+    """Answers acknowledgements as it is told: with the dead offsets, or an error."""
+
+    client_id = "c1"
+
+    def __init__(self, *answers: list[int] | RlabError) -> None:
+        self.asked: list[tuple[str, dict[tuple[str, int, int], list[int]]]] = []
+        self.answers = list(answers)
+        self.broker_returned = anyio.Event()
+
+    async def ack(self, broker_name: str, acked: Acked) -> list[tuple[str, int, int]]:
+        self.asked.append((broker_name, {key: list(offsets) for key, offsets in acked.items()}))
+        answer = self.answers.pop(0) if self.answers else []
+        if isinstance(answer, RlabError):
+            raise answer
+        return [("t", 0, offset) for offset in answer]
+
+
+def run(brokers: Brokers, scenario: Callable[[PopAcks], Awaitable[None]], retry_s: float = 0.0) -> None:
+    async def main(simulation: Simulation) -> None:
+        background = Background("test")
+        await background.start()
+        instance, requests = cast(ClientInstance, brokers), cast(PopRequests, brokers)
+        try:
+            await scenario(PopAcks(instance, requests, background, retry_s))
+        finally:
+            await background.stop()
+
+    run_simulation(main)
+
+
+def test_those_of_one_turn_share_a_request_to_each_broker() -> None:
+    brokers = Brokers()
+
+    async def scenario(acks: PopAcks) -> None:
+        batches = {acks.add(handle) for handle in ((A, 1, 7), (A, 2, 7), (A, 3, 8), (B, 1, 7), (A, 1, 7))}
+        assert len(batches) == 2
+        await acks.wait_idle()
+        acks.add((A, 9, 9))
+        await acks.wait_idle()
+
+    run(brokers, scenario)
+    assert brokers.asked == [
+        ("broker-a", {("t", 0, 7): [1, 2], ("t", 0, 8): [3]}),
+        ("broker-b", {("t", 1, 7): [1]}),
+        ("broker-a", {("t", 0, 9): [9]}),
+    ]
+
+
+def test_two_deliveries_of_a_message_never_share_a_request_because_the_answer_names_no_tokens() -> None:
+    brokers = Brokers([1], [])
+
+    async def scenario(acks: PopAcks) -> None:
+        old, new = acks.add((A, 1, 7)), acks.add((A, 1, 8))
+        await acks.wait_idle()
+        assert (list(old.dead), list(new.dead)) == ([(A, 1)], [])
+        assert acks.late == 1
+
+    run(brokers, scenario)
+
+
+def test_a_request_has_no_more_than_its_limit() -> None:
+    brokers = Brokers()
+
+    async def scenario(acks: PopAcks) -> None:
+        for offset in range(MAX_ACK_BATCH + 1):
+            acks.add((A, offset, 7))
+        await acks.wait_idle()
+
+    run(brokers, scenario)
+    assert [sum(map(len, acked.values())) for _, acked in brokers.asked] == [MAX_ACK_BATCH, 1]
+
+
+def test_a_lost_answer_is_asked_for_again_and_a_handle_that_is_dead_then_is_not_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    brokers = Brokers(ConnectionLost("gone"), [1])
+
+    async def scenario(acks: PopAcks) -> None:
+        batch = acks.add((A, 1, 7))
+        await acks.wait_idle()
+        assert batch.error is None
+        assert acks.late == 0
+
+    run(brokers, scenario, retry_s=60.0)
+    assert len(brokers.asked) == 2
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("gone"), IllegalOperation("no")])
+def test_what_cannot_be_asked_again_ends_with_its_error(error: RlabError, caplog: pytest.LogCaptureFixture) -> None:
+    brokers = Brokers(error)
+
+    async def scenario(acks: PopAcks) -> None:
+        batch = acks.add((A, 1, 7))
+        await batch.done.wait()
+        assert batch.error is error
+
+    caplog.set_level(logging.CRITICAL)
+    run(brokers, scenario, retry_s=0.0 if isinstance(error, ConnectionLost) else 60.0)
+    assert len(brokers.asked) == 1
+
+
+def test_after_the_end_of_the_consumer_nothing_is_sent_and_nobody_waits() -> None:
+    brokers = Brokers()
+
+    async def scenario(acks: PopAcks) -> None:
+        batch = acks.add((A, 1, 7))
+        await acks._background.stop()
+        await batch.done.wait()
+        assert batch.error is not None
+
+    run(brokers, scenario)
+    assert brokers.asked == []
