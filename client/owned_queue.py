@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -11,7 +12,35 @@ from client.consumer_options import ConsumeOrder, ConsumerOptions
 from client.lease_session import LeaseSession
 from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
 from client.process_queue import ProcessQueue
+from model.message import MessageExt
 from model.message_queue import MessageQueue
+
+
+@dataclass(slots=True)
+class HandOuts:
+    """How many messages were handed to listeners, and how long after they were stored. Pure.
+
+    Attributes:
+        n: how many, those that come again counted again.
+        waited_ms: their times between store and hand-out, summed.
+        waited_max_ms: the longest of them.
+    """
+
+    n: int = 0
+    waited_ms: float = 0.0
+    waited_max_ms: float = 0.0
+
+    def add(self, batch: Sequence[MessageExt], now_ms: float) -> None:
+        """Count a batch that is handed out at `now_ms`; not empty, in the order of the queue.
+
+        The sum takes the middle of the oldest and the newest for all of them: exact times would cost more than the
+        rest of a hand-out.
+        """
+        longest_ms = max(0.0, now_ms - batch[0].stored_ms)
+        shortest_ms = max(0.0, now_ms - batch[-1].stored_ms)
+        self.n += len(batch)
+        self.waited_ms += len(batch) * (longest_ms + shortest_ms) / 2
+        self.waited_max_ms = max(self.waited_max_ms, longest_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +59,7 @@ class OwnedQueue:
         paused: nothing of it is pulled or handed out for now.
         commit_at: what to commit when its user decides that; None commits whatever is finished.
         rewound: what is to be committed may lie before what the broker has, because its user wants to go back.
+        handed_out: counts of hand-outs that no event has told of yet.
     """
 
     queue: MessageQueue
@@ -45,6 +75,7 @@ class OwnedQueue:
     paused: bool = False
     commit_at: int | None = None
     rewound: bool = False
+    handed_out: HandOuts = field(default_factory=HandOuts)
     _progress: asyncio.Future[None] | None = None
 
     def holds(self, now: float) -> bool:

@@ -15,10 +15,11 @@ import anyio
 from client.background import Background
 from client.consumer_options import ConsumerOptions
 from client.instance import ClientInstance
-from client.owned_queue import OwnedQueue, process_queue_for
+from client.owned_queue import HandOuts, OwnedQueue, process_queue_for
 from client.pull import PullCallbacks, PullLoop
 from client.queue_events import QueueEvents
 from model.errors import RlabError
+from model.events import EventKind
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 
@@ -72,6 +73,7 @@ class PulledQueues(ABC):
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
+        self._tell_handed_out(owned)
         owned.lost = True
         owned.stop()
         process_queue = process_queue_for(self._options, offset)
@@ -105,6 +107,26 @@ class PulledQueues(ABC):
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Store how far every queue has come; returns what could not be stored, and is tried again next time."""
+
+    def _tell_handed_out(self, owned: OwnedQueue) -> None:
+        """Emit what was handed out of a queue since the last time, if it was anything."""
+        counted = owned.handed_out
+        if counted.n:
+            owned.handed_out = HandOuts()
+            self._emit(
+                EventKind.MESSAGES_HANDED_OUT,
+                owned.queue,
+                cause=owned.cause,
+                version=owned.token,
+                offset=owned.process_queue.position,
+                n=counted.n,
+                detail=f"waited_ms={counted.waited_ms / counted.n:.1f} max_ms={counted.waited_max_ms:.1f}",
+            )
+
+    def _tell_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
+        """Emit that nothing of a queue is handed out any more, and before that what was; returns the cause."""
+        self._tell_handed_out(owned)
+        return self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail=detail)
 
     async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
         """Wait until no message of these queues is with a listener, or the grace is over."""

@@ -144,6 +144,7 @@ class PushConsumer(GroupConsumer):
         return ConsumeResult.RECONSUME_LATER
 
     async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        owned.handed_out.add(messages, self.config.clock_ms())
         result = await self._listen(messages)
         assert self._service is not None, "messages are consumed after the start"
         if owned.lost:

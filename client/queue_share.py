@@ -200,7 +200,7 @@ class QueueShare(PulledQueues):
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
         if self.owned.get(owned.queue) is not owned:
             return
-        cause = self._emit(EventKind.QUEUE_DROPPED, owned.queue, version=owned.token, detail="lost")
+        cause = self._tell_dropped(owned, "lost")
         self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
@@ -230,7 +230,7 @@ class QueueShare(PulledQueues):
             owned = self.owned.get(queue)
             if owned is None or owned.token > token:
                 continue
-            self._emit(EventKind.QUEUE_DROPPED, queue, cause=cause, version=owned.token, detail="reset")
+            self._tell_dropped(owned, "reset", cause)
             self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
@@ -246,7 +246,7 @@ class QueueShare(PulledQueues):
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
-            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="revoked")
+            self._tell_dropped(owned, "revoked", cause)
         idle: dict[str, list[OwnedQueue]] = {}
         for owned in queues:
             if owned.process_queue.in_flight:
@@ -302,7 +302,7 @@ class QueueShare(PulledQueues):
         queues = list(self.owned.values())
         for owned in queues:
             owned.stop()
-            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail="shutdown")
+            self._tell_dropped(owned, "shutdown", cause)
         self.owned.clear()
         await self._drain(queues)
         with anyio.move_on_after(self._instance.config.request_timeout_s):
@@ -318,6 +318,7 @@ class QueueShare(PulledQueues):
         """Commit how far every queue has come; returns what is not taken now, and is tried again next time."""
         failures: dict[MessageQueue, RlabError] = {}
         for owned in self.owned.values():
+            self._tell_handed_out(owned)
             self._take_offset(owned)
         dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
         resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}

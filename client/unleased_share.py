@@ -154,7 +154,7 @@ class UnleasedShare(PulledQueues):
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
-            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, detail="revoked")
+            self._tell_dropped(owned, "revoked", cause)
             self._background.start_soon(self._finish_release, owned, cause)
 
     async def _finish_release(self, owned: OwnedQueue, cause: str) -> None:
@@ -188,7 +188,7 @@ class UnleasedShare(PulledQueues):
         leaving = [*self.owned.values(), *self._releasing.values()]
         for owned in self.owned.values():
             owned.stop()
-            self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, detail="shutdown")
+            self._tell_dropped(owned, "shutdown", cause)
         await self._drain(leaving)
         for owned in leaving:
             owned.lost = True
@@ -207,6 +207,7 @@ class UnleasedShare(PulledQueues):
         Cancellation: some of it may have been stored.
         """
         for owned in self.owned.values():
+            self._tell_handed_out(owned)
             self._take_offset(owned)
         try:
             failures = await self._store.persist()

@@ -29,7 +29,7 @@ from simulation.run import Simulation, run_simulation
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0
-NOT_SHOWN = {EventKind.OFFSET_COMMITTED}
+NOT_SHOWN = {EventKind.OFFSET_COMMITTED, EventKind.MESSAGES_HANDED_OUT}
 NUMBERS = {0, 2}
 """Columns of the table that are aligned to the right."""
 
@@ -181,7 +181,7 @@ def _what(event: Event) -> str:
     parts = [event.detail] if event.detail else []
     if event.client and event.client != event.node:
         parts.append(event.client)
-    if event.n >= 0:
+    if event.n >= 0 and event.kind != EventKind.LOCK_GRANTED:  # no queue has a backlog here
         parts.append(f"n={event.n}")
     if event.offset >= 0:
         parts.append(f"offset={event.offset}")

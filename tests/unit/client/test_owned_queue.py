@@ -5,7 +5,7 @@ import pytest
 
 from client.consumer_options import ConsumerOptions
 from client.ordered_process_queue import OrderedProcessQueue
-from client.owned_queue import OwnedQueue, process_queue_for
+from client.owned_queue import HandOuts, OwnedQueue, process_queue_for
 from client.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -126,3 +126,14 @@ def test_the_process_queue_is_the_one_that_the_options_ask_for(order: str, kind:
     assert process_queue.pull_offset == 7
     process_queue.put([MessageExt(QUEUE, offset, 0, 0, "t", b"x", "", (), {}, 0, "id") for offset in (7, 8)])
     assert process_queue.flow_control_reason() is not None
+
+
+def test_hand_outs_are_counted_with_the_time_since_their_messages_were_stored() -> None:
+    counted = HandOuts()
+    batch = [
+        MessageExt(QUEUE, n, stored_ms, 0, "t", b"x", "", (), {}, 0, "id") for n, stored_ms in enumerate((10, 15, 30))
+    ]
+    counted.add(batch, 40.0)
+    counted.add(batch[2:], 32.0)
+    counted.add(batch[:1], 5.0)  # the broker's clock is ahead of ours
+    assert counted == HandOuts(5, 3 * (30 + 10) / 2 + 2, 30.0)

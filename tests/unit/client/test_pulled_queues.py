@@ -5,6 +5,8 @@ from __future__ import annotations
 import anyio
 
 from client.queue_share import QueueShare
+from model.events import EventKind
+from model.limits import OFFSET_PERSIST_INTERVAL_S
 from model.message_queue import MessageQueue
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
@@ -58,5 +60,36 @@ def test_a_queue_that_ends_before_the_offset_wanted_is_read_and_committed_from_i
         await producer.send("t", b"new")
         await anyio.sleep(1)
         assert consumer.bodies[3:] == [b"new"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_what_was_handed_out_is_told_with_each_commit_and_before_the_queue_is_dropped(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer = await consumer_of_three(cluster)
+        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S)
+        await (await cluster.start_producer()).send_many("t", 2)
+        await anyio.sleep(0.1)
+        await consumer.stop()
+        of_queue = [event for event in cluster.events if event.topic == "t" and event.node == consumer.client_id]
+        told = [event for event in of_queue if event.kind == EventKind.MESSAGES_HANDED_OUT]
+        assert [(event.offset, event.n) for event in told] == [(3, 3), (5, 2)]
+        assert of_queue[-2:] == [told[-1], cluster.events_of(EventKind.QUEUE_DROPPED, topic="t")[0]]
+        [granted] = cluster.events_of(EventKind.LOCK_GRANTED, topic="t")
+        assert told[0].version == granted.version
+        lags = [(event.offset, event.n) for event in cluster.events_of(EventKind.OFFSET_COMMITTED, topic="t")]
+        assert lags == [(3, 0), (5, 0)]
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_grant_tells_how_many_messages_wait(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer = await consumer_of_three(cluster)
+        await consumer.stop()
+        await (await cluster.start_producer()).send_many("t", 7)
+        await cluster.start_consumer("g", "t")
+        await anyio.sleep(1)
+        assert [event.n for event in cluster.events_of(EventKind.LOCK_GRANTED, topic="t")] == [0, 7]
 
     simulate(scenario, brokers=1)
