@@ -15,7 +15,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -70,6 +71,21 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     finally:
         for number, handler in meant.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def exit_with_error() -> Iterator[None]:
+    """Turn the project's errors and Ctrl-C into exit code 1 and one line: for commands that run no event loop."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_error("stopped before it was done")
+        raise typer.Exit(FAILED) from None
+    except (RlabError, OSError) as error:
+        if os.environ.get("RLAB_DEBUG"):
+            raise
+        print_error(_text(error))
+        raise typer.Exit(FAILED) from None
 
 
 def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

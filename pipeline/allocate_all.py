@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,16 +49,14 @@ class QueueSet(NamedTuple):
 
 
 class AllocateAll:
-    """All strategies over one history of a group: what does not change between two calls is kept.
+    """All strategies over one history of a group: what is the same in two calls is kept.
 
     Args:
-        queues: the queues of the first call; another set starts anew.
+        queues: what is shared.
     """
 
     def __init__(self, queues: QueueSet) -> None:
         self._queues = queues
-        self._md5: _Ints | None = None
-        self._at: tuple[_Ints, _Ints] | None = None
         self._member_md5: dict[str, list[int]] = {}
         self._member_points: dict[str, list[int]] = {}
 
@@ -74,21 +73,20 @@ class AllocateAll:
 
     def consistent_hash(self, members: Sequence[str]) -> Owners:
         """CONSISTENT_HASH with ten points a member. See `AllocateMessageQueueConsistentHash`."""
-        if self._md5 is None:
-            self._md5 = self._hashes_of_queues()
+        hashes, order = _hashes_of_queues(self._queues)
         points, owners = self._points(members, self._member_md5, _md5_points)
         # Of points that meet, the later member's counts: the last one of each run of equal points.
         last = np.append(points[1:] != points[:-1], True)
         points, owners = points[last], owners[last]
-        found = np.searchsorted(points, self._md5, side="left")
+        found = np.searchsorted(points, hashes, side="left")
         found[found == len(points)] = 0
-        return owners[found].astype(np.int32)
+        owner_of = np.empty(len(hashes), dtype=np.int32)
+        owner_of[order] = owners[found]
+        return owner_of
 
     def balanced_sticky(self, members: Sequence[str]) -> Owners:
         """BALANCED_STICKY. See `client/allocate/hash_ring.py`: the same rounds, each with a few sorts."""
-        if self._at is None:
-            self._at = self._positions()
-        at, order = self._at
+        at, order = _positions_of_queues(self._queues)
         points, owners = self._points(members, self._member_points, _ring_points)
         floor, extra = divmod(len(at), len(members))
         left = np.full(len(members), floor, dtype=np.int64)
@@ -119,26 +117,6 @@ class AllocateAll:
             points, owners = points[is_open], owners[is_open]
         return owner_of
 
-    # --- places ------------------------------------------------------------------------------------------------------
-
-    def _hashes_of_queues(self) -> _Ints:
-        md5, found = hashlib.md5, []
-        for broker_name in self._queues.brokers:
-            # The text up to the number is the same for all queues of a broker.
-            prefix = queue_key(self._queues.first_on(broker_name)).removesuffix("0]")
-            begun = md5(prefix.encode(), usedforsecurity=False)
-            for queue_id in range(self._queues.per_broker):
-                digest = begun.copy()
-                digest.update(b"%d]" % queue_id)
-                found.append(digest.digest()[:4])
-        return np.frombuffer(b"".join(found), dtype=">u4").astype(np.int64)
-
-    def _positions(self) -> tuple[_Ints, _Ints]:
-        numbers = np.arange(self._queues.per_broker, dtype=np.int64) * GOLDEN
-        bases = [positions_of([self._queues.first_on(broker_name)]).at[0] for broker_name in self._queues.brokers]
-        at = np.concatenate([(base + numbers) % RING_LENGTH for base in bases]) if bases else numbers[:0]
-        return at, np.argsort(at, kind="stable")
-
     @staticmethod
     def _points(
         members: Sequence[str], known: dict[str, list[int]], make: Callable[[str], list[int]]
@@ -149,6 +127,32 @@ class AllocateAll:
         owners = np.repeat(np.arange(len(members), dtype=np.int64), len(of_members[0]))
         order = np.argsort(points, kind="stable")
         return points[order], owners[order]
+
+
+@lru_cache(maxsize=2)
+def _hashes_of_queues(queues: QueueSet) -> tuple[_Ints, _Ints]:
+    """MD5 hashes of the queues in ascending order, and the number of the queue of each."""
+    md5, found = hashlib.md5, []
+    for broker_name in queues.brokers:
+        # The text up to the number is the same for all queues of a broker.
+        prefix = queue_key(queues.first_on(broker_name)).removesuffix("0]")
+        begun = md5(prefix.encode(), usedforsecurity=False)
+        for queue_id in range(queues.per_broker):
+            digest = begun.copy()
+            digest.update(b"%d]" % queue_id)
+            found.append(digest.digest()[:4])
+    hashes = np.frombuffer(b"".join(found), dtype=">u4").astype(np.int64)
+    order = np.argsort(hashes, kind="stable")
+    return hashes[order], order
+
+
+@lru_cache(maxsize=2)
+def _positions_of_queues(queues: QueueSet) -> tuple[_Ints, _Ints]:
+    """Position of each queue on the ring, and the numbers of the queues in order of that."""
+    numbers = np.arange(queues.per_broker, dtype=np.int64) * GOLDEN
+    bases = [positions_of([queues.first_on(broker_name)]).at[0] for broker_name in queues.brokers]
+    at = np.concatenate([(base + numbers) % RING_LENGTH for base in bases])
+    return at, np.argsort(at, kind="stable")
 
 
 def _rank_within(groups: _Ints) -> _Ints:
@@ -168,19 +172,6 @@ def _md5_points(client_id: str) -> list[int]:
 
 def _ring_points(client_id: str) -> list[int]:
     return ring_of([client_id]).points
-
-
-def fewest_moves(loads_before: _Ints, queues: int, members: int) -> int:
-    """How many queues have to change hands at least, so that loads differ by at most one.
-
-    Args:
-        loads_before: of the members that are still there, how many of the queues that are still there each had.
-        queues: how many there were before.
-        members: how many there are now. With the same queues before and after.
-    """
-    floor, extra = divmod(queues, members)
-    kept = int(np.minimum(loads_before, floor).sum()) + min(extra, int((loads_before > floor).sum()))
-    return queues - kept
 
 
 STRATEGIES: dict[str, Callable[[AllocateAll, Sequence[str]], Owners]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from client.allocate import (
     AllocateMessageQueueStrategy,
 )
 from model.message_queue import MessageQueue
-from pipeline.allocate_all import STRATEGIES, AllocateAll, QueueSet, fewest_moves
+from pipeline.allocate_all import STRATEGIES, AllocateAll, QueueSet
 
 SHIPPED: dict[str, AllocateMessageQueueStrategy] = {
     "AVG": AllocateMessageQueueAveragely(),
@@ -60,19 +59,3 @@ def test_a_larger_group_is_shared_alike_too(name: str) -> None:
     queues, members = QueueSet("t", ("a", "b", "c"), 333), sorted(f"10.0.0.{n}@{n * 7919}" for n in range(200))
     owners = STRATEGIES[name](AllocateAll(queues), members)
     assert [members[owner] for owner in owners] == shipped(name, queues, members)
-
-
-@settings(max_examples=200)
-@given(data=st.data())
-def test_the_fewest_moves_are_what_a_search_over_all_even_loads_finds(data: st.DataObject) -> None:
-    members = data.draw(st.integers(1, 5))
-    loads = data.draw(st.lists(st.integers(0, 6), min_size=members, max_size=members))
-    orphans = data.draw(st.integers(0, 4))
-    queues = sum(loads) + orphans
-    floor, extra = divmod(queues, members)
-    best = max(
-        sum(min(load, floor + (bits >> place & 1)) for place, load in enumerate(loads))
-        for bits in range(2**members)
-        if bits.bit_count() == extra
-    )
-    assert fewest_moves(np.array(loads, dtype=np.int64), queues, members) == queues - best

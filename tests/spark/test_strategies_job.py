@@ -1,0 +1,65 @@
+"""The comparison of strategies on Spark is that of one process, however it is cut up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from cli.main import app
+from pipeline.strategies_job import Comparison, strategy_events, strategy_figures
+from pipeline.strategy_histories import live_through
+from pipeline.strategy_plot import plot_strategies
+
+pytestmark = pytest.mark.spark
+
+COMPARISON = Comparison(queues=120, brokers=3, consumers=8, events=5, scenarios=3, seed=7)
+
+
+def test_the_job_finds_what_one_process_finds_in_any_number_of_partitions(spark: SparkSession) -> None:
+    events = strategy_events(spark, COMPARISON)
+    found = {(row.scenario, row.strategy): [] for row in events.select("scenario", "strategy").distinct().collect()}
+    for row in events.coalesce(1).orderBy("event").collect():
+        found[row.scenario, row.strategy].append((row.members, row.moved, row.least, row.spread, row.jain))
+    expected = {
+        (scenario, name): [
+            tuple(event[1:]) for event in live_through(name, COMPARISON.queue_set, 8, 5, COMPARISON.seed + scenario)
+        ]
+        for scenario in range(3)
+        for name in COMPARISON.strategies
+    }
+    assert found == expected
+
+
+def test_the_figures_are_the_sums_of_the_events(spark: SparkSession) -> None:
+    events = strategy_events(spark, COMPARISON)
+    rows = events.collect()
+    figures = strategy_figures(events, 120)
+    assert {each.strategy for each in figures} == set(COMPARISON.strategies)
+    assert [each.times_least for each in figures] == sorted(each.times_least for each in figures)
+    for each in figures:
+        mine = [row for row in rows if row.strategy == each.strategy]
+        assert each.times_least == pytest.approx(sum(r.moved for r in mine) / sum(r.least for r in mine))
+        assert each.moved_share == pytest.approx(sum(r.moved for r in mine) / len(mine) / 120)
+        assert (each.spread, each.jain) == (max(r.spread for r in mine), min(r.jain for r in mine))
+
+
+def test_the_picture_is_drawn(spark: SparkSession, tmp_path: Path) -> None:
+    figures = strategy_figures(strategy_events(spark, COMPARISON), 120)
+    path = tmp_path / "strategies.png"
+    plot_strategies(figures, {each.strategy: [each.times_least] * 3 for each in figures}, COMPARISON, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > 10_000
+
+
+def test_the_command_refuses_what_cannot_be_compared() -> None:
+    for arguments, why in (
+        (["--queues", "3"], "queues must be 10"),
+        (["--strategy", "NOPE"], "strategies must be some of AVG"),
+        (["--events", "0"], "events must be at least 1"),
+    ):
+        result = CliRunner().invoke(app, ["strategies", *arguments])
+        assert result.exit_code == 1
+        assert why in result.stderr
