@@ -160,6 +160,8 @@ class SimulatedCluster:
         data_dir = self._data_dir / name
         data_dir.mkdir(parents=True, exist_ok=True)
         options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
+        # One for all its lives: a broker that was started again must not draw the same tokens once more.
+        rng = Random(f"{name} {self.simulation.seed}")
 
         def open_broker(sink: EventSink) -> Any:
             config = BrokerConfig(
@@ -168,7 +170,7 @@ class SimulatedCluster:
                 name_servers=tuple(server.address for server in self.name_servers.values()),
                 listen=f"0.0.0.0:{BROKER_PORT}",
                 clock_ms=self.simulation.clock_ms,
-                rng=Random(f"{name} {self.simulation.seed}"),
+                rng=rng,
                 event_sink=sink,
                 **options,
             )
