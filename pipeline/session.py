@@ -209,8 +209,6 @@ def _is_submitted() -> bool:
 
 def _session_settings(work_dir: Path) -> dict[str, str]:
     return {
-        # Without it every read fails that asks for option filterPushdown (pyspark 4.3).
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Born and stored times are moments; a laptop's zone must not move them.
         "spark.sql.session.timeZone": "UTC",

@@ -61,9 +61,10 @@ class RlabDataSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions, which are found out once per action.
+    """Reads what lies between two positions.
 
-    Two actions on one DataFrame may therefore see different ends; `resolve_offsets` fixes them.
+    They are found out at the first action of a DataFrame, and Spark keeps the plan as long as that lives. Two that have
+    to agree get their options from `resolve_offsets`.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -90,7 +91,11 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
-    """A reader that takes filters from Spark, so that what they refuse is not read."""
+    """A reader that takes filters from Spark, so that what they refuse is not read.
+
+    Only for a DataFrame that serves one query: pyspark 4.3 keeps a plan per `load()`, and a plan with filters replaces
+    the one without, also for queries that do not have them. Nothing here can see that; docs/pipeline.md warns of it.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -125,7 +130,7 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
 
 
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """Fix where a batch begins and ends, so that every action on its DataFrame sees the same messages.
+    """Fix where a batch begins and ends, so that DataFrames with these options see the same messages.
 
     Args:
         options: of a batch read.
