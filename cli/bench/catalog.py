@@ -11,6 +11,7 @@ from cli.bench.join import bench_join
 from cli.bench.memory import bench_memory
 from cli.bench.moves import bench_moves
 from cli.bench.order import bench_order
+from cli.bench.pop import bench_pop, bench_pop_memory
 from cli.bench.pull import bench_consume, bench_pull
 from cli.bench.recovery import bench_recovery
 from cli.bench.report import Result
@@ -28,6 +29,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "pull-32": bench_pull,
     "consume": bench_consume,
     "order": bench_order,
+    "pop": bench_pop,
+    "pop-memory": bench_pop_memory,
     "join-100": bench_join,
     "stalls": bench_stalls,
     "moves-100": bench_moves,

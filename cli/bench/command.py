@@ -15,6 +15,8 @@ NAMES = (
     "pull-32",
     "consume",
     "order",
+    "pop",
+    "pop-memory",
     "join-100",
     "stalls",
     "moves-100",

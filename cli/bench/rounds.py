@@ -40,6 +40,7 @@ class Sizes:
         recovery_bytes: what recovery stores, once, four and sixteen times.
         stalls: consumers that are killed; a quarter as many fall silent.
         moves: consumers that join and leave again under load.
+        in_flight: messages that are popped and not acknowledged.
     """
 
     seconds: float = 0.5
@@ -55,6 +56,7 @@ class Sizes:
     recovery_bytes: int = 64 * MIB
     stalls: int = 20
     moves: int = 6
+    in_flight: int = 1_000_000
 
 
 class Window:
