@@ -1,0 +1,67 @@
+"""Broadcasting while brokers and members crash: nobody misses a message, and each keeps its place."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from model.errors import NetworkError
+from model.heartbeat import MessageModel
+from simulation.clients import SimulatedConsumer
+from simulation.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+
+MEMBERS = ("m1", "m2", "m3")
+
+
+@pytest.mark.parametrize("order", ["none", "key"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_member_gets_every_message_whoever_crashes(
+    simulate: Simulate, tmp_path: Path, seed: int, order: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        rng = Random(f"broadcast {seed}")
+        await cluster.create_topic("t", queues=3)
+        lives: dict[str, list[SimulatedConsumer]] = {name: [] for name in MEMBERS}
+
+        async def live(name: str) -> None:
+            options: dict[str, Any] = {"model": MessageModel.BROADCASTING, "offsets_dir": tmp_path / "offsets"}
+            lives[name].append(
+                await cluster.start_consumer("g", "t", host=name, instance_name=name, order=order, **options)
+            )
+
+        for name in MEMBERS:
+            await live(name)
+        producer = await cluster.start_producer()
+        for number in range(240):
+            while b"%d" % number not in producer.acknowledged:
+                await anyio.sleep(rng.uniform(0, 0.4))
+                with contextlib.suppress(NetworkError):  # the queue of the key is on the broker that is away
+                    await producer.send("t", b"%d" % number, key=f"k{number % 7}")
+            if number % 30 == 15:
+                name = rng.choice(MEMBERS)
+                await (lives[name][-1].crash() if rng.random() < 0.6 else lives[name][-1].stop())
+                await anyio.sleep(rng.uniform(0, 5))
+                await live(name)
+            if number % 60 == 40:
+                broker = cluster.brokers[rng.choice(sorted(cluster.brokers))]
+                await (broker.crash() if rng.random() < 0.5 else broker.stop())
+                await anyio.sleep(rng.uniform(0, 10))
+                await broker.start()
+        await anyio.sleep(60)
+        for name in MEMBERS:
+            got = {body for life in lives[name] for body in life.bodies}
+            assert producer.acknowledged.keys() <= got, f"{name} missed {producer.acknowledged.keys() - got}"
+            for life in lives[name]:
+                for key in range(7 if order == "key" else 0):
+                    of_key = [int(body) for body in life.bodies if int(body) % 7 == key]
+                    assert of_key == sorted(of_key), f"{name} saw k{key} out of order"
+
+    simulate(scenario, seed=seed)
