@@ -60,6 +60,13 @@ class ClusterProcesses:
 
         asyncio.run(run())
 
+    def delete_topic(self, topic: str) -> None:
+        async def run() -> None:
+            async with Admin(self.address) as admin:
+                await admin.delete_topic(topic)
+
+        asyncio.run(run())
+
     def groups(self) -> set[str]:
         async def run() -> set[str]:
             async with Admin(self.address) as admin:
