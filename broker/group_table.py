@@ -326,6 +326,10 @@ class GroupTable:
             info.notify_at = min(info.notify_at, max(now, info.quiet_until))
             self._owing[info.group] = info
 
+    def announce(self, info: ConsumerGroupInfo, cause: str, now: float) -> None:
+        """Owe the members a notification, although none of them came, went or changed."""
+        self._changed(info, cause, now)
+
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members have to be told now; each opens a window in which it is not returned again."""
         due = [info for info in self._owing.values() if info.notify_at <= now]

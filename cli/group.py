@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import group_delete, group_dlq, group_reset
+from cli import group_delete, group_dlq, group_mode, group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
 from cli.runtime import run
@@ -26,6 +26,7 @@ def register(parent: typer.Typer) -> None:
     """Add the commands."""
     group_reset.register(app)
     group_dlq.register(app)
+    group_mode.register(app)
     group_delete.register(app)
     parent.add_typer(app, name="group")
 
@@ -85,6 +86,7 @@ def print_group(info: GroupInfo) -> None:
     _print_members(info, labels)
     for each in info.disagreements:
         print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
+    group_mode.print_assignment(info.assignment)
     _print_queues(info, labels)
     print_line(verdict(info))
 

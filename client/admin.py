@@ -12,6 +12,7 @@ from types import TracebackType
 import anyio
 
 from client.admin_records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
+from client.assignment_admin import AssignmentAdmin
 from client.cluster_requests import ClusterRequests, fail, listed, unpack, unpack_group
 from client.dead_letters import DeadLetters
 from client.group_target import group_info
@@ -24,7 +25,7 @@ from model.topic_route import BrokerData
 from remoting.request_code import RequestCode
 
 
-class Admin(OffsetAdmin, MessageAdmin):
+class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
     """Administration of a cluster; an async context manager.
 
     Args:
@@ -198,4 +199,5 @@ class Admin(OffsetAdmin, MessageAdmin):
             raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
         topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
-        return group_info(group, reports, routes, tuple(dict.fromkeys(silent + silent_later)))
+        silent = list(dict.fromkeys(silent + silent_later))
+        return group_info(group, reports, routes, silent, await self.assignment(group))

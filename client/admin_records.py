@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from client.assignment_records import NO_ASSIGNMENT, AssignmentInfo
 from model.group_agreement import Disagreement
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -169,6 +170,7 @@ class GroupInfo:
         disagreements: what members say differently and have to say alike, sorted.
         unknown_strategies: strategies of members that are not built in: `targets` leaves those members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
+        assignment: what a broker has shared out, if members leave it to one.
     """
 
     group: str
@@ -179,6 +181,7 @@ class GroupInfo:
     disagreements: tuple[Disagreement, ...]
     unknown_strategies: tuple[str, ...]
     unreachable: tuple[str, ...]
+    assignment: AssignmentInfo = NO_ASSIGNMENT
 
     @property
     def broadcasting(self) -> bool:
@@ -194,6 +197,7 @@ class GroupInfo:
     def stranded(self) -> tuple[MessageQueue, ...]:
         """Queues of topics that members subscribe to, and that no member should have: their strategies disagree."""
         wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
+        wanted -= self.assignment.popped
         return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
 
     @property

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 from client.config import ClientConfig
+from model.assignment import AssignedBy
 from model.delay import MAX_DELAY_MS
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
@@ -59,6 +60,8 @@ class ConsumerOptions:
         model: whether the members of the group share the queues, or each of them gets every message.
         offsets_dir: in BROADCASTING: where this machine keeps its offsets; `~` is the home folder.
         mode: whether the members share whole queues (`pull`) or single messages (`pop`).
+        assignment: who shares the queues out: each member by itself (`client`), or a broker for all of them (`broker`).
+            That one is also told by operators whether the group pulls or pops a topic.
         invisible_s: with `pop`: how long others do not get a message; made longer while it waits here or is worked on.
         max_unacked: with `pop`: unfinished messages of a topic and broker above which it pops no more of it.
         consume_from: where a group without commits starts; in BROADCASTING, a member without offsets.
@@ -84,6 +87,7 @@ class ConsumerOptions:
     model: MessageModel = MessageModel.CLUSTERING
     offsets_dir: str | PathLike[str] = "~/.rlab-offsets"
     mode: ConsumeMode | str = ConsumeMode.PULL
+    assignment: AssignedBy | str = AssignedBy.CLIENT
     invisible_s: float = POP_INVISIBLE_S
     max_unacked: int = MAX_UNACKED
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
@@ -124,6 +128,14 @@ class ConsumerOptions:
             raise ConfigError(f"mode must be one of {', '.join(ConsumeMode)}; got {self.mode!r}")
         if self.mode == ConsumeMode.POP and (self.model is MessageModel.BROADCASTING or not self.auto_commit):
             raise ConfigError("mode='pop' needs model=CLUSTERING and auto_commit=True: it ends each message by itself")
+        if self.assignment not in list(AssignedBy):
+            raise ConfigError(f"assignment must be one of {', '.join(AssignedBy)}; got {self.assignment!r}")
+        if self.assignment == AssignedBy.BROKER and self.model is MessageModel.BROADCASTING:
+            raise ConfigError("assignment='broker' needs model=CLUSTERING: in BROADCASTING everybody has every queue")
+        if self.assignment == AssignedBy.BROKER and (self.mode == ConsumeMode.POP or not self.auto_commit):
+            raise ConfigError(
+                "assignment='broker' needs mode='pull' and auto_commit=True: operators set for each topic if it is popped"
+            )
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
         if self.retry_delay_ms is not None and not 0 <= self.retry_delay_ms <= MAX_DELAY_MS:

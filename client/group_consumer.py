@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
 import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from client.allocate.left_to_broker import LeftToBroker
+from client.assigned_share import AssignedShare
 from client.background import Background
 from client.config import ClientConfig
 from client.consumer import MessageQueueListener
@@ -23,13 +25,15 @@ from client.instance import ClientInstance
 from client.instance_registry import acquire_instance, release_instance
 from client.local_offset_store import LocalOffsetStore, offsets_path
 from client.owned_queue import OwnedQueue
+from client.pop_share import PopShare
 from client.queue_share import QueueShare
 from client.queue_watch import QueueWatch
 from client.rebalance import RebalancePass
 from client.service_state import ServiceState
 from client.share import Share
 from client.unleased_share import UnleasedShare
-from model.errors import ClientIdConflict, IllegalOperation
+from model.assignment import AssignedBy
+from model.errors import ClientIdConflict, ConfigError, IllegalOperation
 from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -52,6 +56,7 @@ class GroupConsumer(ABC):
 
     Raises:
         InvalidParameter: an illegal group name.
+        ConfigError: a strategy, although the broker is to share the queues out.
     """
 
     _consume_type: ConsumeType
@@ -68,6 +73,10 @@ class GroupConsumer(ABC):
         self.config, self.options = config, options
         self.rebalance_interval_s = options.rebalance_interval_s
         self.session_timeout_s = options.session_timeout_s
+        if options.assignment == AssignedBy.BROKER:
+            if strategy is not None:
+                raise ConfigError("assignment='broker' leaves no choice to a strategy: give one or the other")
+            strategy = LeftToBroker()
         self._strategy = strategy or AllocateMessageQueueAveragely()
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
@@ -178,11 +187,19 @@ class GroupConsumer(ABC):
 
     async def _make_share(self, instance: ClientInstance) -> Share:
         wants = self._subscription_of, self._arrived, self._queue_started
+        if self.options.assignment == AssignedBy.BROKER:
+            popping = self._make_popping
+            return AssignedShare(instance, self.group, self.options, self._background, *wants, popping)
         if self.options.model is MessageModel.CLUSTERING:
             return QueueShare(instance, self.group, self._strategy, self.options, self._background, *wants)
         store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
         await store.load()
         return UnleasedShare(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
+
+    @property
+    def _make_popping(self) -> Callable[[], PopShare] | None:
+        """Makes what pops, if the broker that shares queues out says so; None if messages are not handed to anybody."""
+        return None
 
     def _all_queues(self, topics: tuple[str, ...]) -> list[MessageQueue]:
         instance, _ = self._parts()

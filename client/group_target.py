@@ -24,7 +24,9 @@ from client.allocate import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
 )
+from client.assignment_records import NO_ASSIGNMENT, AssignmentInfo
 from client.rebalance import allocate_target
+from model.assignment import BROKER_STRATEGY
 from model.group_agreement import disagreements
 from model.heartbeat import GroupView
 from model.message_queue import MessageQueue
@@ -133,7 +135,11 @@ def _view_that_it_sees(
 
 
 def group_info(
-    group: str, reports: Sequence[GroupReport], routes: Mapping[str, TopicRoute], unreachable: Sequence[str]
+    group: str,
+    reports: Sequence[GroupReport],
+    routes: Mapping[str, TopicRoute],
+    unreachable: Sequence[str],
+    assignment: AssignmentInfo = NO_ASSIGNMENT,
 ) -> GroupInfo:
     """Make the record of a group.
 
@@ -142,6 +148,7 @@ def group_info(
         reports: what each broker that answered says, even if that is nothing.
         routes: routes of the topics that members subscribe to; a topic that is not in it does not exist.
         unreachable: names of brokers that did not answer.
+        assignment: what a broker has shared out, to members that leave it to one.
     """
     members = members_of(reports)
     views = {
@@ -157,6 +164,8 @@ def group_info(
         for report in reports
     }
     target = target_of(group, members, routes, views)
+    for queue, client_id in assignment.targets().items():
+        target[queue] = tuple(sorted({*target.get(queue, ()), client_id}))
     progress = (progress for report in reports for progress in report.queues)
     return GroupInfo(
         group=group,
@@ -176,6 +185,9 @@ def group_info(
             for each in sorted(progress, key=lambda each: each.queue)
         ),
         disagreements=disagreements({cid: member.consumer for cid, member in _newest(reports).items()}),
-        unknown_strategies=tuple(sorted({member.strategy for member in members} - BUILT_IN_STRATEGIES.keys())),
+        unknown_strategies=tuple(
+            sorted({member.strategy for member in members} - {*BUILT_IN_STRATEGIES, BROKER_STRATEGY})
+        ),
+        assignment=assignment,
         unreachable=tuple(sorted(unreachable)),
     )

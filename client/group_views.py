@@ -63,18 +63,19 @@ class GroupViews:
 
         Cancellation: harmless.
         """
-        addresses = self._coordinators(topics)
+        addresses = self.coordinators(topics)
         failures = []
         for address in addresses:
             try:
-                return address, await self._ask(group, address)
+                return address, await self.ask(group, address)
             except NetworkError as error:
                 failures.append(f"{address}: {error}")
         if failures:
             raise ConnectFailed(f"no broker tells the members of group {group!r}: {'; '.join(failures)}")
         return None
 
-    def _coordinators(self, topics: Iterable[str]) -> list[str]:
+    def coordinators(self, topics: Iterable[str]) -> list[str]:
+        """Addresses of the brokers that serve any of the topics and have one, in the order in which to ask them."""
         # Retry topics do not count, because a broker may have one although it serves no topic of the group; but a
         # member that gave up its last topic has nothing else, and must still hear that it should own nothing.
         serving = {topic: self._routes.brokers_of(topic) for topic in topics}
@@ -87,7 +88,14 @@ class GroupViews:
             self._any_of.shuffle(reachable)
         return reachable
 
-    async def _ask(self, group: str, address: str) -> GroupView:
+    async def ask(self, group: str, address: str) -> GroupView:
+        """The members of a group as one broker knows them now.
+
+        Raises:
+            NetworkError: it does not answer.
+
+        Cancellation: harmless.
+        """
         views = self._views.setdefault(group, {})
         header = {"group": group, "known_version": self.known_version(group, address)}
         answer = await self._remoting.request(

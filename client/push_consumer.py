@@ -7,7 +7,7 @@ queues is `client/queue_share.py` (in BROADCASTING `client/unleased_share.py`), 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
@@ -83,6 +83,15 @@ class PushConsumer(GroupConsumer):
         self._popped = PopShare(instance, self.group, self.options, self._background, *wants)
         return self._popped
 
+    @property
+    def _make_popping(self) -> Callable[[], PopShare]:
+        def make() -> PopShare:
+            wants = self._subscription_of, self._listen
+            self._popped = PopShare(self._parts()[0], self.group, self.options, self._background, *wants)
+            return self._popped
+
+        return make
+
     def _begin(self, instance: ClientInstance) -> None:
         if self._popped is not None:
             self._pool = self._popped.pool
@@ -94,7 +103,8 @@ class PushConsumer(GroupConsumer):
         self._pool.start(self._background)
 
     def _check_shutdown(self) -> None:
-        if self._pool is not None and self._pool.runs_current_task():
+        pools = (self._pool, self._popped.pool if self._popped is not None else None)
+        if any(pool is not None and pool.runs_current_task() for pool in pools):
             raise IllegalOperation(
                 "a listener cannot shut its own consumer down, because the shutdown waits for the listener: "
                 "set an event there, and shut down where the consumer was started"

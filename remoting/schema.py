@@ -10,6 +10,7 @@ from model.delay import MAX_DELAY_MS
 from model.errors import InvalidParameter
 from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
+from remoting.assignment_schema import ASSIGNMENT_SCHEMA
 from remoting.command import Command, shown
 from remoting.pop_schema import POP_SCHEMA
 from remoting.request_code import RequestCode
@@ -325,6 +326,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
     ),
     **POP_SCHEMA,
+    **ASSIGNMENT_SCHEMA,
     **SINK_SCHEMA,
 }
 

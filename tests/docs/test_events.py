@@ -85,6 +85,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     with pytest.raises(ClientIdConflict):
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await pop_twice(cluster)
+    await cluster.start_consumer("assigned", "t", assignment="broker")
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()
