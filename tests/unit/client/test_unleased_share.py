@@ -108,6 +108,25 @@ def test_a_new_member_begins_at_its_own_start_and_not_at_that_of_the_group(simul
     simulate(scenario)
 
 
+@pytest.mark.parametrize("off_ms", [-60_000, 60_000])
+def test_where_it_begins_is_settled_before_its_start_returns_and_without_asking_clocks(
+    simulate: Simulate, tmp_path: Path, off_ms: int
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 10)
+        wrong: dict[str, Any] = {"clock_ms": lambda: cluster.simulation.clock_ms() + off_ms}
+        first = await member(cluster, tmp_path, "m1", **wrong)
+        await first.crash()
+        await producer.send_many("t", 10, first=10)
+        second = await member(cluster, tmp_path, "m1", **wrong)
+        await anyio.sleep(1)
+        assert numbers(second) == list(range(10, 20))
+
+    simulate(scenario)
+
+
 def test_queues_that_are_born_later_are_read_from_their_beginning(simulate: Simulate, tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
