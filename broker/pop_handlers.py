@@ -69,24 +69,19 @@ class PopHandlers:
         topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
         pops.check_backlog()
         window = pops.ledger.windows.get(PopKey(header["group"], topic, queue_id))
-        times, invisible_ms = pops.times(), header["invisible_ms"]
-        token = 0
+        extended = None
         if window is not None:
-            new_token = pops.new_token(window)
-            if pops.ledger.extend(
-                window, header["token"], offset, new_token=new_token, times=times, invisible_s=invisible_ms / 1000
-            ):
-                token = new_token
-        if not token:
+            extended = pops.extend(window, header["token"], offset, header["invisible_ms"] / 1000)
+        if extended is None:
             raise ReceiptHandleDead(
                 f"the handle of message {offset} of {topic}:{queue_id} is dead: it was acknowledged, delivered again "
                 "or made invisible anew"
             )
-        self._broker.driver.wake_by(times.now + invisible_ms / 1000)
+        token, visible_ms = extended
 
         def answer(failure: RlabError | None) -> None:
             if failure is None:
-                connection.respond(request, {"token": token, "visible_ms": round(times.now_ms + invisible_ms)})
+                connection.respond(request, {"token": token, "visible_ms": visible_ms})
             else:
                 connection.respond_error(request, failure)
 

@@ -196,21 +196,19 @@ class PopLedger:
         self._note((SKIP, window.number, [list(offsets)]))
 
     def extend(
-        self, window: PopWindow, token: int, offset: int, *, new_token: int, times: Times, invisible_s: float
+        self, window: PopWindow, token: int, offset: int, *, new_token: int, times: Times, visible_at: float
     ) -> bool:
         """Let a message be invisible until another time; see `PopQueue.extend`.
 
         Returns:
             Whether the handle was good.
         """
-        now, now_ms = times
-        visible_at = now + invisible_s
-        if not window.queue.extend(token, offset, new_token=new_token, now=now, visible_at=visible_at):
+        if not window.queue.extend(token, offset, new_token=new_token, now=times.now, visible_at=visible_at):
             return False
         if visible_at < window.looked_at_by:
             self._look_by(window, visible_at)
-        visible_ms = round(now_ms + 1000 * invisible_s)
-        self._note((EXTEND, window.number, offset, token, new_token, round(now_ms), visible_ms))
+        visible_ms = times.wall_ms(visible_at)
+        self._note((EXTEND, window.number, offset, token, new_token, round(times.now_ms), visible_ms))
         return True
 
     def give_back(self, window: PopWindow, token: int, times: Times) -> None:

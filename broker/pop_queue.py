@@ -234,6 +234,9 @@ class PopQueue:
     def extend(self, token: int, offset: int, *, new_token: int, now: float, visible_at: float) -> bool:
         """Let one message stay invisible until another time; its old handle is dead then.
 
+        Several messages of one batch may get the same new token if they come again at the same time: they are one batch
+        again then, which takes a tenth of the memory of one for each.
+
         Returns:
             Whether the handle was good.
         """
@@ -245,8 +248,14 @@ class PopQueue:
         self._leave_batch(token, 1)
         self._due_set.discard(offset)
         self._tokens[place] = new_token
-        self.batches[new_token] = PopBatch(client_id, since, visible_at, (offset,), 1)
-        heapq.heappush(self._deadlines, (visible_at, new_token))
+        together = self.batches.get(new_token)
+        if together is None:
+            self.batches[new_token] = PopBatch(client_id, since, visible_at, [offset], 1)
+            heapq.heappush(self._deadlines, (visible_at, new_token))
+        else:
+            assert together.visible_at == visible_at, "messages of one batch come again together"
+            together.offsets = [*together.offsets, offset]
+            together.left += 1
         return True
 
     def expire(self, now: float, most: int | None = None) -> int:

@@ -11,6 +11,7 @@ when nothing is left the refused are told (`broker/pop_endings.py`).
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 _NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
-_DUE_PER_TURN = 8_192
-"""Messages that become due in one turn of the loop: some 5 ms."""
+_DUE_PER_TURN = 4_096
+"""Messages that become due in one turn of the loop: a millisecond, or ten if each has a time of its own."""
+_EXTENSION_STEP_S = 0.01
+"""Times of extended messages are rounded up to it, so that those of one batch stay together."""
 
 
 class PopService:
@@ -54,6 +57,9 @@ class PopService:
         self._broker = broker
         self._rng = rng
         self._waiters: PopWaiters[Connection] = PopWaiters()
+        # (window, old token, time) of the newest extension, and the token that it gave.
+        self._extension: tuple[int, int, float] | None = None
+        self._extension_token = 0
         self._journal_limit = MAX_POP_JOURNAL_BYTES
         self.ledger = PopLedger(broker.metadata.note_pop)
         self._endings = PopEndings(broker, self.ledger, self.new_token, self.changed)
@@ -79,6 +85,27 @@ class PopService:
         while (token := self._rng.getrandbits(64)) == 0 or token in window.queue.batches:
             pass
         return token
+
+    def extend(self, window: PopWindow, token: int, offset: int, invisible_s: float) -> tuple[int, int] | None:
+        """Give a message another time and a new handle.
+
+        A client that needs more time for a whole batch extends its messages one after another, in a moment: they get
+        the same token, and are a batch again.
+
+        Returns:
+            (new token, when it comes again in wall clock ms), or None if the handle is dead.
+        """
+        times = self.times()
+        now = times.now
+        visible_at = math.ceil((now + invisible_s) / _EXTENSION_STEP_S) * _EXTENSION_STEP_S if invisible_s else now
+        extension = (window.number, token, visible_at)
+        if self._extension != extension:
+            self._extension, self._extension_token = extension, self.new_token(window)
+        new_token = self._extension_token
+        if not self.ledger.extend(window, token, offset, new_token=new_token, times=times, visible_at=visible_at):
+            return None
+        self._broker.driver.wake_by(visible_at)
+        return new_token, times.wall_ms(visible_at)
 
     def check_backlog(self) -> None:
         """Check that changes can be written down.

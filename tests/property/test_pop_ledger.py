@@ -45,6 +45,7 @@ class Run:
         self.entries: list[bytes] = []
         self.pending: list[Entry] = []
         self.tokens: list[int] = []
+        self.extensions: dict[tuple[PopKey, int, int], int] = {}
         self.ledger = PopLedger(self.pending.append)
 
     @property
@@ -109,10 +110,19 @@ class Run:
             twin[offset].done = True
 
     def extend(self, k: int, n: int, offset: int) -> None:
-        window, token, new_token = self.window(k), self.token(n), self.new_token()
+        window, token = self.window(k), self.token(n)
+        extension = (window.key, token, self.wall)
+        new_token = self.extensions.setdefault(extension, len(self.tokens) + 1)
+        if new_token > len(self.tokens):
+            self.new_token()
         message = self.twin[window.key].get(offset)
         good = message is not None and not message.done and message.token == token
-        assert self.ledger.extend(window, token, offset, new_token=new_token, times=self.times, invisible_s=2) == good
+        assert (
+            self.ledger.extend(
+                window, token, offset, new_token=new_token, times=self.times, visible_at=self.times.now + 2
+            )
+            == good
+        )
         if good and message is not None:
             message.token, message.visible_at = new_token, self.wall + 2
 

@@ -15,7 +15,7 @@ from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
 
-FIRST = {"consume_from": ConsumeFrom.FIRST_OFFSET}
+FIRST: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST_OFFSET}
 POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, **FIRST}
 N = 200
 
