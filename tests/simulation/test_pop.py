@@ -1,8 +1,12 @@
-"""Consumers that share single messages: all of them work, none holds another up, and nothing is lost or comes twice."""
+"""Consumers that share single messages: all of them work, none holds another up, and nothing is lost or comes twice.
+
+Some seeds of `simulation/pop_run.py`; `python -m simulation.pop_run --seeds 500` runs many, RLAB_POP_SEEDS too.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,10 +27,12 @@ from model.message_queue import MessageQueue
 from model.names import dlq_topic
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
+from simulation.pop_run import PopRunOptions, run_pop
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
 
+SEEDS = range(int(os.environ.get("RLAB_POP_SEEDS", "8")))
 POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, "consume_from": ConsumeFrom.FIRST_OFFSET}
 
 
@@ -55,6 +61,19 @@ async def queues_of(cluster: SimulatedCluster) -> list[MessageQueue]:
 
 def numbers(n: int) -> Counter[bytes]:
     return Counter(b"%d" % number for number in range(n))
+
+
+# ------------------------------------------------------------------------------------------------------------ many seeds
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_crashes_nothing_is_lost_comes_after_its_acknowledgement_or_stays_invisible(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL + 1)  # clients and brokers complain all the time, and rightly
+    verdict = run_pop(PopRunOptions(seed=seed))
+    assert verdict.violations == [], f"seed {seed}"
+    assert verdict.again > 0
 
 
 # ------------------------------------------------------------------------------------------------------- push consumers
