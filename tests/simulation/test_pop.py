@@ -63,7 +63,7 @@ def numbers(n: int) -> Counter[bytes]:
     return Counter(b"%d" % number for number in range(n))
 
 
-# ------------------------------------------------------------------------------------------------------------ many seeds
+# ----------------------------------------------------------------------------------------------------------- many seeds
 
 
 @pytest.mark.parametrize("seed", SEEDS)
