@@ -201,6 +201,7 @@ class Broker:
         self.metadata.save_group(group, leave.group.version, leave.group.created_ms)
         self.barrier.metadata_changed()
         self._orphan(group, client_id, cause, leave.reason.value)
+        self.pops.look_again(group)
         if not leave.group.members:
             self.assignments.forget(group)
         self.group_watch.look(leave.group, cause)

@@ -57,6 +57,7 @@ class PopService:
         self._broker = broker
         self._rng = rng
         self._waiters: PopWaiters[Connection] = PopWaiters()
+        self._draining: dict[PopWindow, None] = {}
         # (window, old token, time) of the newest extension, and the token that it gave.
         self._extension: tuple[int, int, float] | None = None
         self._extension_token = 0
@@ -126,14 +127,13 @@ class PopService:
         self.check_backlog()
         self._check_queue(pop)
         suspend_ms = request.header["suspend_ms"]
-        if suspend_ms:
-            self._waiters.check_room(pop)
         batches, is_more = self._taking.take(pop)
         if batches:
             self._answer_stored(connection, request, batches)
         elif is_more or not suspend_ms:
             return _NOTHING
         else:
+            self._waiters.check_room(pop)
             deadline = now + suspend_ms / 1000
             self._waiters.hold(HeldPop(connection, request, pop, deadline))
             broker.driver.wake_by(deadline)
@@ -206,10 +206,8 @@ class PopService:
             self._wake(key)
 
     def _hand_over(self, window: PopWindow) -> None:
-        key = window.key
-        waiting = {(key.group, client_id): 1 for client_id in window.waiters}
+        self._tell_waiters([window])
         self.ledger.forget(window)
-        self._broker.tell_released(waiting, "")
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -242,6 +240,7 @@ class PopService:
             self._broker.barrier.metadata_changed()
             return True
         window.waiters[client_id] = None
+        self._draining[window] = None
         self._endings.to_retry(window)
         return False
 
@@ -257,14 +256,21 @@ class PopService:
             self.ledger.forget(window)
             self._tell_waiters([window])
 
+    def look_again(self, group: str) -> None:
+        """Let pops go on in queues that drained for a member that is none any more."""
+        for window in [window for window in self._draining if window.key.group == group]:
+            if not self._endings.is_draining(window):
+                del self._draining[window]
+                self._wake(window.key)
+
     def forget_group(self, group: str) -> None:
         """Forget what a group that is deleted has in flight."""
-        self.ledger.forget_all(self.ledger.of_group(group))
+        self._forget(self.ledger.of_group(group))
         self._taking.forget(group=group)
 
     def forget_topic(self, topic: str) -> None:
         """Forget what is in flight of a topic that is deleted; whoever waits for it is told."""
-        self.ledger.forget_all(self.ledger.of_topic(topic))
+        self._forget(self.ledger.of_topic(topic))
         self._taking.forget(topic=topic)
         for held in self._waiters.take_topic(topic):
             try:
@@ -272,8 +278,17 @@ class PopService:
             except RlabError as error:
                 held.connection.respond_error(held.request, error)
 
+    def _forget(self, windows: list[PopWindow]) -> None:
+        for window in windows:
+            self._draining.pop(window, None)
+        self.ledger.forget_all(windows)
+
     def _tell_waiters(self, windows: list[PopWindow]) -> None:
-        waiting = {(window.key.group, client_id): 1 for window in windows for client_id in window.waiters}
+        waiting: dict[tuple[str, str], int] = {}
+        for window in windows:
+            self._draining.pop(window, None)
+            for client_id in window.waiters:
+                waiting[(window.key.group, client_id)] = waiting.get((window.key.group, client_id), 0) + 1
         self._broker.tell_released(waiting, "")
 
     def member_left(self, connection: Connection, group: str, client_id: str) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.retention import RetentionOptions
+from broker.store.store_options import StoreOptions
+from model.errors import StorageFull
+from model.events import EventKind
+from model.limits import MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
@@ -127,3 +134,71 @@ async def test_after_a_restart_handles_are_as_good_and_times_go_on(world: World)
     assert (again.offsets, again.attempts) == ([4, 5], [2, 2])
     assert world.now - start < INVISIBLE_S - 5 + 0.1
     assert await a.committed() == 4
+
+
+# --- when something is wrong -----------------------------------------------------------------------------------------
+@simulated
+async def test_when_the_member_that_a_queue_drains_for_leaves_pops_go_on(world: World) -> None:
+    a, b = await world_of(world, "a", "b", messages=3)
+    await b.heartbeat(consumer())
+    await pop_one(a, max_n=1)
+    await b.lock(0)
+    held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    await world.sleep(1)
+    assert not held.done()
+    await b.unregister("g")
+    assert [batch.offsets for batch in popped(await held)] == [[1, 2]]
+
+
+@simulated
+async def test_on_a_full_disk_nothing_is_handed_out_or_acknowledged_and_all_of_it_is_there_again_later(
+    world: World,
+) -> None:
+    [a] = await world_of(world, "a", messages=40)
+    batch = await pop_one(a)
+    db = world.broker.metadata._db
+    (pages,) = db.execute("pragma page_count").fetchone()
+    db.execute(f"pragma max_page_count = {pages}")
+    codes = []
+    for n in range(100):
+        answer = await (await a.begin(RequestCode.POP_MESSAGE, header(a, group=f"{'x' * 100}{n}")))
+        codes.append(answer.code)
+    assert codes[-1] == ResponseCode.STORAGE_FULL
+    with pytest.raises(StorageFull):
+        await ack(a, batch.row)
+    db.execute("pragma max_page_count = 1000000")
+    assert [again.offsets for again in await pop(a)] == [list(range(32, 40))]
+    assert await a.committed() == 32
+
+
+@simulated
+async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_over_and_that_is_told(
+    world: World,
+) -> None:
+    store, retention = StoreOptions(segment_bytes=1_000), RetentionOptions(retain_ms=None, retain_bytes_max=3_000)
+    [a] = await world_of(world, "a", store=store, retention=retention)
+    for _ in range(10):
+        await a.send(body=bytes(100))
+    await pop_one(a, max_n=3)
+    for _ in range(40):
+        await a.send(body=bytes(100))
+    await world.sleep(30)
+    low = world.broker.store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    assert low > 10
+    batch = await pop_one(a)
+    assert (batch.offsets[0], batch.attempts[0]) == (low, 1)
+    await ack(a, batch.row)
+    assert await a.committed() == batch.offsets[-1] + 1
+    assert {(event.topic, event.offset) for event in world.of_kind(EventKind.OFFSET_MOVED)} == {("t", low)}
+
+
+@simulated
+async def test_no_more_pops_are_held_than_the_limit_says(world: World) -> None:
+    [a] = await world_of(world, "a")
+    for _ in range(MAX_HELD_PULLS_PER_QUEUE - 1):
+        others = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+        assert not others.done()
+    held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
+    answer = await (await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000)))
+    assert answer.code == ResponseCode.POLLING_FULL
+    assert not held.done()
