@@ -126,6 +126,7 @@ class GroupHandlers:
             leave = broker.groups.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
                 broker.member_left(leave, cause)
+            broker.pops.member_left(connection, group, client_id)
         broker.notify_members(now)
         return Reply({})
 
