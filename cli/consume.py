@@ -17,6 +17,7 @@ import typer
 from cli.lines import write_all
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
 from cli.runtime import run
+from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
@@ -24,8 +25,13 @@ from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
 
 _BATCH = 32
-_STRATEGY = "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY."
+_STRATEGY = (
+    "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY, or BROKER."
+)
 _ORDER = "Which messages wait for each other: none, those of a queue, or those with the same first key."
+_MODE = (
+    "What the members share: whole queues (pull), or single messages (pop), so that more members than queues have work."
+)
 _GRACE_S = 0.5
 """How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
 not printed any more."""
@@ -50,6 +56,7 @@ class ConsumeOptions:
     strategy: str
     wait: bool
     order: str
+    mode: str
     quirks: frozenset[Quirk]
     broadcast: dict[str, Any]
     as_json: bool
@@ -101,6 +108,7 @@ def consume(
     strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
     wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
     order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
+    mode: Annotated[str, typer.Option(metavar="pull|pop", help=_MODE)] = "pull",
     quirk: _Quirks = None,
     broadcast: _Broadcast = None,
     offsets_dir: _OffsetsDir = None,
@@ -131,6 +139,7 @@ def consume(
         strategy=strategy,
         wait=wait,
         order=order,
+        mode=mode,
         quirks=frozenset(quirk or ()),
         broadcast=broadcast_options(broadcast, offsets_dir),
         as_json=json,
@@ -186,26 +195,32 @@ class Consuming:
             OSError: the output cannot be written.
         """
         from client import PushConsumer
-        from client.consumer_options import ConsumeOrder
+        from client.consumer_options import ConsumeMode, ConsumeOrder
         from client.group_target import BUILT_IN_STRATEGIES
 
         options = self._options
         if options.order not in list(ConsumeOrder):
             raise ConfigError(f"no order {options.order!r}; there are {', '.join(ConsumeOrder)}")
-        if options.strategy not in BUILT_IN_STRATEGIES:
-            raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(BUILT_IN_STRATEGIES)}")
+        if options.mode not in list(ConsumeMode):
+            raise ConfigError(f"no mode {options.mode!r}; there are {', '.join(ConsumeMode)}")
+        by_broker = options.strategy == BROKER_STRATEGY
+        if options.strategy not in BUILT_IN_STRATEGIES and not by_broker:
+            known = (*BUILT_IN_STRATEGIES, BROKER_STRATEGY)
+            raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(known)}")
         if not options.wait:
             await self._check_topic()
         self._done = anyio.Event()
         async with PushConsumer(
             options.namesrv,
             group=options.group,
-            strategy=BUILT_IN_STRATEGIES[options.strategy],
+            strategy=None if by_broker else BUILT_IN_STRATEGIES[options.strategy],
+            assignment=AssignedBy.BROKER if by_broker else AssignedBy.CLIENT,
             consume_from=options.start[0],
             consume_timestamp_ms=options.start[1],
             # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
             max_workers=1,
             order=options.order,
+            mode=options.mode,
             quirks=options.quirks,
             consume_batch=1 if options.count is not None else _BATCH,
             shutdown_grace_s=_GRACE_S,

@@ -54,6 +54,13 @@ def swarm(
             metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
         ),
     ] = "none",
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="pull|pop",
+            help="What consumers share: whole queues, or single messages, where there is no balance to find.",
+        ),
+    ] = "pull",
     seed: Annotated[int, typer.Option(help="Decides what is left to chance.")] = 0,
     json: Json = False,
     verbose: Verbose = False,
@@ -83,6 +90,7 @@ def swarm(
         duration_s=duration,
         session_timeout_s=session_timeout,
         order=order,
+        mode=mode,
     )
     run(lambda: _conduct(options, as_json=json), endless=duration == 0, verbose=verbose)
 

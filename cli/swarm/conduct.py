@@ -11,7 +11,7 @@ from cli.swarm.parts import SwarmPart, run_parts
 from client.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.config import wall_clock_ms
-from client.consumer_options import ConsumeOrder
+from client.consumer_options import ConsumeMode, ConsumeOrder
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
 from simulation.ownership import Rebalance
@@ -45,10 +45,11 @@ class ConductOptions:
         duration_s: how long producers run; 0 until the run is cancelled.
         session_timeout_s: how long brokers keep a consumer without hearing of it.
         order: what consumers keep in order: `none`, `queue` or `key`.
+        mode: what they share: whole queues (`pull`) or single messages (`pop`), where there is no balance to find.
         clock_ms: wall clock in milliseconds.
 
     Raises:
-        ConfigError: there is no such order.
+        ConfigError: there is no such order, or mode.
     """
 
     name_servers: str
@@ -65,11 +66,14 @@ class ConductOptions:
     duration_s: float
     session_timeout_s: float
     order: str = ConsumeOrder.NONE
+    mode: str = ConsumeMode.PULL
     clock_ms: Callable[[], float] = wall_clock_ms
 
     def __post_init__(self) -> None:
         if self.order not in list(ConsumeOrder):
             raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
+        if self.mode not in list(ConsumeMode):
+            raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
 
 
 def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
@@ -99,7 +103,11 @@ def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
             churn_s=options.churn_s * with_consumers if consumers[part] else 0.0,
             seed=options.seed,
             keys=KEYS if options.order == ConsumeOrder.KEY else 0,
-            consumer_options={"session_timeout_s": options.session_timeout_s, "order": options.order},
+            consumer_options={
+                "session_timeout_s": options.session_timeout_s,
+                "order": options.order,
+                "mode": options.mode,
+            },
             client_options={"heartbeat_interval_s": options.session_timeout_s / 4},
             clock_ms=options.clock_ms,
         )
@@ -131,6 +139,7 @@ class Conductor:
         self.summary: SwarmSummary | None = None
         self._options = options
         self._on_status = on_status
+        self._shares_queues = options.mode == ConsumeMode.PULL
         self._parts = parts_of(options, int(options.clock_ms()))
         self._observer = SwarmObserver(
             options.group,
@@ -138,7 +147,9 @@ class Conductor:
             AllocateMessageQueueAveragely(),
             settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
             # That the consumers leave at the end is no news.
-            on_rebalance=lambda rebalance: on_rebalance(rebalance) if self.summary is None else None,
+            on_rebalance=lambda rebalance: (
+                on_rebalance(rebalance) if self.summary is None and self._shares_queues else None
+            ),
         )
 
     async def run(self) -> None:
@@ -193,7 +204,9 @@ class Conductor:
 
     async def _look_at_route(self, admin: Admin) -> None:
         route = await admin.route(self._options.topic)
-        self._observer.set_queues(route.subscribe_queues(), self._options.clock_ms())
+        # Whoever pops owns no queue, so there is none that has to be anybody's.
+        queues = route.subscribe_queues() if self._shares_queues else ()
+        self._observer.set_queues(queues, self._options.clock_ms())
 
     async def _watch_route(self, admin: Admin) -> None:
         while True:

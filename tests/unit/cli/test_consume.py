@@ -37,6 +37,7 @@ def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
         "strategy": "AVG",
         "wait": False,
         "order": "none",
+        "mode": "pull",
         "quirks": frozenset(),
         "broadcast": {},
         "as_json": False,
@@ -82,6 +83,21 @@ def test_in_order_they_come_as_they_were_sent_and_an_unknown_order_is_refused(
     assert [n for n in lines if n % 2] == list(range(1, 40, 2))
     assert [n for n in lines if n % 2 == 0] == list(range(0, 40, 2))
     assert order == "key" or lines == list(range(40))
+
+
+def test_popped_messages_are_printed_and_what_is_not_printed_any_more_is_given_back(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 10)
+        await consuming(cluster, mode="pop", count=4).run()
+        await consuming(cluster, mode="pop", count=6).run()
+        with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
+            await consuming(cluster, mode="push").run()
+
+    in_cluster(scenario, tmp_path)
+    lines = capfdbinary.readouterr().out.splitlines()
+    assert sorted(map(int, lines)) == list(range(10))
 
 
 def test_exactly_so_many_are_consumed_and_the_rest_is_left_to_the_group(

@@ -72,6 +72,11 @@ def test_an_order_that_there_is_not_is_refused() -> None:
         replace(OPTIONS, order="keys")
 
 
+def test_a_mode_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
+        replace(OPTIONS, mode="push")
+
+
 class Run:
     """A run on a simulated cluster, and what it told meanwhile."""
 
@@ -115,6 +120,17 @@ class TestOnACluster:
         assert run.summary.sent == run.summary.received_unique == pytest.approx(1_000, abs=3)
         assert [status.sent for status in run.statuses] == pytest.approx([0, 400, 800], abs=3)
         assert run.rebalances[-1].members == 8
+
+    def test_consumers_that_pop_share_messages_and_have_no_balance_to_find(self, on_cluster: Any) -> None:
+        async def scenario(cluster: SimulatedCluster) -> Run:
+            run = Run(cluster, mode="pop", queues=1, consumers=5, churn_s=1.0)
+            await run.conductor.run()
+            return run
+
+        run = on_cluster(scenario)
+        assert run.summary.ok
+        assert run.summary.received_unique == run.summary.sent > 400
+        assert run.rebalances == []
 
     def test_when_it_is_cancelled_it_still_counts_before_its_consumers_leave(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
