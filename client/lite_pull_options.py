@@ -9,6 +9,7 @@ from typing import Any
 
 from client.config import ClientConfig
 from client.consumer_options import ConsumerOptions, check_lasting_id, check_option_names
+from model.assignment import AssignedBy
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.limits import (
@@ -33,6 +34,7 @@ class LitePullOptions:
     Attributes:
         model: whether the members of the group share the queues, or each of them gets every message.
         offsets_dir: in BROADCASTING: where this machine keeps its offsets.
+        assignment: who shares the queues out; it cannot pop what that one says is popped.
         consume_from: where a group without commits starts; in BROADCASTING and after `assign`, this consumer.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`.
         poll_batch: messages of a poll, at the most.
@@ -49,6 +51,7 @@ class LitePullOptions:
 
     model: MessageModel = MessageModel.CLUSTERING
     offsets_dir: str | PathLike[str] = "~/.rlab-offsets"
+    assignment: AssignedBy | str = AssignedBy.CLIENT
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     consume_timestamp_ms: int = 0
     poll_batch: int = POLL_BATCH

@@ -10,8 +10,8 @@ _QUEUES = "[[topic, broker name, [queue id, ...]], ...]"
 ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.QUERY_ASSIGNMENT: RequestSchema(
         sender="consumer -> broker",
-        purpose="What should this member have? Asked of the first broker, by name, that serves a topic of the group; only "
-        "by members whose heartbeat names the strategy BROKER.",
+        purpose="What should this member have? Asked of the first broker, by name, that serves a topic of the group; "
+        "only by members whose heartbeat names the strategy BROKER.",
         fields=(
             GROUP,
             CLIENT,
@@ -25,7 +25,8 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
             CAUSE,
         ),
         body=f"msgpack array of its share of that version, as {_QUEUES}, the topics popped in it as "
-        "[[topic, share], ...], and where every topic of the group is as it sees it: [[topic, [[broker name, readable queues], ...]], ...]",
+        "[[topic, share], ...], and where every topic of the group is as it sees it: [[topic, [[broker name, readable "
+        "queues], ...]], ...]",
         answer="header `version`; `look_again`: members see different queues of some topic; `wait` without a body: "
         "keep what you have and ask again; `unchanged` without a body: version and share are what was asked with; "
         f"body: msgpack array of its share, as {_QUEUES}, and the topics in it that are popped, as [[topic, share], "
