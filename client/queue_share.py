@@ -74,6 +74,7 @@ class QueueShare(PulledQueues):
         self._wanted_back: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
         self._closing = False
+        self._version_seen = -1
         # Queues whose grant may have been on its way when the answer was lost.
         self._unsure: dict[MessageQueue, None] = {}
 
@@ -96,14 +97,14 @@ class QueueShare(PulledQueues):
         """
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
-        moved, balanced = 0, False
+        moved, balanced, self._version_seen = 0, False, -1
         try:
             target = await self._target(topics, cause)
             if target is not None and not self._closing:
                 moved, balanced = await self._approach(target, cause)
         finally:
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
-            self._emit(EventKind.REBALANCE_END, cause=cause, n=moved, detail=detail)
+            self._emit(EventKind.REBALANCE_END, cause=cause, version=self._version_seen, n=moved, detail=detail)
         return balanced
 
     async def _target(self, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
@@ -138,6 +139,7 @@ class QueueShare(PulledQueues):
             fetched = await views.fetch(self._group, topics)
         if fetched is None or client_id not in fetched[1].members:
             return None
+        self._version_seen = fetched[1].version
         return fetched[1]
 
     async def _approach(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
