@@ -90,6 +90,7 @@ class PopEndings:
                 self._copy(window, window.queue.due(_COPIES_PER_TURN).offsets, is_dead=False)
         except RlabError as error:
             logger.error("messages of %s:%d could not be moved to the retry topic: %s", *window.key[1:], error)
+        self._changed(window)  # some may not have been there any more
 
     def _delivered_before(self, window: PopWindow, offsets: Sequence[int]) -> dict[int, int]:
         """How often messages of a retry topic were delivered before they came there."""
@@ -107,7 +108,6 @@ class PopEndings:
         if read.gone:
             ledger.skip(window, read.gone)
             broker.barrier.metadata_changed()
-            self._changed(window)
         if not records:
             if not read.gone:
                 raise AssertionError(f"messages {offsets} of {key} are neither there nor gone")

@@ -64,7 +64,7 @@ class PopService:
         self._journal_limit = MAX_POP_JOURNAL_BYTES
         self.ledger = PopLedger(broker.metadata.note_pop)
         self._endings = PopEndings(broker, self.ledger, self.new_token, self.changed)
-        self._taking = PopTaking(broker, self.ledger, self._endings, self.new_token, self.changed)
+        self._taking = PopTaking(broker, self.ledger, self._endings, self.new_token)
 
     def restore(self) -> None:
         """Put back what earlier runs had in flight; once, when the other tables are loaded."""

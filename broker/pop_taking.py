@@ -65,7 +65,6 @@ class PopTaking:
         ledger: what is in flight.
         endings: where dead letters go.
         new_token: makes up a token.
-        changed: called when messages of a window were ended.
     """
 
     def __init__(
@@ -74,13 +73,11 @@ class PopTaking:
         ledger: PopLedger,
         endings: PopEndings,
         new_token: Callable[[PopWindow], int],
-        changed: Callable[[PopWindow], None],
     ) -> None:
         self._broker = broker
         self._ledger = ledger
         self._endings = endings
         self._new_token = new_token
-        self._changed = changed
         # (group, topic) -> pops so far, for the queue that the next one begins with.
         self._turns: dict[tuple[str, str], int] = {}
 
@@ -223,7 +220,7 @@ class PopTaking:
                 self._ledger.deliver(
                     window, (), upto=upto, token=0, client_id="", times=times, invisible_s=pop.invisible_s
                 )
-                self._changed(window)
+                self.commit(window.key, queue.floor)
             return None, more
         token = self._new_token(window)
         counts = self._ledger.deliver(
@@ -281,7 +278,8 @@ class PopTaking:
         self._ledger.skip(window, offsets)
         if moved is not None:
             self._note_moved(pop, window, *moved)
-        self._changed(window)
+        # Nobody is woken: this pop goes on in the same queue, and must find it as it was.
+        self.commit(window.key, window.queue.floor)
 
     def _note_moved(self, pop: PopRequest, window: PopWindow, asked: int, result: Any) -> None:
         header = {**window.key._asdict(), "offset": asked, "client_id": pop.client_id}

@@ -202,3 +202,21 @@ async def test_no_more_pops_are_held_than_the_limit_says(world: World) -> None:
     answer = await (await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000)))
     assert answer.code == ResponseCode.POLLING_FULL
     assert not held.done()
+
+
+@simulated
+async def test_one_of_two_who_wait_gets_what_is_left_when_the_first_messages_were_deleted_in_flight(
+    world: World,
+) -> None:
+    store, retention = StoreOptions(segment_bytes=1_000), RetentionOptions(retain_ms=None, retain_bytes_max=3_000)
+    a, b = await world_of(world, "a", "b", store=store, retention=retention)
+    for _ in range(32):
+        await a.send(body=bytes(100))
+    await pop_one(a, invisible_ms=40_000)
+    await world.sleep(30)
+    low = world.broker.store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    assert 0 < low < 31
+    one = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000, max_n=31))
+    other = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000, max_n=31))
+    got = [popped(await answer) for answer in (one, other)]
+    assert sorted(offset for batches in got for batch in batches for offset in batch.offsets) == [*range(low, 32)]
