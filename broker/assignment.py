@@ -168,8 +168,7 @@ def _share_among_equals(one_level: _Level, kept: _Kept, free: _Free, owners: dic
     quota = dict.fromkeys(members, one_level.least)
     quota.update(dict.fromkeys(more[: total - one_level.least * len(members)], one_level.least + 1))
     for member, queues in mine.items():
-        spare += queues[quota[member] :]
-        owners.update(dict.fromkeys(queues[: quota[member]], member))
+        spare += _keep(queues, quota[member], member, owners)
     _deal(sorted(spare), {member: quota[member] - len(mine[member]) for member in members}, owners)
 
 
@@ -218,8 +217,7 @@ def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[Mes
     for topic in one_level.topics:
         for member, queues in kept[topic].items():
             count = network.flow(keeps[topic, member]) if member in in_level else 0
-            owners.update(dict.fromkeys(queues[:count], member))
-            spare[topic] += queues[count:]
+            spare[topic] += _keep(queues, count, member, owners)
         spare[topic].sort()
     for kind, of_kind in one_level.kinds.items():
         dealt: list[MessageQueue] = []
@@ -229,6 +227,14 @@ def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[Mes
                 dealt += spare[topic][:count]
                 del spare[topic][:count]
         _deal(dealt, {member: network.flow(takes[kind, member]) for member in of_kind}, owners)
+
+
+def _keep(queues: list[MessageQueue], count: int, member: str, owners: dict[MessageQueue, str]) -> list[MessageQueue]:
+    """Let a member keep so many of its queues at the most, of as many brokers as it goes; returns the others."""
+    count = min(count, len(queues))
+    kept = {index * len(queues) // count for index in range(count)}
+    owners.update((queues[index], member) for index in sorted(kept))
+    return [queue for index, queue in enumerate(queues) if index not in kept]
 
 
 def _deal(queues: Iterable[MessageQueue], room: dict[str, int], owners: dict[MessageQueue, str]) -> None:

@@ -11,6 +11,7 @@ from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import print_json, print_line, print_table
 from cli.runtime import run
 from model.assignment import RequestMode
+from model.errors import GroupNotExist
 
 if TYPE_CHECKING:
     from client.assignment_records import AssignmentInfo
@@ -56,6 +57,7 @@ def mode(
     Example: rlab group mode billing orders pop --share 2
     """
     from client.admin import Admin
+    from client.cluster_requests import listed
 
     if (topic is None) != (to is None):
         raise typer.BadParameter("say a topic and pull or pop, or neither to see what was set")
@@ -67,7 +69,10 @@ def mode(
             if topic is not None and to is not None:
                 pop_share = -1 if share is None else share
                 await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=pop_share)
-            return await admin.assignment(group)
+            info = await admin.assignment(group)
+            if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
+                raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+            return info
 
     info = run(main)
     if json:

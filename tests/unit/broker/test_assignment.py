@@ -115,5 +115,7 @@ def test_topics_without_queues_or_members_are_left_out() -> None:
 
 def test_members_of_the_same_topics_get_queues_of_many_brokers() -> None:
     spread = [MessageQueue("t", f"b{broker}", number) for broker in range(2) for number in range(4)]
-    owners = assign({}, {"t": spread}, {"A": ["t"], "B": ["t"]})
-    assert {(queue.broker_name, owner) for queue, owner in owners.items()} == set(product(("b0", "b1"), "AB"))
+    alone = assign({}, {"t": spread}, {"A": ["t"]})
+    for previous in ({}, alone):
+        owners = assign(previous, {"t": spread}, {"A": ["t"], "B": ["t"]})
+        assert {(queue.broker_name, owner) for queue, owner in owners.items()} == set(product(("b0", "b1"), "AB"))
