@@ -33,7 +33,7 @@ from client.service_state import ServiceState
 from client.share import Share
 from client.unleased_share import UnleasedShare
 from model.assignment import AssignedBy
-from model.errors import ClientIdConflict, ConfigError, IllegalOperation
+from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
 from model.events import EventKind
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -221,6 +221,7 @@ class GroupConsumer(ABC):
         version = self._subscription_version + 1
         self._subscriptions[topic] = subscription_of(topic, expression, version)
         self._subscription_version = version
+        self._is_member = True
         if with_retry:
             retry = retry_topic(self.group)
             self._subscriptions.setdefault(retry, subscription_of(retry, "*", version))
@@ -251,6 +252,19 @@ class GroupConsumer(ABC):
         """
         instance, share = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
+        new = share.begin(self.subscribed_topics()) if isinstance(share, UnleasedShare) else ()
+        try:
+            await self._update_routes(instance, cause)
+        except NetworkError:
+            instance.introduced(self, cause)  # what no name server heard of now is in the routes that are polled for
+            raise
+        await instance.heartbeats.send(cause)
+        instance.heartbeats.check_accepted()
+        if isinstance(share, UnleasedShare):
+            await share.settle(new)
+        instance.introduced(self, cause)
+
+    async def _update_routes(self, instance: ClientInstance, cause: str) -> None:
         await instance.update_routes(self.subscribed_topics(), cause)
         missing = [
             t for t in self.subscribed_topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)
@@ -260,12 +274,6 @@ class GroupConsumer(ABC):
             # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
             # to know the group before the first message comes, or «last» would begin behind that message.
             await instance.update_routes((TRACE_TOPIC,), cause)
-        self._is_member = True
-        await instance.heartbeats.send(cause)
-        instance.heartbeats.check_accepted()
-        if isinstance(share, UnleasedShare):
-            await share.begin(self.subscribed_topics())
-        instance.introduced(self, cause)
 
     def _subscription_of(self, topic: str) -> SubscriptionData | None:
         return self._subscriptions.get(topic)

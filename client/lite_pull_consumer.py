@@ -153,7 +153,7 @@ class LitePullConsumer(GroupConsumer):
         wanted = dict.fromkeys(sorted(set(queues)))
         if not wanted:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
-        if self._is_member or self._subscriptions:
+        if self._is_member:
             raise IllegalOperation("this consumer subscribes; one that assigns queues has to be another one")
         tags = expressions or {}
         topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
@@ -172,9 +172,12 @@ class LitePullConsumer(GroupConsumer):
         instance, share = self._parts()
         assert isinstance(share, UnleasedShare), "what is assigned has no leases"
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        await instance.update_routes(self.topics(), cause)
-        await share.begin(self.topics())
-        instance.introduced(self, cause)
+        new = share.begin(self.topics())
+        try:
+            await instance.update_routes(self.topics(), cause)
+            await share.settle(new)
+        finally:
+            instance.introduced(self, cause)
 
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
@@ -287,10 +290,7 @@ class LitePullConsumer(GroupConsumer):
             queue: any.
             timestamp_ms: wall clock in milliseconds.
 
-        Raises:
-            NetworkError, TopicNotExist, InvalidParameter: its broker does not tell.
-
-        Cancellation: harmless.
+        Raises and cancellation: see `committed`.
         """
         self._check_running()
         return await self._ask.at(queue, timestamp_ms)

@@ -73,18 +73,24 @@ class UnleasedShare(PulledQueues):
 
     # --- what to have ------------------------------------------------------------------------------------------------
 
-    async def begin(self, topics: Iterable[str]) -> None:
-        """Note that topics are wanted from now on, and where their queues begin; before anything is pulled.
+    def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Note that topics are wanted from this moment on; returns those that were not wanted before."""
+        now_ms = int(self._instance.config.clock_ms())
+        return tuple(topic for topic in topics if self._store.begin(topic, now_ms))
+
+    async def settle(self, new: tuple[str, ...]) -> None:
+        """Find out and store where the queues of topics begin that were not wanted before; then pull them.
 
         What cannot be found out now, because a broker does not answer, is found out by time later.
+
+        Args:
+            new: what `begin` returned.
 
         Raises:
             RlabError: the offsets could not be stored.
 
         Cancellation: some queues may have their beginning, and keep it.
         """
-        now_ms = int(self._instance.config.clock_ms())
-        new = tuple(topic for topic in topics if self._store.begin(topic, now_ms))
         if new:
             await self._starts_of(self._wanted(new), now=True)
             await self._store.persist()

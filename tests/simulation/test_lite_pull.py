@@ -222,6 +222,21 @@ def test_an_assigned_queue_whose_broker_is_away_is_read_when_it_is_back(simulate
     run(simulate, scenario)
 
 
+def test_an_assignment_that_no_name_server_heard_of_takes_effect_when_one_is_back(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        lite = await Lite(cluster, "m1").start(None)
+        await sent(cluster, 2)
+        await cluster.name_servers["namesrv-1"].crash()
+        with pytest.raises(NetworkError):
+            await lite.do(lite.consumer.assign, [Q0])
+        await sent(cluster, 2, first=2)
+        await cluster.name_servers["namesrv-1"].start()
+        await anyio.sleep(70)
+        assert await lite.drain() == [2, 3]
+
+    run(simulate, scenario)
+
+
 def test_to_subscribe_and_to_assign_exclude_each_other(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         lite = Lite(cluster, "m1")

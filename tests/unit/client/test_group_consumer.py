@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from client.allocate import AllocateMessageQueueBalancedSticky
+from model.errors import ConnectFailed
 from model.heartbeat import ConsumeType
 from model.message_queue import MessageQueue
 from simulation.cluster import SimulatedCluster
@@ -61,3 +62,18 @@ def test_a_member_that_gave_up_its_last_topic_stays_one_without_queues_until_it_
         assert len(info.members) == 1
 
     simulate(scenario)
+
+
+def test_a_subscription_that_no_name_server_heard_of_takes_effect_when_one_is_back(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        consumer = cluster.make_consumer("g")
+        await consumer.start()
+        await cluster.name_servers["namesrv-1"].crash()
+        with pytest.raises(ConnectFailed):
+            await consumer.subscribe("t")
+        await cluster.name_servers["namesrv-1"].start()
+        await anyio.sleep(70)
+        assert len(consumer.queues) == 2
+
+    simulate(scenario, brokers=1)
