@@ -225,9 +225,17 @@ class PopQueue:
                     self.ack(token, [offset])
 
     def give_back(self, token: int, visible_at: float) -> None:
-        """Let the rest of a batch come again at another time, under the same token; nothing if it is not in flight."""
+        """Let the rest of a batch come again at another time, because it did not reach whom it was for.
+
+        The delivery does not count: on a disk that is full for an hour, messages would become dead letters that nobody
+        has ever got. Nothing if the batch is not in flight.
+        """
         batch = self.batches.get(token)
         if batch is not None:
+            for offset in batch.offsets:
+                place = offset - self._base
+                if offset >= self.floor and self._tokens[place] == token and self._attempts[place]:
+                    self._attempts[place] -= 1
             batch.visible_at = visible_at
             heapq.heappush(self._deadlines, (visible_at, token))
 

@@ -131,8 +131,9 @@ class Run:
         self.expire()
         self.ledger.give_back(window, token, self.times)
         for message in self.twin[window.key].values():
-            if message.token == token:
-                message.visible_at = min(message.visible_at, self.wall)
+            if message.token == token and not message.done and message.visible_at > self.wall:
+                message.visible_at = self.wall
+                message.attempts -= 1
 
     def forget(self, k: int, _: int, __: int) -> None:
         window = self.window(k)
