@@ -15,14 +15,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
+from model.errors import ConfigError
 from pipeline.columns import SCHEMA, check_schema
 from pipeline.offsets import Range, split, to_text
 from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
 from pipeline.ranges import QueueRange, open_client, read_range
+from pipeline.sink import BatchSink, StreamSink, check_topic_exists
+from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
+from pipeline.sink_rows import check_sink_schema
 from pipeline.source_options import SourceOptions, parse_options
 from pipeline.stream_source import StreamReader
 
@@ -58,6 +70,32 @@ class RlabDataSource(DataSource):
             ConfigError: an option or a column is wrong.
         """
         return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Make the writer of a batch.
+
+        Raises:
+            ConfigError: an option or a column is wrong, or the topic does not exist.
+        """
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
+        options = self._sink_options(schema)
+        check_topic_exists(options)
+        return BatchSink(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Make the writer of a stream.
+
+        Raises:
+            ConfigError: an option or a column is wrong.
+        """
+        return StreamSink(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        options = parse_sink_options(self.options)
+        needs_queue_id = options.partitioning is Partitioning.QUEUE_ID
+        check_sink_schema(schema, topic=options.topic, needs_queue_id=needs_queue_id)
+        return options
 
 
 class BatchReader(DataSourceReader):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from model.errors import ConfigError, RlabError
+from model.errors import ConfigError
 from model.limits import MAX_PULL_BATCH
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic
 from model.subscription import parse_expression
+from pipeline.given_options import GivenOptions
 from pipeline.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_queues
 from remoting.address import parse_addresses
 
@@ -49,7 +48,6 @@ _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "filterPushdown")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,42 +108,6 @@ class SourceOptions:
     use_arrow: bool
 
 
-class _Given:
-    """The options as given: names in any case, values as text."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
-        known = {name.lower(): name for name in OPTIONS}
-        for name in self._values:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(OPTIONS)}"
-                raise ConfigError(f"the rlab source has no option {name!r}: {hint}")
-
-    def has(self, name: str) -> bool:
-        return name.lower() in self._values
-
-    def text(self, name: str, default: str = "") -> str:
-        return self._values.get(name.lower(), default).strip()
-
-    def parsed(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        if not self.has(name):
-            return default
-        try:
-            return parse(self.text(name))
-        except (RlabError, ValueError, re.error) as error:
-            raise ConfigError(f"option {name}: {error}") from error
-
-    def number(self, name: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
-        return self.parsed(name, lambda text: _number(text, minimum, maximum), default)
-
-    def number_or_none(self, name: str, minimum: int) -> int | None:
-        return self.number(name, 0, minimum) if self.has(name) else None
-
-    def flag(self, name: str, default: bool) -> bool:
-        return self.parsed(name, _flag, default)
-
-
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Read the options of `spark.read` or `spark.readStream`.
 
@@ -156,7 +118,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
     Raises:
         ConfigError: an option is unknown, missing, malformed, or of the other kind of read; the text names it.
     """
-    given = _Given(options)
+    given = GivenOptions(options, OPTIONS, "source")
     if not given.has("nameServer"):
         raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
@@ -203,7 +165,7 @@ def parse_duration_s(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-def _start(given: _Given, *, streaming: bool) -> Position:
+def _start(given: GivenOptions, *, streaming: bool) -> Position:
     strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise ConfigError(f"option startingOffsetsByTimestampStrategy must be error or latest, got {strategy!r}")
@@ -217,7 +179,7 @@ def _start(given: _Given, *, streaming: bool) -> Position:
     return Position(default=default, timestamp_ms=timestamp_ms, or_latest=strategy == "latest")
 
 
-def _end(given: _Given) -> Position:
+def _end(given: GivenOptions) -> Position:
     position = given.parsed("endingOffsets", lambda text: _position(text, LATEST), Position(default=LATEST))
     if position.default == EARLIEST or EARLIEST in position.offsets.values():
         raise ConfigError("option endingOffsets: a read that ends at the earliest offset reads nothing")
@@ -234,15 +196,3 @@ def _position(text: str, default: int) -> Position:
 
 def _topics(text: str) -> tuple[str, ...]:
     return tuple(sorted({check_topic(name.strip()) for name in text.split(",")}))
-
-
-def _number(text: str, minimum: int, maximum: int) -> int:
-    if not re.fullmatch(r"-?\d{1,19}", text) or not minimum <= int(text) <= maximum:
-        raise ValueError(f"{text!r} is no whole number from {minimum} to {maximum}")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"

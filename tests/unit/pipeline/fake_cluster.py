@@ -19,6 +19,12 @@ from remoting.command import RESPONSE, Command
 from remoting.request_code import RequestCode
 
 NAME_SERVER = "names:1"
+_WRITES = (
+    RequestCode.SEND_BATCH_MESSAGE,
+    RequestCode.SINK_STAGE,
+    RequestCode.SINK_COMMIT,
+    RequestCode.SINK_ABORT,
+)
 
 
 @dataclass
@@ -40,6 +46,9 @@ class FakeCluster:
         queues: what there is.
         down: brokers that nobody can connect to, and that the name server does not know.
         failures: answers that are lost on the way before the next one arrives.
+        written: broker, code, header and unpacked body of each request of a sink, in order, also of those whose answer
+            was lost.
+        refusals: what to answer the next requests of sinks with.
         asked: code and header of each request, in order.
         waits: seconds that clients waited.
     """
@@ -52,6 +61,8 @@ class FakeCluster:
         self.down: set[str] = set()
         self.failures = 0
         self.asked: list[tuple[RequestCode, dict[str, Any]]] = []
+        self.written: list[tuple[str, RequestCode, dict[str, Any], Any]] = []
+        self.refusals: list[ResponseCode] = []
         self.waits: list[float] = []
         self.connected: list[str] = []
 
@@ -76,6 +87,12 @@ class FakeCluster:
 
     def pulls(self) -> list[dict[str, Any]]:
         return [header for code, header in self.asked if code == RequestCode.PULL_MESSAGE]
+
+    def write(
+        self, broker: str, code: RequestCode, header: Mapping[str, Any], body: bytes
+    ) -> tuple[int, dict[str, Any], bytes]:
+        self.written.append((broker, code, dict(header), msgpack.unpackb(body, use_list=False) if body else None))
+        return (int(self.refusals.pop(0)), {"remark": "refused"}, b"") if self.refusals else (0, {}, b"")
 
     # --- what servers answer -----------------------------------------------------------------------------------------
 
@@ -150,10 +167,12 @@ class FakeConnection(WireConnection):
         self._cluster = cluster
         self._sent: dict[int, tuple[RequestCode, dict[str, Any]]] = {}
         self._count = 0
+        self._bodies: dict[int, bytes] = {}
 
     def send(self, code: int, header: Mapping[str, Any], body: bytes | None = None) -> int:
         self._count += 1
         self._sent[self._count] = RequestCode(code), dict(header)
+        self._bodies[self._count] = body or b""
         self._cluster.asked.append(self._sent[self._count])
         return self._count
 
@@ -162,10 +181,13 @@ class FakeConnection(WireConnection):
         code, header = self._sent.pop(opaque)
         if self.address.removesuffix(":1") in cluster.down:
             raise ConnectionLost(f"{self.address} is gone")
+        answer = None
+        if code in _WRITES:
+            answer = cluster.write(self.address.removesuffix(":1"), code, header, self._bodies.pop(opaque))
         if self.address != NAME_SERVER and cluster.failures:
             cluster.failures -= 1
             raise ConnectionLost("it broke")
-        answer_code, answer_header, body = cluster.answer(self.address, code, header)
+        answer_code, answer_header, body = answer or cluster.answer(self.address, code, header)
         return Command(RESPONSE, answer_code, opaque, answer_header, body)
 
     def close(self) -> None:

@@ -1,0 +1,110 @@
+"""Options as Spark hands them over, names in any case and values as text, read one by one. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from model.errors import ConfigError, RlabError
+
+_T = TypeVar("_T")
+
+
+class GivenOptions:
+    """The options of one read or write.
+
+    Args:
+        options: as given.
+        known: names of those that there are.
+        what: `source` or `sink`, for the error.
+        passed_over: options that Spark hands over although they are for itself.
+
+    Raises:
+        ConfigError: there is one that is not known.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str], known: Sequence[str], what: str, passed_over: Sequence[str] = ()
+    ) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        of_lower = {name.lower(): name for name in known}
+        ours = {name.lower() for name in passed_over}
+        for name in self._values:
+            if name not in of_lower and name not in ours:
+                near = difflib.get_close_matches(name, of_lower, n=1)
+                hint = f"did you mean {of_lower[near[0]]}?" if near else f"known are {', '.join(known)}"
+                raise ConfigError(f"the rlab {what} has no option {name!r}: {hint}")
+
+    def has(self, name: str) -> bool:
+        """Whether it was given."""
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str = "") -> str:
+        """Its text, without blanks around it."""
+        return self._values.get(name.lower(), default).strip()
+
+    def parsed(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
+        """What a function makes of its text.
+
+        Raises:
+            ConfigError: the function refused it; the text names the option.
+        """
+        if not self.has(name):
+            return default
+        try:
+            return parse(self.text(name))
+        except (RlabError, ValueError, re.error) as error:
+            raise ConfigError(f"option {name}: {error}") from error
+
+    def number(self, name: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
+        """A whole number between two others.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        return self.parsed(name, lambda text: _number(text, minimum, maximum), default)
+
+    def number_or_none(self, name: str, minimum: int) -> int | None:
+        """A whole number, or None if it was not given.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        return self.number(name, 0, minimum) if self.has(name) else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        """`true` or `false`.
+
+        Raises:
+            ConfigError: it is neither.
+        """
+        return self.parsed(name, _flag, default)
+
+    def one_of(self, name: str, *choices: str) -> str:
+        """One of some words, in any case; the first of them if it was not given.
+
+        Raises:
+            ConfigError: it is another.
+        """
+        return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
+
+
+def _number(text: str, minimum: int, maximum: int) -> int:
+    if not re.fullmatch(r"-?\d{1,19}", text) or not minimum <= int(text) <= maximum:
+        raise ValueError(f"{text!r} is no whole number from {minimum} to {maximum}")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _one_of(text: str, choices: Sequence[str]) -> str:
+    for choice in choices:
+        if choice.lower() == text.lower():
+            return choice
+    raise ValueError(f"{text!r} is none of {', '.join(choices)}")

@@ -1,0 +1,218 @@
+"""Rows of a DataFrame to messages: which columns a sink takes, and what becomes of them. Pure.
+
+Columns are checked with Arrow's kernels, a column at a time; only what packs a message runs once for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count, islice, repeat
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructType
+
+from model.errors import ConfigError, MessageIllegal
+from model.limits import MAX_BODY_BYTES, MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_PROPERTIES
+from model.message import tag_hash
+
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "body": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "key": (StringType(),),
+    "tag": (StringType(),),
+    "queue_id": (IntegerType(), LongType()),
+    "properties": (MapType(StringType(), StringType()),),
+}
+CHUNK_OVERHEAD_BYTES = 256
+"""What a message has around it in a chunk: a topic of at most 127 characters, two numbers, lengths."""
+
+_pack = msgpack.Packer(autoreset=True).pack
+_NO_PROPERTIES: dict[str, str] = {}
+
+
+def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: bool) -> None:
+    """Refuse a DataFrame that is not messages, before anything is written.
+
+    Args:
+        schema: of the DataFrame.
+        topic: that of option topic.
+        needs_queue_id: whether the partitioner goes by column queue_id.
+
+    Raises:
+        ConfigError: a column is missing, has a type that cannot be sent, or is none of the sink's.
+    """
+    for field in schema:
+        wanted = _TYPES.get(field.name)
+        if wanted is None:
+            raise ConfigError(
+                f"the rlab sink has no column {field.name!r}: select what is to be sent, of {', '.join(_TYPES)}"
+            )
+        # Not `in`: whether the values of a map may be null is checked with the values.
+        if not any(
+            type(field.dataType) is type(one) and field.dataType.simpleString() == one.simpleString() for one in wanted
+        ):
+            types = " or ".join(one.simpleString() for one in wanted)
+            raise ConfigError(
+                f"column {field.name!r} is {field.dataType.simpleString()}, and the rlab sink takes {types}: cast it"
+            )
+    names = schema.names
+    if "body" not in names:
+        raise ConfigError("the rlab sink needs a column body, string or binary: for example to_json(struct('*'))")
+    if topic is None and "topic" not in names:
+        raise ConfigError("the rlab sink does not know where to write: set option topic, or add a column topic")
+    if needs_queue_id and "queue_id" not in names:
+        raise ConfigError("partitioner queueId needs a column queue_id, int or bigint")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRows:
+    """Rows of one Arrow batch, each a list of the same length.
+
+    Attributes:
+        topics: where each goes.
+        keys: its key, "" for none.
+        bodies: as given.
+        queue_ids: as given, or None without the column.
+        tag_hashes: see `model.message.tag_hash`.
+        payloads: encoded messages.
+    """
+
+    topics: Sequence[str]
+    keys: Sequence[str]
+    bodies: Sequence[bytes]
+    queue_ids: Sequence[int] | None
+    tag_hashes: Sequence[int]
+    payloads: Sequence[bytes]
+
+
+class RowEncoder:
+    """Encodes the rows of one task.
+
+    Args:
+        topic: that of option topic, which goes before the column, or None.
+        id_prefix: begins the id of each message; no other task has it.
+    """
+
+    def __init__(self, topic: str | None, id_prefix: str) -> None:
+        self._topic = topic
+        self._ids = (f"{id_prefix}{number:08x}" for number in count(1))
+
+    def encode(self, batch: pa.RecordBatch, born_ms: int) -> SinkRows:
+        """Make messages of rows.
+
+        Args:
+            batch: columns as `check_sink_schema` lets them pass.
+            born_ms: wall clock in milliseconds.
+
+        Raises:
+            MessageIllegal: a row cannot be a message; the text says why. Nothing of the batch should be sent.
+        """
+        columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+        n = batch.num_rows
+        topics, bodies = self._topics(columns, n), _bodies(columns["body"])
+        keys, tags = _texts(columns.get("key"), n), _texts(columns.get("tag"), n)
+        payloads = [
+            _pack((topic, body, tag, key, properties, born_ms, message_id))
+            for topic, body, tag, key, properties, message_id in zip(
+                topics,
+                bodies,
+                _checked_tags(tags, columns.get("tag")),
+                _key_lists(keys) if "key" in columns else repeat(()),
+                _properties(columns.get("properties")),
+                self._ids_of(n),
+                strict=False,
+            )
+        ]
+        _check_payloads(payloads)
+        return SinkRows(
+            topics=topics,
+            keys=keys,
+            bodies=bodies,
+            queue_ids=_queue_ids(columns.get("queue_id")),
+            tag_hashes=[tag_hash(tag) if tag else 0 for tag in tags] if "tag" in columns else [0] * n,
+            payloads=payloads,
+        )
+
+    def _topics(self, columns: dict[str, Any], n: int) -> list[str]:
+        if self._topic is not None:
+            return [self._topic] * n
+        column = columns["topic"]
+        if column.null_count:
+            raise MessageIllegal(
+                f"column topic is null in {column.null_count} rows of {n}: set option topic, or filter"
+            )
+        topics: list[str] = column.to_pylist()
+        return topics
+
+    def _ids_of(self, n: int) -> Iterable[str]:
+        return islice(self._ids, n)
+
+
+def _bodies(column: Any) -> list[bytes]:
+    if column.null_count:
+        raise MessageIllegal(f"column body is null in {column.null_count} rows of {len(column)}: filter or fill them")
+    if not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
+        column = column.cast(pa.binary())
+    if len(column):
+        bounds = pc.min_max(pc.binary_length(column)).as_py()
+        if bounds["min"] < 1 or bounds["max"] > MAX_BODY_BYTES:
+            wrong = bounds["min"] if bounds["min"] < 1 else bounds["max"]
+            raise MessageIllegal(f"column body has {wrong} bytes in a row; a message has 1 to {MAX_BODY_BYTES}")
+    bodies: list[bytes] = column.to_pylist()
+    return bodies
+
+
+def _texts(column: Any, n: int) -> list[str]:
+    """A column of strings with "" for null, or for a column that is not there."""
+    if column is None:
+        return [""] * n
+    texts: list[str] = (column.fill_null("") if column.null_count else column).to_pylist()
+    return texts
+
+
+def _checked_tags(tags: list[str], column: Any) -> list[str]:
+    if column is not None and pc.any(pc.match_substring(column, "||")).as_py():
+        raise MessageIllegal("column tag has '||' in a row, which separates tags that a consumer asks for")
+    return tags
+
+
+def _key_lists(texts: list[str]) -> list[list[str]]:
+    # The source joins the keys of a message with a space; here they come apart again.
+    keys = [text.split() for text in texts]
+    longest = max(map(len, keys), default=0)
+    if longest > MAX_KEYS:
+        raise MessageIllegal(f"column key has {longest} keys, separated by spaces, in a row; a message has {MAX_KEYS}")
+    return keys
+
+
+def _properties(column: Any) -> Iterable[dict[str, str]]:
+    if column is None:
+        return repeat(_NO_PROPERTIES)
+    if any(values.null_count for values in (column.keys, column.items)):
+        raise MessageIllegal("column properties has a null in a map: a property is a string with a string")
+    found = [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
+    most = max(map(len, found), default=0)
+    if most > MAX_PROPERTIES:
+        raise MessageIllegal(f"column properties has {most} properties in a row; a message has {MAX_PROPERTIES}")
+    return found
+
+
+def _queue_ids(column: Any) -> list[int] | None:
+    if column is None:
+        return None
+    # A queue that a row does not name is refused where it is needed, by the partitioner.
+    numbers: list[int] = (column.fill_null(-1) if column.null_count else column).to_pylist()
+    return numbers
+
+
+def _check_payloads(payloads: list[bytes]) -> None:
+    longest = max(map(len, payloads), default=0)
+    if longest > MAX_PAYLOAD_BYTES - CHUNK_OVERHEAD_BYTES:
+        raise MessageIllegal(
+            f"a row is a message of {longest} bytes, more than {MAX_PAYLOAD_BYTES - CHUNK_OVERHEAD_BYTES}: split it, "
+            "or send a reference"
+        )
