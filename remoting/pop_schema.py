@@ -61,7 +61,8 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="once it is stored: body: msgpack array of batches [topic, queue id, token, when they come again in "
         "wall clock ms, [how often each was delivered, this time included, ...], stored records back to back]. "
-        "PULL_NOT_FOUND when nothing came; POLLING_FULL when too many pops are held",
+        "PULL_NOT_FOUND when nothing came, before `suspend_ms` is over if a filter passes over so much that others "
+        "should have their turn; POLLING_FULL when too many pops are held",
     ),
     RequestCode.ACK_MESSAGE: RequestSchema(
         sender="consumer -> broker",
@@ -87,7 +88,13 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
             CLIENT,
             Field("offset", int, "its offset", minimum=0),
             Field("token", int, "of its handle", minimum=1),
-            Field("invisible_ms", int, "how long nobody else gets it", minimum=0, maximum=MAX_INVISIBLE_MS),
+            Field(
+                "invisible_ms",
+                int,
+                "how long nobody else gets it, up to 10 ms longer",
+                minimum=0,
+                maximum=MAX_INVISIBLE_MS,
+            ),
         ),
         answer="once it is stored: header `token`: of the new handle, for the old one is dead; `visible_ms`: when it "
         "comes again, wall clock in milliseconds. NO_MESSAGE when the handle is dead",
