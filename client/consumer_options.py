@@ -63,7 +63,7 @@ class ConsumerOptions:
         assignment: who shares the queues out: each member by itself (`client`), or a broker for all of them (`broker`).
             That one is also told by operators whether the group pulls or pops a topic.
         invisible_s: with `pop`: how long others do not get a message; made longer while it waits here or is worked on.
-        max_unacked: with `pop`: unfinished messages of a topic and broker above which it pops no more of it.
+        max_unacked: with `pop`: unfinished messages of a topic and broker that it may have; others cannot get them.
         consume_from: where a group without commits starts; in BROADCASTING, a member without offsets.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
         order: which messages wait for each other: `none`, `queue` or `key`.

@@ -30,7 +30,7 @@ class PopLoop:
         subscription_of: topic -> current subscription, or None.
         arrived: called with this loop, what came, and when it was asked for.
         invisible_s: how long others do not get it.
-        max_unfinished: unfinished messages above which it waits.
+        max_unfinished: how many messages from here may be unfinished.
 
     Attributes:
         queue: as given.
@@ -63,6 +63,8 @@ class PopLoop:
         # invisible still, whatever happened to the network; so no answer may be held for most of it.
         self._suspend_ms = int(min(PULL_SUSPEND_S, invisible_s / 2) * 1000)
         self._max_unfinished = max_unfinished
+        # Half a batch at the least: with room for one message at a time, there would be a request for each.
+        self._least_room = max(1, min(MAX_POP_BATCH, max_unfinished) // 2)
         self._progress: asyncio.Future[None] | None = None
 
     def stop(self) -> None:
@@ -76,8 +78,12 @@ class PopLoop:
     def finished(self) -> None:
         """Note that a message that came from here is not here any more."""
         self.unfinished -= 1
-        if self._progress is not None and self.unfinished <= self._max_unfinished:
+        if self._progress is not None and self._room >= self._least_room:
             self._wake()
+
+    @property
+    def _room(self) -> int:
+        return self._max_unfinished - self.unfinished
 
     async def run(self) -> None:
         """Run until `stop`. Cancellation: what a request under way brings comes again when its time is over."""
@@ -86,7 +92,7 @@ class PopLoop:
                 subscription = self._subscription_of(self.queue.topic)
                 if subscription is None:
                     await anyio.sleep(PULL_RETRY_ERROR_S)  # given up; the next pass stops this loop
-                elif self.unfinished > self._max_unfinished:
+                elif self._room < self._least_room:
                     await self._wait_progress()
                 else:
                     await self._pop(subscription)
@@ -99,7 +105,7 @@ class PopLoop:
                 queue.broker_name,
                 subscription,
                 queue_id=queue.queue_id,
-                max_n=MAX_POP_BATCH,
+                max_n=min(MAX_POP_BATCH, self._room),
                 invisible_ms=self._invisible_ms,
                 suspend_ms=self._suspend_ms,
             )

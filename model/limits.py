@@ -123,8 +123,7 @@ POP_INVISIBLE_S = 60.0
 POP_KEEP_S = 5.0
 """How long a consumer keeps popped messages that came too late for whoever asked, before it gives them back."""
 MAX_UNACKED = 96
-"""Messages popped from a topic of one broker and not finished, above which a consumer pops no more of it (RocketMQ:
-popThresholdForQueue)."""
+"""Messages popped from a topic of one broker that a consumer may have unfinished (RocketMQ: popThresholdForQueue)."""
 MAX_ACK_BATCH = 4_096
 """Acknowledgements in one request."""
 MAX_HELD_PULLS = 100_000
