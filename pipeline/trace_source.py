@@ -1,0 +1,129 @@
+"""Where a trace comes from: JSON Lines files, Parquet, or the topic SYS_TRACE; and the stream that keeps one.
+
+All three give the same table, one row per event with the columns of docs/events.md. A message of SYS_TRACE holds some
+lines, each an event (`model/event_log.py`). A node sends its events again when it was not told that they were stored,
+so an event may be there twice; `trace_events` leaves the second one out, by its node, number and time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+from typing import get_type_hints
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from model.errors import ConfigError
+from model.events import Event
+from model.names import TRACE_TOPIC
+
+_TYPES = {float: DoubleType(), int: LongType(), str: StringType()}
+EVENT_SCHEMA = StructType([StructField(name, _TYPES[kind]) for name, kind in get_type_hints(Event).items()])
+"""The columns of docs/events.md."""
+
+_REQUIRED = ("t_ms", "node", "seq", "kind")
+
+
+def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
+    """Read a trace from files.
+
+    Args:
+        spark: the session.
+        paths: JSON Lines files, or folders that `record_topic` or another job has written as Parquet.
+
+    Returns:
+        The rows as they are: lines that are no events have nothing in the columns that an event must have.
+
+    Raises:
+        ConfigError: there is no such file, or a folder is not Parquet with these columns.
+    """
+    lines = [path for path in paths if not _is_parquet(path)]
+    tables = [path for path in paths if _is_parquet(path)]
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"there is no trace {path}")
+    parts = [_read_parquet(spark, path) for path in tables]
+    if lines:
+        parts.append(spark.read.schema(EVENT_SCHEMA).json([str(path) for path in lines]))
+    read = parts[0]
+    for part in parts[1:]:
+        read = read.unionByName(part)
+    return read
+
+
+def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
+    """Read what the topic SYS_TRACE of a cluster holds now.
+
+    Args:
+        spark: the session.
+        name_servers: addresses, separated by commas.
+
+    Raises:
+        RlabError: when it is read: the cluster does not answer.
+    """
+    options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
+    return events_in(spark.read.format("rlab").options(**options).load())
+
+
+def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint: Path) -> StreamingQuery:
+    """Keep writing the topic SYS_TRACE to Parquet: the trace of a cluster that outlives the topic.
+
+    Args:
+        spark: the session.
+        name_servers: addresses, separated by commas.
+        table: folder of the table; `read_files` reads it, also while it is written.
+        checkpoint: folder in which Spark keeps how far it is.
+
+    Returns:
+        The query; stop it with `stop()`, and go on later with the same folders.
+    """
+    options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
+    events = events_in(spark.readStream.format("rlab").options(**options).load())
+    writer = events.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+    return writer.trigger(processingTime="1 second").start(str(table))
+
+
+def events_in(messages: DataFrame) -> DataFrame:
+    """The events in the bodies of messages of SYS_TRACE."""
+    line = F.explode(F.split(F.col("body").cast("string"), "\n")).alias("line")
+    lines = messages.select(line).where(F.length("line") > 0)
+    return lines.select(F.from_json("line", EVENT_SCHEMA).alias("event")).select("event.*")
+
+
+def trace_events(read: DataFrame, group: str | None = None) -> DataFrame:
+    """The events proper of what was read: without lines that are none, and each event once.
+
+    Args:
+        read: what one of the readers returned.
+        group: only what concerns this consumer group; events without a group stay.
+    """
+    events = read.where(_is_event())
+    if group is not None:
+        events = events.where(F.col("group").isin(group, ""))
+    return events.dropDuplicates(["node", "seq", "t_ms"])
+
+
+def not_events(read: DataFrame) -> int:
+    """How many lines are no events."""
+    return read.where(~_is_event()).count()
+
+
+def _is_event() -> Column:
+    return reduce(Column.__and__, (F.col(name).isNotNull() for name in _REQUIRED))
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".parquet"
+
+
+def _read_parquet(spark: SparkSession, path: Path) -> DataFrame:
+    try:
+        table = spark.read.parquet(str(path))
+        return table.select([F.col(field.name).cast(field.dataType) for field in EVENT_SCHEMA])
+    except AnalysisException as error:
+        raise ConfigError(f"{path} is no trace in Parquet: {error.getMessage()}") from error

@@ -1,0 +1,86 @@
+"""The jobs that turn a trace into tables, one after the other, written as Parquet.
+
+    events       what was read, each event once: the input of the others
+    ownership    who had which queue from when to when
+    hazards      what each change of hands cost
+    rebalances   what set the group in motion, and how it took it
+    fairness     how even the queues were shared after each rebalance
+    delivery     what was handed out, how late, and how much waited
+
+    with spark_session("report") as spark:
+        tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
+        spark.read.parquet(str(tables / "rebalances")).show()
+
+Everything joins on ids of causes; columns stand at each function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from model.errors import ConfigError
+from pipeline.trace_delivery import delivery_of
+from pipeline.trace_ownership import hazards_of, ownership_of
+from pipeline.trace_rebalances import fairness_of, rebalances_of, with_minimum_moves
+from pipeline.trace_source import trace_events
+
+TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery")
+MOST_BUCKETS = 600
+"""Rows of `delivery` for each topic and group at the most, unless that makes stretches of less than a second."""
+SHORTEST_BUCKET_MS = 1_000.0
+
+
+def write_tables(
+    read: DataFrame,
+    directory: Path,
+    *,
+    group: str | None = None,
+    progress: Callable[[str], object] = lambda table: None,
+) -> Path:
+    """Compute all tables and write them, each into a folder of its name; one that is there is replaced.
+
+    Args:
+        read: a trace; see `pipeline/trace_source.py`.
+        directory: where they go.
+        group: only this consumer group.
+        progress: called with the name of each table before it is computed.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ConfigError: there is no event in the trace.
+    """
+    spark = read.sparkSession
+
+    def write(name: str, table: DataFrame) -> DataFrame:
+        progress(name)
+        path = str(directory / name)
+        table.write.mode("overwrite").parquet(path)
+        return spark.read.parquet(path)
+
+    # Later jobs read from disk what earlier ones have written: nothing is computed twice, and memory holds one of them.
+    events = write("events", trace_events(read, group))
+    start_ms, end_ms = _bounds(events)
+    ownership = write("ownership", ownership_of(events, end_ms))
+    hazards = write("hazards", hazards_of(ownership))
+    rebalances = rebalances_of(events, hazards).persist()
+    try:
+        fairness = write("fairness", fairness_of(ownership, rebalances, end_ms))
+        write("rebalances", with_minimum_moves(rebalances, fairness))
+    finally:
+        rebalances.unpersist()
+    bucket_ms = max(SHORTEST_BUCKET_MS, round((end_ms - start_ms) / MOST_BUCKETS, -3))
+    write("delivery", delivery_of(events, start_ms, bucket_ms))
+    return directory
+
+
+def _bounds(events: DataFrame) -> tuple[float, float]:
+    bounds: Row | None = events.agg(F.min("t_ms").alias("start"), F.max("t_ms").alias("end")).first()
+    if bounds is None or bounds["start"] is None:
+        raise ConfigError("there is no event in the trace")
+    return float(bounds["start"]), float(bounds["end"])

@@ -1,0 +1,289 @@
+"""The trace tables: by hand, to the millisecond; and against a twin in plain Python, on random traces.
+
+All traces are one table with a group for each, so that Spark goes over them once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from model.errors import ConfigError
+from model.event_log import encode_events
+from model.events import Event, EventKind
+from pipeline.trace_source import not_events, read_files
+from pipeline.trace_tables import SHORTEST_BUCKET_MS, write_tables
+from tests.spark import trace_twin
+
+pytestmark = pytest.mark.spark
+
+Tables = dict[str, list[dict[str, Any]]]
+TWINS = [f"twin{number}" for number in range(40)]
+START_MS, END_MS = 1_000_000.0, 1_060_000.0
+
+
+class Trace:
+    """Events of one group, written down by hand: times count from `START_MS`."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.events: list[Event] = []
+        self._seqs: dict[str, int] = {}
+
+    def add(self, t_ms: float, node: str, kind: EventKind, cause: str = "", **columns: Any) -> str:
+        node = f"{self.group}.{node}"
+        self._seqs[node] = self._seqs.get(node, 0) + 1
+        cause = cause or f"{node}/{self._seqs[node]}"
+        if "client" in columns:
+            columns["client"] = f"{self.group}.{columns['client']}"
+        event = Event(START_MS + t_ms, node, self._seqs[node], kind.value, cause, self.group, **columns)
+        self.events.append(event)
+        return cause
+
+    def queue(self, t_ms: float, kind: EventKind, client: str, cause: str = "", **columns: Any) -> str:
+        node = "b" if kind in BROKERS_SAY else client
+        queue = {"topic": "t", "broker": "b", "queue_id": 0} | columns
+        return self.add(t_ms, node, kind, cause, client=client, **queue)
+
+
+BROKERS_SAY = {EventKind.LOCK_GRANTED, EventKind.LOCK_EXPIRED, EventKind.OFFSET_COMMITTED}
+E = EventKind
+
+
+def a_move() -> Trace:
+    """c1 has a queue of 100 messages, c2 joins at 100 and gets it: 12 ms pause, of which 10 without an owner."""
+    trace = Trace("move")
+    first = trace.add(0, "c1", E.CLIENT_START, client="c1")
+    trace.queue(5, E.LOCK_GRANTED, "c1", first, version=7, offset=0, n=100)
+    trace.queue(6, E.QUEUE_ACQUIRED, "c1", first, version=7, offset=0)
+    trace.queue(6, E.QUEUE_ACQUIRED, "c1", first, version=8, offset=0, queue_id=1)
+    joined = trace.add(100, "c2", E.CLIENT_START, client="c2")
+    trace.add(101, "b", E.MEMBER_JOIN, joined, client="c2", n=2, detail="t=*")
+    trace.add(103, "c1", E.REBALANCE_BEGIN, joined, client="c1", detail="NOTIFY")
+    told = {"version": 7, "offset": 60, "n": 60, "detail": "waited_ms=5.0 max_ms=9.0"}
+    trace.queue(150, E.MESSAGES_HANDED_OUT, "c1", first, **told)
+    trace.queue(150, E.QUEUE_DROPPED, "c1", joined, version=7, detail="revoked")
+    trace.add(151, "c1", E.REBALANCE_END, joined, client="c1", n=1, detail="NOTIFY balanced")
+    trace.add(104, "c2", E.REBALANCE_BEGIN, joined, client="c2", detail="START+LOCK")
+    trace.queue(158, E.OFFSET_COMMITTED, "c1", joined, offset=55, n=45)
+    trace.queue(159, E.LOCK_GRANTED, "c2", joined, version=9, offset=55, n=45)
+    trace.queue(160, E.QUEUE_ACQUIRED, "c2", joined, version=9, offset=55)
+    trace.add(161, "c2", E.REBALANCE_END, joined, client="c2", n=1, detail="START+LOCK balanced")
+    trace.queue(162, E.FIRST_PULL, "c2", joined, version=9, offset=55)
+    trace.queue(170, E.FIRST_MESSAGE, "c2", joined, version=9, offset=55)
+    trace.queue(5200, E.MESSAGES_HANDED_OUT, "c2", joined, **{**told, "version": 9, "offset": 58, "n": 3})
+    return trace
+
+
+def an_expiry() -> Trace:
+    """c1 hangs: its lease ends at 300, c2 has the queue from 290 on, and c1 drops it only at 900, when it is told."""
+    trace = Trace("expiry")
+    first = trace.add(0, "c1", E.CLIENT_START, client="c1")
+    trace.queue(10, E.QUEUE_ACQUIRED, "c1", first, version=1, offset=0)
+    gone = trace.add(280, "b", E.MEMBER_LEAVE, client="c1", n=1, detail="expiry")
+    trace.queue(290, E.QUEUE_ACQUIRED, "c2", gone, version=2, offset=0)
+    trace.queue(300, E.LOCK_EXPIRED, "c1", gone, version=1, detail="expiry")
+    trace.queue(305, E.LOCK_EXPIRED, "c2", gone, version=1, detail="expiry")  # an older lease of c2's: not this one
+    trace.queue(900, E.QUEUE_DROPPED, "c1", version=1, detail="lost")
+    trace.queue(1000, E.LOCK_EXPIRED, "c2", gone, version=2, detail="close")
+    trace.queue(1040, E.LOCK_GRANTED, "c2", gone, version=3, offset=0)  # it was away for a moment and goes on
+    return trace
+
+
+def a_reset() -> Trace:
+    """An operator sets the group back: what comes again was wanted, and is no hazard."""
+    trace = Trace("reset")
+    trace.queue(10, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
+    trace.queue(20, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=50, n=50, detail="waited_ms=0.0 max_ms=0.0")
+    reset = trace.queue(30, E.QUEUE_DROPPED, "c1", version=1, detail="reset")
+    trace.queue(40, E.QUEUE_ACQUIRED, "c1", reset, version=2, offset=0)
+    return trace
+
+
+def random_trace(group: str) -> Trace:
+    """Everything that may happen to two queues and three members, in any order: also what never does."""
+    rng, trace, token = random.Random(group), Trace(group), 0
+    tokens: dict[tuple[str, int], int] = {}
+    causes = [trace.add(0, f"c{n}", E.CLIENT_START, client=f"c{n}") for n in range(3)] + ["unknown/1"]
+    kinds = [E.QUEUE_ACQUIRED, E.QUEUE_DROPPED, E.LOCK_EXPIRED, E.LOCK_GRANTED, E.FIRST_PULL, E.FIRST_MESSAGE]
+    kinds += [E.MESSAGES_HANDED_OUT, E.OFFSET_COMMITTED, E.MEMBER_JOIN, E.MEMBER_LEAVE, E.REBALANCE_BEGIN]
+    t_ms = 0.0
+    for _ in range(rng.randrange(5, 120)):
+        t_ms += rng.choice((0, 0.5, 1, 7, 400))
+        kind, client, queue_id = rng.choice([*kinds, E.REBALANCE_END]), f"c{rng.randrange(3)}", rng.randrange(2)
+        cause = rng.choice([*causes, ""])
+        if kind in (E.MEMBER_JOIN, E.MEMBER_LEAVE):
+            trace.add(t_ms, "b", kind, cause, client=client, n=rng.randrange(1, 4), detail="close")
+        elif kind in (E.REBALANCE_BEGIN, E.REBALANCE_END):
+            trace.add(
+                t_ms, client, kind, cause, client=client, n=1, detail=rng.choice(("TIMER", "LOCK+NOTIFY", "LOCK x"))
+            )
+        else:
+            if kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED):
+                token = tokens[client, queue_id] = token + 1
+            columns = {
+                "version": tokens.get((client, queue_id), 0),
+                "offset": rng.randrange(100),
+                "n": rng.randrange(-1, 9),
+            }
+            if kind is E.LOCK_EXPIRED and rng.random() < 0.3:
+                columns["version"] -= 1
+            detail = rng.choice(("revoked", "lost", "reset"))
+            if kind is E.MESSAGES_HANDED_OUT:
+                columns["n"] = rng.randrange(1, 9)
+                detail = f"waited_ms={rng.randrange(50)}.5 max_ms={rng.randrange(50, 99)}.0"
+            topic = rng.choice(("t", "t", "u", "%RETRY%g"))
+            trace.queue(t_ms, kind, client, cause, queue_id=queue_id, detail=detail, topic=topic, **columns)
+    return trace
+
+
+@pytest.fixture(scope="module")
+def traces() -> dict[str, list[Event]]:
+    made = [a_move(), an_expiry(), a_reset(), *map(random_trace, TWINS)]
+    ends = [Event(t_ms, "end", n, E.BROKER_UP.value, "end/1") for n, t_ms in enumerate((START_MS, END_MS), 1)]
+    return {trace.group: trace.events for trace in made} | {"": ends}
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, traces: dict[str, list[Event]], tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    directory = tmp_path_factory.mktemp("trace")
+    events = [event for of_group in traces.values() for event in of_group]
+    random.Random(1).shuffle(events)
+    (directory / "trace.jsonl").write_bytes(encode_events(events) + encode_events(events[:50]) + b'{"t_ms": 1')
+    read = read_files(spark, [directory / "trace.jsonl"])
+    assert not_events(read) == 1
+    write_tables(read, directory / "tables")
+    names = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery")
+    return {
+        name: [row.asDict() for row in spark.read.parquet(str(directory / "tables" / name)).collect()] for name in names
+    }
+
+
+def of(rows: list[dict[str, Any]], group: str, *columns: str, by: str = "from_ms") -> list[tuple[Any, ...]]:
+    mine = sorted((row for row in rows if row["group"] == group), key=lambda row: row[by])
+    values = [tuple(row[name] for name in columns) for row in mine]
+    return [tuple(v.split(".")[1] if str(v).startswith(f"{group}.") else v for v in row) for row in values]
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+
+
+def test_a_move_costs_a_pause_and_what_was_handed_out_and_not_committed(tables: Tables) -> None:
+    assert of(tables["ownership"], "move", "queue_id", "owner", "from_ms", "to_ms", "ended", "backlog", by="token") == [
+        (0, "c1", START_MS + 6, START_MS + 150, "revoked", 100),
+        (1, "c1", START_MS + 6, END_MS, "open", None),
+        (0, "c2", START_MS + 160, END_MS, "open", 45),
+    ]
+    [*_, taken] = of(
+        tables["hazards"],
+        "move",
+        *(
+            "from_client",
+            "to_client",
+            "moved",
+            "orphan_ms",
+            "pause_ms",
+            "double_ms",
+            "redelivered",
+            "duplicates",
+            "backlog",
+        ),
+    )
+    assert taken == ("c1", "c2", True, 10, 12, 0, 5, 3, 45)
+
+
+def test_a_rebalance_lasts_from_its_cause_to_the_last_queue_and_is_held_against_the_fewest_moves(
+    tables: Tables,
+) -> None:
+    assert of(
+        tables["rebalances"],
+        "move",
+        *("kind", "client", "trigger", "members", "convergence_ms", "passes", "moves", "min_moves", "pause_max_ms"),
+        by="began_ms",
+    ) == [
+        ("CLIENT_START", "c1", "", -1, 6, 0, 2, 2, 0),
+        ("MEMBER_JOIN", "c2", "LOCK+NOTIFY+START", 2, 60, 2, 1, 1, 12),
+    ]
+    assert of(tables["fairness"], "move", "members", "queues", "jain", "spread", by="t_ms") == [
+        (1, 2, 1.0, 0),
+        (2, 2, 1.0, 0),
+    ]
+
+
+def test_what_was_handed_out_and_what_waits_is_told_by_the_second(tables: Tables) -> None:
+    assert of(tables["delivery"], "move", "t_ms", "handed_out", "latency_ms", "latency_max_ms", "lag", by="t_ms") == [
+        (START_MS, 60, 5.0, 9.0, 45),
+        (START_MS + 5000, 3, 5.0, 9.0, 45),
+    ]
+
+
+def test_a_lease_that_ended_ends_the_time_of_its_owner_whatever_that_believes(tables: Tables) -> None:
+    assert of(tables["ownership"], "expiry", "owner", "began", "from_ms", "to_ms", "ended") == [
+        ("c1", "acquired", START_MS + 10, START_MS + 300, "expired"),
+        ("c2", "acquired", START_MS + 290, START_MS + 1000, "expired"),
+        ("c2", "resumed", START_MS + 1040, END_MS, "open"),
+    ]
+    assert of(tables["hazards"], "expiry", "moved", "double_ms", "orphan_ms") == [
+        (True, 0, 0),
+        (True, 10, 0),
+        (False, 0, 40),
+    ]
+
+
+def test_what_comes_again_because_an_operator_wants_it_is_not_counted(tables: Tables) -> None:
+    columns = ("moved", "redelivered", "duplicates", "orphan_ms")
+    assert of(tables["hazards"], "reset", *columns) == [(True, 0, 0, 0), (False, 0, 0, 10)]
+
+
+def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[str, list[Event]]) -> None:
+    assert len(tables["events"]) == sum(map(len, traces.values()))
+
+
+# ---------------------------------------------------------------------------------------------------- against the twin
+
+
+def rounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def value(one: Any) -> Any:
+        return round(one, 6) if isinstance(one, float) else one
+
+    return sorted(({name: value(row[name]) for name in sorted(row)} for row in rows), key=lambda row: str(row.items()))
+
+
+def twins(tables: Tables, traces: dict[str, list[Event]], name: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    for group in TWINS:
+        events = traces[group]
+        owned = trace_twin.ownership(events, END_MS)
+        costs = trace_twin.hazards(owned)
+        fair = trace_twin.fairness(owned, trace_twin.rebalances(events, costs), END_MS)
+        found = trace_twin.rebalances(events, costs, fair)
+        expected = {"ownership": owned, "hazards": costs, "rebalances": found, "fairness": fair}
+        expected["delivery"] = trace_twin.delivery(events, START_MS, SHORTEST_BUCKET_MS)
+        yield group, [row for row in tables[name] if row["group"] == group], expected[name]
+
+
+@pytest.mark.parametrize("name", ["ownership", "hazards", "rebalances", "fairness", "delivery"])
+def test_every_table_is_that_of_the_twin(tables: Tables, traces: dict[str, list[Event]], name: str) -> None:
+    compared = 0
+    for group, found, expected in twins(tables, traces, name):
+        assert rounded(found) == rounded(expected), f"seed {group!r}"
+        compared += len(found)
+    assert compared > 2 * len(TWINS), "the traces are not empty"
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_a_trace_that_is_not_there_or_is_empty_is_one_clear_error(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no trace .*gone\.jsonl"):
+        read_files(spark, [tmp_path / "gone.jsonl"])
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(ConfigError, match="no event"):
+        write_tables(read_files(spark, [tmp_path / "empty.jsonl"]), tmp_path / "tables")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match="folder is no trace"):
+        read_files(spark, [tmp_path / "folder"])
