@@ -1,0 +1,115 @@
+"""How a pop consumer asks its brokers, and what becomes of messages that nobody waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from client.pop_receiver import PopReceiver
+from model.heartbeat import ConsumeFrom
+from model.limits import POP_KEEP_S
+from simulation.clients import SimulatedPopConsumer
+from simulation.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+FIRST: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST_OFFSET}
+
+
+def receiver_of(popper: SimulatedPopConsumer) -> PopReceiver:
+    assert popper.consumer._receiver is not None
+    return popper.consumer._receiver
+
+
+def pops_of(popper: SimulatedPopConsumer) -> list[int]:
+    """Wraps its pops; the list grows by the time that each may be held, in ms."""
+    asked: list[int] = []
+    requests = receiver_of(popper)._requests
+    shipped = requests.pop
+
+    async def pop(*args: Any, **kwargs: Any) -> Any:
+        asked.append(kwargs["suspend_ms"])
+        return await shipped(*args, **kwargs)
+
+    requests.pop = pop  # type: ignore[method-assign]
+    return asked
+
+
+def test_under_load_one_receive_is_one_short_request_and_nothing_is_popped_that_nobody_asked_for(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        await (await cluster.start_producer()).send_many("t", 640)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        asked = pops_of(popper)
+        brokers = []
+        for _ in range(16):
+            messages = await popper.receive()
+            brokers.append(messages[0].queue.broker_name)
+            assert await popper.ack(messages) == []
+            assert len(messages) == 32
+        assert asked == [0] * 16
+        assert brokers.count("broker-a") == brokers.count("broker-b") == 8
+        assert not receiver_of(popper)._kept
+
+    simulate(scenario)
+
+
+def test_when_there_is_nothing_every_broker_has_one_long_poll(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        asked = pops_of(popper)
+        started_at = cluster.simulation.loop.time()
+        assert await popper.receive(wait_s=10) == []
+        assert 10 <= cluster.simulation.loop.time() - started_at < 10.1
+        assert sorted(ms > 0 for ms in asked) == [False, False, True, True]
+
+    simulate(scenario)
+
+
+def test_what_nobody_asks_for_is_given_back_after_a_while(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        with anyio.move_on_after(1):
+            await popper.receive()
+        await (await cluster.start_producer()).send_many("t", 1)
+        other = await cluster.start_popper("g", "t", **FIRST)
+        started_at = cluster.simulation.loop.time()
+        (message,) = await other.receive()
+        assert message.attempts == 2
+        assert cluster.simulation.loop.time() - started_at < POP_KEEP_S + 0.1
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_kept_message_is_made_longer_for_whoever_asks_next_unless_it_is_another_ones_by_then(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        producer = await cluster.start_producer()
+        with anyio.move_on_after(1):
+            await popper.receive(invisible_s=8)
+        await producer.send_many("t", 1)
+        await anyio.sleep(2)
+        (message,) = await popper.receive(invisible_s=30, wait_s=0)
+        await anyio.sleep(20)
+        assert await popper.ack([message]) == []
+
+        with anyio.move_on_after(1):
+            await popper.receive(invisible_s=8)
+        await producer.send_many("t", 1, first=1)
+        await anyio.sleep(1)
+        fault = popper.hang()
+        await anyio.sleep(10)
+        other = await cluster.start_popper("g", "t", **FIRST)
+        (message,) = await other.receive()
+        fault.heal()
+        assert await popper.receive(invisible_s=8, wait_s=2) == []
+        assert await other.ack([message]) == []
+
+    simulate(scenario, brokers=1)
