@@ -25,6 +25,21 @@ def register(app: typer.Typer) -> None:
     app.command("swarm")(swarm)
 
 
+_Order = Annotated[
+    str,
+    typer.Option(
+        metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
+    ),
+]
+_Mode = Annotated[
+    str,
+    typer.Option(
+        metavar="pull|pop",
+        help="What consumers share: whole queues, or single messages, where there is no balance to find.",
+    ),
+]
+
+
 def swarm(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     consumers: Annotated[int, typer.Option(metavar="N", min=0, max=10_000, help="How many consumers join.")] = 8,
@@ -48,19 +63,8 @@ def swarm(
     session_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.4, help="Silence after which a consumer counts as gone.")
     ] = 120.0,
-    order: Annotated[
-        str,
-        typer.Option(
-            metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
-        ),
-    ] = "none",
-    mode: Annotated[
-        str,
-        typer.Option(
-            metavar="pull|pop",
-            help="What consumers share: whole queues, or single messages, where there is no balance to find.",
-        ),
-    ] = "pull",
+    order: _Order = "none",
+    mode: _Mode = "pull",
     seed: Annotated[int, typer.Option(help="Decides what is left to chance.")] = 0,
     json: Json = False,
     verbose: Verbose = False,
