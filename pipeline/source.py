@@ -31,6 +31,7 @@ from pipeline.columns import SCHEMA, check_schema
 from pipeline.offsets import Range, split, to_text
 from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
+from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import QueueRange, open_client, read_range
 from pipeline.sink import BatchSink, StreamSink, check_topic_exists
 from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
@@ -159,11 +160,18 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     """What a batch reads of each queue, once its positions are resolved.
 
     Raises:
+        MessagesLost: a queue ends before it is to be read, and `failOnDataLoss` is set.
         RlabError: the cluster does not answer, or an option names what it does not have.
     """
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")
+    for queue, held in bounds.items():
+        if starts[queue] > held.end and options.fail_on_data_loss:
+            raise MessagesLost(
+                f"queue {queue} ends at {held.end}, and offset {starts[queue]} is wanted: it was made anew, or cut off; "
+                "set option failOnDataLoss to false to go on without it"
+            )
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
 

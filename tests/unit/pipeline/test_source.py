@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from model.errors import ConfigError
 from pipeline import source
 from pipeline.columns import SCHEMA
+from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import QueueRange
 from pipeline.source import BatchReader, PushingReader, RlabDataSource, resolve_offsets
 from pipeline.stream_source import StreamReader
@@ -69,6 +70,14 @@ def test_an_empty_plan_is_a_list_too(cluster: FakeCluster) -> None:
 def test_a_read_may_begin_behind_its_end(cluster: FakeCluster) -> None:
     begin, end = '{"t": {"a": {"0": 7, "1": 2}}}', '{"t": {"a": {"0": 5, "1": 4}}}'
     assert planned(reader(startingOffsets=begin, endingOffsets=end).partitions()) == [(1, 2, 4)]
+
+
+def test_a_read_that_begins_behind_the_end_of_a_queue_is_a_loss(cluster: FakeCluster) -> None:
+    begin = '{"t": {"a": {"0": 11}}}'
+    with pytest.raises(MessagesLost, match="queue t@a:0 ends at 10, and offset 11 is wanted"):
+        reader(startingOffsets=begin).partitions()
+    assert planned(reader(startingOffsets=begin, failOnDataLoss="false").partitions()) == [(1, 0, 10)]
+    assert planned(reader(startingOffsets=begin.replace("11", "10")).partitions()) == [(1, 0, 10)]
 
 
 def test_ranges_are_cut_as_the_options_say(cluster: FakeCluster) -> None:
