@@ -62,7 +62,9 @@ class SinkHandlers:
         def told(failure: RlabError | None) -> None:
             self._answer(connection, request, failure, {"published": published})
 
-        published = self._broker.sinks.commit(header["query_id"], header["batch_id"], wanted, told)
+        published = self._broker.sinks.commit(
+            header["query_id"], header["batch_id"], wanted, told, is_only=bool(header.get("is_only"))
+        )
 
     def abort(self, connection: Connection, request: Command) -> None:
         """Drop what is staged of a batch; one that is being published or is published stays."""

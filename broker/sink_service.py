@@ -36,7 +36,7 @@ from broker.store.store_errors import StoreError
 from broker.topic_table import TopicTable
 from broker.write_barrier import WriteBarrier
 from model.errors import RlabError
-from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, STAGE_EXPIRY_S
+from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, iter_records
 from remoting.deadline_driver import DeadlineDriver
@@ -49,13 +49,13 @@ _EXPIRY_SCAN_S = 600.0
 
 
 class _Publishing:
-    """One batch on its way.
+    """One batch on its way: its `intent` says what, and where the targets ended.
 
     Attributes:
-        intent: what, and where the targets ended.
         at: (chunk, message of it) that is next.
         skip: queue -> messages that an earlier run has published already.
         waiting: called at the end, or with what is in the way now.
+        kept_s: how long the batch is remembered once it is published.
     """
 
     def __init__(self, intent: Intent, skip: dict[QueueKey, int]) -> None:
@@ -63,6 +63,7 @@ class _Publishing:
         self.at = (0, 0)
         self.skip = skip
         self.waiting: list[Written] = []
+        self.kept_s = LAST_BATCH_KEPT_S
 
     @property
     def is_through(self) -> bool:
@@ -71,10 +72,9 @@ class _Publishing:
 
 
 class _Slice(NamedTuple):
-    """What one turn appends.
+    """What one turn appends, to the queues `targets`.
 
     Attributes:
-        targets: queues that get something.
         at: what is next once it is written.
         skip: what is still to be skipped then.
     """
@@ -169,7 +169,9 @@ class SinkService:
 
         self._barrier.after_append(written, STAGE_TOPIC, 0)
 
-    def commit(self, query_id: str, batch_id: int, wanted: list[tuple[int, int, int]], told: Written) -> bool:
+    def commit(
+        self, query_id: str, batch_id: int, wanted: list[tuple[int, int, int]], told: Written, *, is_only: bool = False
+    ) -> bool:
         """Publish a batch.
 
         Args:
@@ -177,6 +179,7 @@ class SinkService:
             batch_id: its batch; one that is not above the last one was published before.
             wanted: see `StageTable.named`.
             told: called once it is published, or with why it is not yet; a repeated commit waits for the same.
+            is_only: whether the query has no other batch.
 
         Returns:
             Whether this commit, or one before it that is not through yet, publishes anything.
@@ -189,7 +192,8 @@ class SinkService:
                 publishing.waiting.append(told)
                 return True
         if batch_id <= self.table.last_batch(query_id):
-            # Perhaps in this very turn, and not committed yet.
+            # Perhaps in this very turn, and not committed yet. What was staged anew is of no use.
+            self._sinks.delete_chunks(self.table.drop_batch(query_id, batch_id))
             self._barrier.after_commit(told)
             return False
         chunks = self.table.named(query_id, batch_id, wanted)
@@ -201,6 +205,7 @@ class SinkService:
         }
         publishing = _Publishing(Intent(query_id, batch_id, tuple(c.offset for c in chunks), starts), {})
         publishing.waiting.append(told)
+        publishing.kept_s = ONLY_BATCH_KEPT_S if is_only else LAST_BATCH_KEPT_S
         self._queue.append(publishing)
         if len(self._queue) == 1:
             self._begin()
@@ -294,14 +299,11 @@ class SinkService:
         raise StoreError(f"the staged chunk {offset} cannot be read any more ({result.status.value}): check the disk")
 
     def _end(self, publishing: _Publishing) -> None:
-        intent = publishing.intent
-        last = LastBatch(intent.batch_id, int(self._clock_ms()))
-        self._sinks.save_published(intent, last)
-        self._sinks.delete_chunks(self.table.drop_batch(intent.query_id, intent.batch_id))
+        last = self._save_end(publishing)
 
         def committed(failure: RlabError | None) -> None:
             if failure is None:
-                self.table.published(intent.query_id, last)
+                self.table.published(publishing.intent.query_id, last)
                 self._queue.popleft()
                 self._chunk = None
                 self._is_writing = False
@@ -312,6 +314,13 @@ class SinkService:
                 self._go_on(failure)
 
         self._barrier.after_commit(committed)
+
+    def _save_end(self, publishing: _Publishing) -> LastBatch:
+        intent = publishing.intent
+        last = LastBatch(intent.batch_id, int(self._clock_ms() + publishing.kept_s * 1000))
+        self._sinks.save_published(intent, last)
+        self._sinks.delete_chunks(self.table.drop_batch(intent.query_id, intent.batch_id))
+        return last
 
     @staticmethod
     def _tell(publishing: _Publishing, failure: RlabError | None) -> None:
@@ -335,13 +344,13 @@ class SinkService:
             self._expire()
 
     def _expire(self) -> None:
-        now_ms = self._clock_ms()
+        now_ms = int(self._clock_ms())
         publishing = frozenset((p.intent.query_id, p.intent.batch_id) for p in self._queue)
         dropped = self.table.drop_older(int(now_ms - STAGE_EXPIRY_S * 1000), publishing)
         if dropped:
             logger.warning("%d staged chunks that nobody committed are dropped", len(dropped))
             self._sinks.delete_chunks(dropped)
-        for query_id in self.table.forget_older(int(now_ms - LAST_BATCH_KEPT_S * 1000)):
+        for query_id in self.table.forget_expired(now_ms):
             self._sinks.delete_query(query_id)
         self._barrier.metadata_changed()
 
@@ -373,10 +382,7 @@ class SinkService:
                 self._retry_at = self._loop.time() + _RETRY_S
                 continue
             self._queue.pop()
-            last = LastBatch(intent.batch_id, int(self._clock_ms()))
-            self.table.published(intent.query_id, last)
-            self._sinks.save_published(intent, last)
-            self._sinks.delete_chunks(self.table.drop_batch(intent.query_id, intent.batch_id))
+            self.table.published(intent.query_id, self._save_end(publishing))
             logger.info("batch %d of %s was brought to its end", intent.batch_id, intent.query_id)
         self._chunk = None
 

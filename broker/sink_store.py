@@ -28,7 +28,7 @@ create table if not exists sink_publishing (
     query_id text not null, batch_id integer not null, data blob not null, primary key (query_id, batch_id)
 ) without rowid;
 create table if not exists sink_queries (
-    query_id text primary key, batch_id integer not null, published_ms integer not null
+    query_id text primary key, batch_id integer not null, expires_ms integer not null
 ) without rowid;
 """
 
@@ -77,7 +77,7 @@ class SinkStore:
 
     def last_batches(self) -> Iterator[tuple[str, LastBatch]]:
         """The last batch of each query."""
-        for query_id, *last in self._metadata.rows("select query_id, batch_id, published_ms from sink_queries"):
+        for query_id, *last in self._metadata.rows("select query_id, batch_id, expires_ms from sink_queries"):
             yield query_id, LastBatch(*last)
 
     def save_chunk(self, attempt: Attempt, chunk: Chunk) -> None:

@@ -54,10 +54,10 @@ class Chunk:
 
 
 class LastBatch(NamedTuple):
-    """What a query published last."""
+    """What a query published last, and when that may be forgotten."""
 
     batch_id: int
-    published_ms: int
+    expires_ms: int
 
 
 class StageTable:
@@ -170,13 +170,13 @@ class StageTable:
         """Note that a batch is published."""
         self._last[query_id] = last
 
-    def forget_older(self, before_ms: int) -> list[str]:
-        """Forget queries that have published nothing since a time.
+    def forget_expired(self, now_ms: int) -> list[str]:
+        """Forget queries that will not come back.
 
         Returns:
             Their ids.
         """
-        gone = [query_id for query_id, last in self._last.items() if last.published_ms < before_ms]
+        gone = [query_id for query_id, last in self._last.items() if last.expires_ms <= now_ms]
         for query_id in gone:
             del self._last[query_id]
         return gone

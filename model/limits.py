@@ -175,6 +175,8 @@ STAGE_EXPIRY_S = 6 * 3600.0
 """Staged messages that nobody has committed for so long are dropped; their driver is gone."""
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
 """A query that comes back after more than this could publish its last batch twice."""
+ONLY_BATCH_KEPT_S = 3600.0
+"""The same for a write of one batch, which only repeats a commit whose answer was lost."""
 
 # --- producer --------------------------------------------------------------------------------------------------------
 SEND_TIMEOUT_S = 3.0

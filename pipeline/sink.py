@@ -72,7 +72,7 @@ class BatchSink(DataSourceArrowWriter):
         Raises:
             RlabError: a broker refused it, or cannot be reached.
         """
-        _publish(messages, self._options)
+        _publish(messages, self._options, is_only=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Have what the tasks have staged dropped now; what is not reached is dropped by its age."""
@@ -103,7 +103,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         Raises:
             RlabError: a broker refused it, or cannot be reached; the batch may be run again.
         """
-        _publish(messages, self._options)
+        _publish(messages, self._options, is_only=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """As `BatchSink.abort`."""
@@ -164,14 +164,15 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tu
     return dict(sorted(staged.items()))
 
 
-def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, *, is_only: bool) -> None:
     staged = _staged(messages)
     if not staged:
         return
     with _client(options, max(COMMIT_TIMEOUT_S, options.send_timeout_s)) as client:
         for broker_name, attempts in staged.items():
             wanted = msgpack.packb([(stage.partition, stage.attempt, n) for stage, n in attempts])
-            client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [_batch_of(attempts)], wanted)
+            header = {**_batch_of(attempts), "is_only": is_only}
+            client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], wanted)
 
 
 def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:

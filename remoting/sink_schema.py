@@ -28,7 +28,10 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         sender="sink -> broker",
         purpose="Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of "
         "its query was published before: nothing is done. Answered once it is published.",
-        fields=_BATCH,
+        fields=(
+            *_BATCH,
+            Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False),
+        ),
         body="msgpack array of [partition, attempt, messages that it staged here]",
         answer="header `published`: false if it was before. STAGE_LOST when an attempt is not there as named",
     ),

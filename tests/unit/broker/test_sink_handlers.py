@@ -13,7 +13,7 @@ import pytest
 
 from broker.store.files import Files
 from model.errors import InvalidParameter, NoPermission, RlabError, StageLost, StorageFull, SystemBusy
-from model.limits import STAGE_EXPIRY_S
+from model.limits import ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, StoredRecord
 from remoting.request_code import RequestCode
@@ -42,8 +42,8 @@ async def stage(
     return int(answer.header["n"])
 
 
-async def commit(peer: Peer, *wanted: tuple[int, int, int], batch_id: int = 0) -> bool:
-    answer = await peer.call(RequestCode.SINK_COMMIT, batch(batch_id), wanted)
+async def commit(peer: Peer, *wanted: tuple[int, int, int], batch_id: int = 0, **more: bool) -> bool:
+    answer = await peer.call(RequestCode.SINK_COMMIT, {**batch(batch_id), **more}, wanted)
     return bool(answer.header["published"])
 
 
@@ -109,6 +109,33 @@ async def test_a_batch_is_published_once_however_often_it_is_committed(world: Wo
     await world.start_broker()
     assert not await commit(peer, (0, 0, 9))
     assert await published(peer) == expected(range(9))
+
+
+@simulated
+async def test_what_is_staged_anew_for_a_published_batch_goes_with_its_commit(world: World) -> None:
+    peer = await started(world)
+    await stage(peer, range(3))
+    await commit(peer, (0, 0, 3))
+    await stage(peer, range(3), attempt=7)
+    assert not await commit(peer, (0, 7, 3))
+    assert len(world.broker.sinks.table) == 0
+    await world.stop_broker()
+    await world.sleep(1)  # until the peer has heard of it
+    await world.start_broker()
+    assert len(world.broker.sinks.table) == 0
+
+
+@simulated
+async def test_a_query_of_one_batch_is_soon_forgotten_and_others_are_not(world: World) -> None:
+    peer = await started(world)
+    await stage(peer, range(3))
+    assert await commit(peer, (0, 0, 3), is_only=True)
+    await peer.call(RequestCode.SINK_COMMIT, batch(0, "stream"), [])
+    await world.sleep(ONLY_BATCH_KEPT_S - 1200)
+    assert not await commit(peer, (0, 0, 3), is_only=True)
+    await world.sleep(2400)
+    last_batch = world.broker.sinks.table.last_batch
+    assert (last_batch(QUERY), last_batch("stream")) == (-1, 0)
 
 
 @simulated

@@ -49,5 +49,6 @@ def test_a_query_that_is_long_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     table.check_room("a")
     with pytest.raises(SystemBusy):
         table.check_room("b")
-    assert table.forget_older(11) == ["a"]
+    assert table.forget_expired(9) == []
+    assert table.forget_expired(10) == ["a"]
     table.check_room("b")

@@ -36,8 +36,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 def test_a_commit_names_the_attempts_to_each_broker_that_has_any(cluster: FakeCluster) -> None:
     StreamSink(OPTIONS).commit(DONE, 7)
     assert cluster.written == [
-        ("a", RequestCode.SINK_COMMIT, BATCH, ((0, 11, 3),)),
-        ("b", RequestCode.SINK_COMMIT, BATCH, ((0, 11, 1), (1, 12, 2))),
+        ("a", RequestCode.SINK_COMMIT, {**BATCH, "is_only": False}, ((0, 11, 3),)),
+        ("b", RequestCode.SINK_COMMIT, {**BATCH, "is_only": False}, ((0, 11, 1), (1, 12, 2))),
     ]
 
 
