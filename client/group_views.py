@@ -64,6 +64,8 @@ class GroupViews:
         Cancellation: harmless.
         """
         addresses = self.coordinators(topics)
+        if self._any_of is not None:
+            self._any_of.shuffle(addresses)
         failures = []
         for address in addresses:
             try:
@@ -83,10 +85,7 @@ class GroupViews:
         if not names and all(is_retry_topic(topic) for topic in serving):
             names = {name for brokers in serving.values() for name in brokers}
         addresses = [self._routes.address_of(name) for name in sorted(names)]
-        reachable = [address for address in addresses if address is not None]
-        if self._any_of is not None:
-            self._any_of.shuffle(reachable)
-        return reachable
+        return [address for address in addresses if address is not None]
 
     async def ask(self, group: str, address: str) -> GroupView:
         """The members of a group as one broker knows them now.

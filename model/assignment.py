@@ -79,9 +79,9 @@ class AssignmentQuery:
             of_popped = {check_topic(topic): int(share) for topic, share in popped}
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidParameter(f"the query of an assignment is malformed: {error!r}") from error
-        if (count := max(total, len(claimed))) > MAX_ASSIGNED_QUEUES:
+        if (count := max(total, len(claimed), len(read), len(of_popped))) > MAX_ASSIGNED_QUEUES:
             raise InvalidParameter(
-                f"a broker shares out {MAX_ASSIGNED_QUEUES} queues for a group at the most, got {count}"
+                f"a broker shares out {MAX_ASSIGNED_QUEUES} queues or topics of a group at the most, got {count}"
             )
         return cls(version=version, queues=claimed, popped=of_popped, routes=read)
 

@@ -11,6 +11,7 @@ from client.assigned_share import AssignedShare
 from client.assignment_requests import AssignmentRequests
 from model.assignment import MemberShare
 from model.errors import ConnectFailed
+from model.quirks import Quirk
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -93,3 +94,12 @@ def test_a_member_that_was_taken_for_dead_introduces_itself_and_asks_again(simul
         assert len([queue for queue in share.queues if queue.topic == "t"]) == 2
 
     simulate(scenario, brokers=1)
+
+
+def test_all_ask_the_same_broker_also_if_they_look_at_random_ones_for_members(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumers = [await member(cluster, quirks=frozenset({Quirk.RANDOM_VIEW})) for _ in range(4)]
+        assert {requests_of(consumer).coordinator for consumer in consumers} == {"broker-a:10911"}
+        assert len({requests_of(consumer).share.version for consumer in consumers}) == 1
+
+    simulate(scenario)

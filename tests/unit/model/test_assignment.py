@@ -54,5 +54,7 @@ def test_a_group_has_no_more_queues_than_the_limit() -> None:
         return [["t", [["a", 50_000], ["b", total - 50_000]]]]
 
     assert AssignmentQuery.from_wire(0, [[], [], brokers(MAX_ASSIGNED_QUEUES)]).routes
-    with pytest.raises(InvalidParameter, match="100000 queues"):
-        AssignmentQuery.from_wire(0, [[], [], brokers(MAX_ASSIGNED_QUEUES + 1)])
+    topics = [[f"t{number}", []] for number in range(MAX_ASSIGNED_QUEUES + 1)]
+    for routes in (brokers(MAX_ASSIGNED_QUEUES + 1), topics):
+        with pytest.raises(InvalidParameter, match="100000 queues or topics"):
+            AssignmentQuery.from_wire(0, [[], [], routes])
