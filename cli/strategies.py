@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json
+from cli.options import Config, Json
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
 
@@ -34,6 +34,7 @@ def strategies(
         Path | None, typer.Option(metavar="DIR", help="Write a picture and the events (Parquet) there.")
     ] = None,
     json: Json = False,
+    config: Config = None,
 ) -> None:
     """Compare the allocation strategies over random histories of a group.
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
             await admin.dead_letters("nobody").queues()
         await cluster.start_consumer("healthy", "warm-up")
         assert await admin.dead_letters("healthy").queues() == ()
-        await dying(cluster, 2)
+        await dying(cluster, 8)  # on both brokers
         await admin.delete_topic("t")
         with pytest.raises(TopicNotExist, match="topic 't' is gone, so nothing was sent"):
             await admin.dead_letters("g").resend_all(ResendTo.TOPIC)

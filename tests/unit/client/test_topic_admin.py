@@ -143,6 +143,7 @@ def test_a_topic_can_shrink_once_every_group_has_drained_the_queues_that_go(tmp_
         await (await cluster.start_producer()).send_many("t", 4)
         await slow.stop()
         await (await cluster.start_producer()).send_many("t", 4, first=4)
+        await anyio.sleep(1)
         await fast.stop()
         with pytest.raises(IllegalOperation, match="queue t@broker-a:1 holds messages that group 'slow' has not"):
             await admin.scale_topic("t", read=1)

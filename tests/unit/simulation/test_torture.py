@@ -29,9 +29,17 @@ def test_equal_options_give_equal_histories(tmp_path: Path) -> None:
 
 
 def test_offsets_that_go_back_are_found(tmp_path: Path) -> None:
-    options = replace(SMALL, rounds=6, round_s=60.0, consumers=4, quirks=frozenset({Quirk.OFFSETS_GO_BACK}))
-    verdict = run_torture(options, tmp_path)
-    assert any("goes back" in violation for violation in verdict.violations)
+    options = replace(SMALL, rounds=3, round_s=60.0, consumers=4, quirks=frozenset({Quirk.OFFSETS_GO_BACK}))
+
+    def found(seed: int) -> bool:
+        data_dir = tmp_path / str(seed)
+        data_dir.mkdir()
+        return any(
+            "goes back" in violation for violation in run_torture(replace(options, seed=seed), data_dir).violations
+        )
+
+    # About every second history has a member that is slow enough for it.
+    assert any(found(seed) for seed in (7, 3, 4, 8, 9, 10))
 
 
 def test_a_verdict_is_good_only_if_nothing_was_violated_and_nothing_has_grown() -> None:
