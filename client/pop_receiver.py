@@ -77,12 +77,14 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class _Receive:
-    """One `receive`: what it asks for, until when, and whom it has asked."""
+    """One `receive`: what it asks for, until when, whom it has asked, its short requests under way, and news for it."""
 
     max_n: int
     invisible_s: float
     deadline: float
     asked: dict[_Target, None] = field(default_factory=dict)
+    hurrying: int = 0
+    news: anyio.Event = field(default_factory=anyio.Event)
 
 
 class PopReceiver:
@@ -118,7 +120,9 @@ class PopReceiver:
         self._subscription_of = subscription_of
         self._targets: dict[MessageQueue, _Target] = {}
         self._kept: deque[_Kept] = deque()
-        self._news = anyio.Event()
+        # Those that wait, the longest first. What comes wakes one of them.
+        self._waiting: dict[_Receive, None] = {}
+        self._idle = anyio.Event()
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._driver = DeadlineDriver(self._next_give_back, self._give_old_back)
@@ -135,7 +139,7 @@ class PopReceiver:
         self._targets = {queue: self._targets.get(queue) or _Target(queue) for queue in queues}
         for target in self._targets.values():
             target.not_before = 0.0  # a broker may be back
-        self._wake()
+        self._wake_all()
         return True
 
     # --- receiving ---------------------------------------------------------------------------------------------------
@@ -148,20 +152,34 @@ class PopReceiver:
                 raise IllegalOperation("this consumer was shut down while somebody waited for messages")
             messages = await self._take(this)
             if messages:
+                self._wake_one()  # to take what is left, or to ask in turn
                 return messages
             now = self._loop.time()
             if now >= this.deadline and not self._is_answered_later(this):
                 break
             self._ask(this, now)
-            news = self._news
-            with anyio.move_on_after(self._patience_s(this, now)) as scope:
-                await news.wait()
-            if scope.cancelled_caught and self._loop.time() >= this.deadline + _LINGER_S:
+            if await self._wait(this, self._patience_s(this, now)):
+                continue
+            if self._loop.time() >= this.deadline + _LINGER_S:
                 break
         errors = [target.error for target in self._targets.values() if target.error is not None]
         if errors and len(errors) == len(self._targets):
             raise errors[0]
         return []
+
+    async def _wait(self, this: _Receive, patience_s: float) -> bool:
+        """Wait for news; returns whether there are some."""
+        this.news = anyio.Event()
+        self._waiting[this] = None
+        try:
+            with anyio.move_on_after(patience_s):
+                await this.news.wait()
+        except BaseException:
+            self._wake_one()  # whoever gives up must not keep the news from the others
+            raise
+        finally:
+            self._waiting.pop(this, None)
+        return this.news.is_set()
 
     def _is_answered_later(self, this: _Receive) -> bool:
         """Whether answers to this `receive` are to come; also before it has asked anybody."""
@@ -179,23 +197,23 @@ class PopReceiver:
     def _ask(self, this: _Receive, now: float) -> None:
         left_s = max(0.0, this.deadline - now)
         # Whoever gave messages goes to the end of the line.
-        is_asking = any(target.hot and target.popping for target in this.asked)
         for target in list(self._targets.values()):
-            if target.popping or target.not_before > now or (left_s == 0 and target in this.asked):
+            if target.not_before > now or (left_s == 0 and target in this.asked):
                 continue
-            if not target.hot:
-                self._start(target, this, left_s)
-            elif not is_asking:
-                is_asking = True
+            if target.hot and not this.hurrying:
                 self._start(target, this, 0.0)
+            elif not target.hot and not target.popping:
+                self._start(target, this, left_s)
 
     def _start(self, target: _Target, this: _Receive, suspend_s: float) -> None:
         this.asked[target] = None
         target.popping += 1
-        self._background.start_soon(self._pop, target, this.max_n, this.invisible_s, suspend_s)
+        this.hurrying += not suspend_s
+        self._background.start_soon(self._pop, target, this, suspend_s)
 
-    async def _pop(self, target: _Target, max_n: int, invisible_s: float, suspend_s: float) -> None:
+    async def _pop(self, target: _Target, this: _Receive, suspend_s: float) -> None:
         """In the background, so that whoever gives up a `receive` loses nothing."""
+        max_n, invisible_s, found = this.max_n, this.invisible_s, False
         subscription, sent_at = self._subscription_of(target.queue.topic), self._loop.time()
         try:
             if subscription is None:
@@ -210,13 +228,22 @@ class PopReceiver:
         except (RlabError, RecordCorrupt) as error:
             await self._failed(target, error)
         else:
-            target.error, target.hot = None, bool(messages)
-            if messages:
+            found = bool(messages)
+            target.error, target.hot = None, found
+            if found:
                 self._targets[target.queue] = self._targets.pop(target.queue, target)
                 self._keep(target, messages, sent_at, invisible_s)
         finally:
             target.popping -= 1
-            self._wake()
+            this.hurrying -= not suspend_s
+            if found:
+                self._wake_one()
+            elif suspend_s:
+                self._wake_all()
+            else:
+                this.news.set()
+            if self._closing:
+                self._idle.set()
 
     async def _failed(self, target: _Target, error: RlabError | RecordCorrupt) -> None:
         level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
@@ -227,9 +254,16 @@ class PopReceiver:
             # This broker does not know us: it is new, or took us for dead.
             await self._instance.heartbeats.send()
 
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+    def _wake_one(self) -> None:
+        for this in self._waiting:
+            del self._waiting[this]
+            this.news.set()
+            return
+
+    def _wake_all(self) -> None:
+        for this in self._waiting:
+            this.news.set()
+        self._waiting.clear()
 
     # --- what is kept ------------------------------------------------------------------------------------------------
 
@@ -320,7 +354,7 @@ class PopReceiver:
         Cancellation: what is not given back comes again when its time is over.
         """
         self._closing = True
-        self._wake()
+        self._wake_all()
         left = [message for kept in self._kept for message in kept.messages]
         self._kept.clear()
         # Whoever is no member any more is not given messages: brokers answer the pops that they hold.
@@ -329,7 +363,8 @@ class PopReceiver:
             await run_together([partial(self._give_one_back, message) for message in left])
             await self.acks.wait_idle()
             while any(target.popping for target in self._targets.values()):
-                await self._news.wait()
+                self._idle = anyio.Event()
+                await self._idle.wait()
 
     async def persist(self) -> None:
         """Nothing: every acknowledgement is durable once it is answered."""

@@ -69,6 +69,30 @@ def test_when_there_is_nothing_every_broker_has_one_long_poll(simulate: Simulate
     simulate(scenario)
 
 
+def test_of_many_that_wait_each_gets_what_comes_and_none_is_forgotten(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        producer = await cluster.start_producer()
+        got: list[bytes] = []
+
+        async def receive_one() -> None:
+            (message,) = await popper.receive(1, wait_s=30)
+            got.append(message.body)
+            await popper.ack([message])
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(12):
+                tasks.start_soon(receive_one)
+            await anyio.sleep(1)
+            started_at = cluster.simulation.loop.time()
+            await producer.send_many("t", 12)
+        assert sorted(map(int, got)) == list(range(12))
+        assert cluster.simulation.loop.time() - started_at < 1
+
+    simulate(scenario)
+
+
 def test_what_nobody_asks_for_is_given_back_after_a_while(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
