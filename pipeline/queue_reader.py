@@ -20,6 +20,8 @@ from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 
+HINT = "set option failOnDataLoss to false to go on without them"
+
 _FOUND = int(ResponseCode.SUCCESS)
 _SKIPPED = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
 _AT_END = int(ResponseCode.PULL_NOT_FOUND)
@@ -136,14 +138,14 @@ class QueueReader:
             self._client.wait_before_retry(failures + 1, error)
         except TopicNotExist as error:
             if self._settings.fail_on_data_loss:
-                raise MessagesLost(f"{self._range()}: {error}; {_HINT}") from error
+                raise MessagesLost(f"{self._range()}: {error}; {HINT}") from error
             self._skip_to(self._end, "the topic was deleted")
         return failures + 1
 
     def _lost(self, next_offset: int, begin: int, end: int) -> None:
         what = f"offset {self._offset} is wanted, and the broker has {begin} to before {end}"
         if self._settings.fail_on_data_loss:
-            raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {_HINT}")
+            raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
         # An end that lies before the place we are at has nothing of ours behind it.
         self._skip_to(min(next_offset, self._end) if next_offset > self._offset else self._end, what)
 
@@ -154,6 +156,3 @@ class QueueReader:
 
     def _range(self) -> str:
         return f"queue {self._queue} up to offset {self._end}"
-
-
-_HINT = "set option failOnDataLoss to false to go on without them"

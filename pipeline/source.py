@@ -31,7 +31,7 @@ from pipeline.columns import SCHEMA, check_schema
 from pipeline.offsets import Range, split, to_text
 from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
-from pipeline.queue_reader import MessagesLost
+from pipeline.queue_reader import HINT, MessagesLost
 from pipeline.ranges import QueueRange, open_client, read_range
 from pipeline.sink import BatchSink, StreamSink, check_topic_exists
 from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
@@ -168,10 +168,8 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
     ends = planner.resolve(options.end, bounds, "endingOffsets")
     for queue, held in bounds.items():
         if starts[queue] > held.end and options.fail_on_data_loss:
-            raise MessagesLost(
-                f"queue {queue} ends at {held.end}, and offset {starts[queue]} is wanted: it was made anew, or cut off; "
-                "set option failOnDataLoss to false to go on without it"
-            )
+            what = f"queue {queue} ends at {held.end}, and offset {starts[queue]} is wanted"
+            raise MessagesLost(f"{what}: it was made anew, or cut off; {HINT}")
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
 
