@@ -23,6 +23,7 @@ from broker.reconcile import drop_unknown_topics, lower_offsets
 from broker.registration import Registration
 from broker.request_mode_store import RequestModeStore
 from broker.sink_service import SinkService
+from broker.sink_spreads import SinkSpreads
 from broker.sink_store import SinkStore
 from broker.store.message_store import MessageStore
 from broker.topic_table import TopicEntry, TopicTable, queue_count
@@ -70,6 +71,7 @@ class Broker:
         request_modes: keeps how groups get messages.
         delays: delivers messages when their time has come.
         sinks: publishes what sinks have staged.
+        spreads: among which brokers each batch of theirs is spread.
         events: what happened here.
         group_watch: tells what is wrong with groups.
         clients: connection number -> client, of those that have sent a heartbeat.
@@ -103,6 +105,7 @@ class Broker:
         self.pops = PopService(self, config.rng)
         self._load()
         self.delays = DelayService(loop, store, metadata, self.topics, self.barrier, config.clock_ms)
+        self.spreads = SinkSpreads(metadata, config.clock_ms)
         self.sinks = SinkService(loop, store, SinkStore(metadata), self.topics, self.barrier, config.clock_ms)
 
     def _load(self) -> None:

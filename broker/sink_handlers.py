@@ -11,7 +11,7 @@ from broker.stage_table import Attempt
 from broker.staged_chunk import staged_messages
 from broker.topic_table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
-from model.limits import MAX_PAYLOAD_BYTES
+from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -30,6 +30,7 @@ class SinkHandlers:
             RequestCode.SINK_STAGE: self.stage,
             RequestCode.SINK_COMMIT: self.commit,
             RequestCode.SINK_ABORT: self.abort,
+            RequestCode.SINK_SPREAD: self.spread,
         }
 
     def stage(self, connection: Connection, request: Command) -> None:
@@ -73,12 +74,37 @@ class SinkHandlers:
             lambda failure: self._answer(connection, request, failure, {"dropped": dropped})
         )
 
+    def spread(self, connection: Connection, request: Command) -> None:
+        """Fix among which brokers a batch is spread; answered once that is stored."""
+        header = request.header
+        brokers = self._broker.spreads.fix(
+            header["query_id"], header["batch_id"], header["topic"], _broker_names(request.body)
+        )
+        self._broker.barrier.after_commit(
+            lambda failure: self._answer(connection, request, failure, {"brokers": brokers})
+        )
+
     @staticmethod
     def _answer(connection: Connection, request: Command, failure: RlabError | None, header: dict[str, Any]) -> None:
         if failure is None:
             connection.respond(request, header)
         else:
             connection.respond_error(request, failure)
+
+
+def _broker_names(body: bytes | None) -> tuple[str, ...]:
+    try:
+        names: Any = msgpack.unpackb(body or b"", use_list=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"SINK_SPREAD: the body must be an array: {error}") from error
+    if (
+        type(names) is not tuple
+        or not 1 <= len(names) <= MAX_SPREAD_BROKERS
+        or any(type(name) is not str or not 1 <= len(name) <= MAX_NAME_CHARS for name in names)
+    ):
+        raise InvalidParameter(f"SINK_SPREAD: the body must be an array of 1 to {MAX_SPREAD_BROKERS} broker names")
+    found: tuple[str, ...] = names
+    return found
 
 
 def _wanted(body: bytes | None) -> list[tuple[int, int, int]]:

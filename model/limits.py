@@ -171,6 +171,10 @@ MAX_LOOKUP_BYTES = 1024 * 1024
 MAX_STAGED_CHUNKS = 100_000
 """Stage requests that one broker holds; each is a record in its log and about 500 bytes of memory."""
 MAX_SINK_QUERIES = 10_000
+MAX_SPREAD_TOPICS = 1_000
+"""Topics that one batch of a query may write to exactly once."""
+MAX_SPREAD_BROKERS = 1_000
+"""Brokers among which its rows for one topic may be spread."""
 STAGE_EXPIRY_S = 6 * 3600.0
 """Staged messages that nobody has committed for so long are dropped; their driver is gone."""
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0

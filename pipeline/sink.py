@@ -64,7 +64,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, on an executor."""
-        return _write_partition(iterator, self._options, self._query_id, 0)
+        return _write_partition(iterator, self._options, self._query_id, 0, is_repeatable=False)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged.
@@ -95,7 +95,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if query_id is None or batch_id is None:
             raise IllegalOperation("Spark does not say which batch of which query this is: write with the format rlab")
-        return _write_partition(iterator, self._options, query_id, int(batch_id))
+        return _write_partition(iterator, self._options, query_id, int(batch_id), is_repeatable=True)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Publish a batch.
@@ -137,7 +137,9 @@ def _context() -> TaskContext:
     return context
 
 
-def _write_partition(batches: Iterator[pa.RecordBatch], options: SinkOptions, query_id: str, batch_id: int) -> Written:
+def _write_partition(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, query_id: str, batch_id: int, *, is_repeatable: bool
+) -> Written:
     stage = None
     if options.delivery is Delivery.EXACTLY_ONCE:
         stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
@@ -145,7 +147,10 @@ def _write_partition(batches: Iterator[pa.RecordBatch], options: SinkOptions, qu
     gc.disable()
     try:
         with _client(options) as client:
-            task = SinkTask(client, options, stage, secrets.token_hex(8), lambda: time.time() * 1000)
+            task = SinkTask(
+                *(client, options, stage, secrets.token_hex(8), lambda: time.time() * 1000),
+                is_repeatable=is_repeatable and stage is not None,
+            )
             for batch in batches:
                 task.add(batch)
             task.finish()

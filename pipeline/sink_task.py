@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 import pyarrow as pa
 
-from model.errors import ConnectFailed, TopicNotExist
+from model.errors import ConnectFailed, IllegalOperation, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
 from pipeline.broker_line import BrokerLine
@@ -26,6 +26,9 @@ from remoting.request_code import RequestCode
 
 MAX_GATHERED_BYTES = 16 * 1024 * 1024
 """Messages of all queues that a task gathers before it sends what it has."""
+
+MAX_SPREADS = 8
+"""How often brokers may send a task to others before it gives up."""
 
 
 class StageId(NamedTuple):
@@ -52,6 +55,7 @@ class SinkTask:
         stage: where the messages are staged, or None to send them to their queues.
         task_id: no other task has it: 16 hexadecimal digits, which begin the ids of its messages.
         clock_ms: wall clock in milliseconds.
+        is_repeatable: whether what is staged may be staged again by another driver: of a stream.
 
     Attributes:
         rows: broker name -> messages that were sent to it.
@@ -64,6 +68,8 @@ class SinkTask:
         stage: StageId | None,
         task_id: str,
         clock_ms: Callable[[], float],
+        *,
+        is_repeatable: bool = False,
     ) -> None:
         self.rows: dict[str, int] = {}
         self._client = client
@@ -71,6 +77,7 @@ class SinkTask:
         self._stage = stage
         self._start = int(task_id, 16)
         self._clock_ms = clock_ms
+        self._is_repeatable = is_repeatable
         self._encoder = RowEncoder(options.topic, task_id)
         self._targets: dict[str, Targets] = {}
         self._lines: dict[str, BrokerLine] = {}
@@ -111,7 +118,7 @@ class SinkTask:
         while True:
             route = self._client.route(topic)
             queues = route.publish_queues() if route is not None else []
-            brokers = None if self._stage is None else self._brokers_of(queues)
+            brokers = self._agree(topic, queues) if self._is_repeatable else None
             try:
                 found = Targets(topic, queues, brokers, self._options.partitioning, self._start)
             except TopicNotExist as error:
@@ -122,8 +129,28 @@ class SinkTask:
                 self._targets[topic] = found
                 return found
 
-    def _brokers_of(self, queues: list[MessageQueue]) -> list[str]:
-        return sorted({queue.broker_name for queue in queues})
+    def _agree(self, topic: str, queues: list[MessageQueue]) -> list[str]:
+        """Brokers among which this batch is spread in every run; see `broker/sink_spreads.py`.
+
+        Raises:
+            RlabError: one of them is away.
+        """
+        assert self._stage is not None, "only a batch that may be repeated needs it"
+        header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}
+        brokers = sorted({queue.broker_name for queue in queues})
+        for _ in range(MAX_SPREADS):
+            body = msgpack.packb(brokers)
+            told = (
+                list(self._client.ask_broker(name, RequestCode.SINK_SPREAD, [header], body)[0].header["brokers"])
+                for name in brokers
+            )
+            other = next((answer for answer in told if answer != brokers), None)
+            if other is None:
+                return brokers
+            brokers = other
+        raise IllegalOperation(
+            f"brokers do not agree where batch {self._stage.batch_id} goes: start with a new checkpoint"
+        )
 
     # --- sending -----------------------------------------------------------------------------------------------------
 

@@ -59,3 +59,4 @@ class RequestCode(IntEnum):
     SINK_STAGE = 90_040
     SINK_COMMIT = 90_041
     SINK_ABORT = 90_042
+    SINK_SPREAD = 90_043

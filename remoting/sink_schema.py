@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.schema_field import Field, RequestSchema
+from remoting.schema_field import TOPIC, Field, RequestSchema
 
 _BATCH = (
     Field("query_id", str, "id of the query, the same over its restarts"),
@@ -40,5 +40,13 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Drop what is staged of a batch, unless it is being published.",
         fields=_BATCH,
         answer="header `dropped`: chunks dropped",
+    ),
+    RequestCode.SINK_SPREAD: RequestSchema(
+        sender="sink -> broker",
+        purpose="Say among which brokers the rows of a batch for one topic are spread; what was said first counts, and "
+        "whoever is answered otherwise has to do so. Answered once it is stored.",
+        fields=(*_BATCH, TOPIC),
+        body="msgpack array of broker names",
+        answer="header `brokers`: those of whoever said it first",
     ),
 }

@@ -24,6 +24,7 @@ _WRITES = (
     RequestCode.SINK_STAGE,
     RequestCode.SINK_COMMIT,
     RequestCode.SINK_ABORT,
+    RequestCode.SINK_SPREAD,
 )
 
 
@@ -49,6 +50,7 @@ class FakeCluster:
         written: broker, code, header and unpacked body of each request of a sink, in order, also of those whose answer
             was lost.
         refusals: what to answer the next requests of sinks with.
+        spreads: broker -> among which brokers it was first told that a batch is spread.
         asked: code and header of each request, in order.
         waits: seconds that clients waited.
     """
@@ -63,6 +65,7 @@ class FakeCluster:
         self.asked: list[tuple[RequestCode, dict[str, Any]]] = []
         self.written: list[tuple[str, RequestCode, dict[str, Any], Any]] = []
         self.refusals: list[ResponseCode] = []
+        self.spreads: dict[str, list[str]] = {}
         self.waits: list[float] = []
         self.connected: list[str] = []
 
@@ -92,6 +95,9 @@ class FakeCluster:
         self, broker: str, code: RequestCode, header: Mapping[str, Any], body: bytes
     ) -> tuple[int, dict[str, Any], bytes]:
         self.written.append((broker, code, dict(header), msgpack.unpackb(body, use_list=False) if body else None))
+        if code == RequestCode.SINK_SPREAD:
+            brokers = self.spreads.setdefault(broker, list(self.written.pop()[3]))
+            return 0, {"brokers": brokers}, b""
         return (int(self.refusals.pop(0)), {"remark": "refused"}, b"") if self.refusals else (0, {}, b"")
 
     # --- what servers answer -----------------------------------------------------------------------------------------

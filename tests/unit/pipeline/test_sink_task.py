@@ -9,23 +9,22 @@ import msgpack
 import pyarrow as pa
 import pytest
 
-from model.errors import ConnectFailed, MessageIllegal
+from model.errors import ConnectFailed, IllegalOperation, MessageIllegal
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
-from pipeline.sink_options import SinkOptions, parse_sink_options
+from pipeline.sink_options import parse_sink_options
 from pipeline.sink_task import SinkTask, StageId
 from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 STAGE = StageId("q", 7, 1, 99)
 Bodies = Sequence[bytes]
+OPTIONS = parse_sink_options({"nameServer": "h:1", "topic": "t"})
 
 
-def options(**given: str) -> SinkOptions:
-    return parse_sink_options({"nameServer": "h:1", "topic": "t", **given})
-
-
-def write(cluster: FakeCluster, *batches: Bodies, stage: StageId | None = None, **given: str) -> SinkTask:
-    task = SinkTask(cluster.client(), options(**given), stage, "0" * 16, lambda: 5.0)
+def write(
+    cluster: FakeCluster, *batches: Bodies, stage: StageId | None = None, is_repeatable: bool = False
+) -> SinkTask:
+    task = SinkTask(cluster.client(), OPTIONS, stage, "0" * 16, lambda: 5.0, is_repeatable=is_repeatable)
     for bodies in batches:
         task.add(pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], names=["body"]))
     task.finish()
@@ -103,3 +102,33 @@ def test_no_rows_need_no_broker() -> None:
     cluster = FakeCluster("a")
     assert write(cluster, []).rows == {}
     assert cluster.asked == []
+
+
+def test_a_batch_that_may_be_repeated_goes_to_the_brokers_of_its_first_run() -> None:
+    first, again = FakeCluster("a", "b"), FakeCluster("a", "b", "c")
+    rows = numbered(50)
+    of_first = brokers_of_bodies(first, write(first, rows, stage=STAGE, is_repeatable=True))
+    assert first.spreads == {"a": ["a", "b"], "b": ["a", "b"]}
+    again.spreads = {"a": ["a", "b"], "b": ["a", "b"]}
+    assert brokers_of_bodies(again, write(again, rows[25:], rows[:25], stage=STAGE, is_repeatable=True)) == of_first
+    assert "c" not in again.spreads
+
+
+def test_a_batch_waits_for_a_broker_of_its_first_run() -> None:
+    cluster = FakeCluster("a", "b")
+    cluster.down, cluster.spreads = {"b"}, {"a": ["a", "b"]}
+    with pytest.raises(ConnectFailed, match="broker 'b' is not registered"):
+        write(cluster, numbered(9), stage=STAGE, is_repeatable=True)
+    assert cluster.written == []
+
+
+def test_brokers_that_do_not_agree_are_an_error_and_not_asked_for_ever() -> None:
+    cluster = FakeCluster("a", "b")
+    cluster.spreads = {"a": ["b"], "b": ["a"]}
+    with pytest.raises(IllegalOperation, match="brokers do not agree where batch 7 goes"):
+        write(cluster, numbered(9), stage=STAGE, is_repeatable=True)
+
+
+def brokers_of_bodies(cluster: FakeCluster, task: SinkTask) -> dict[bytes, str]:
+    assert len(task.rows) == 2
+    return {body_of(message[3]): broker for broker, _, _, body in cluster.written for message in body}
