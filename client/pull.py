@@ -88,7 +88,8 @@ class PullLoop:
                     await self._wait_room()
                     continue
                 try:
-                    go_on = await self._take(await self._pull())
+                    token = owned.token
+                    go_on = await self._take(await self._pull(), token)
                 except (NetworkError, RecordCorrupt) as error:
                     logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
                     with anyio.move_on_after(PULL_RETRY_ERROR_S):
@@ -143,8 +144,8 @@ class PullLoop:
             self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
         return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
 
-    async def _take(self, response: Command) -> bool:
-        """Act on an answer; returns whether to go on."""
+    async def _take(self, response: Command, token: int) -> bool:
+        """Act on the answer to a pull under this token; returns whether to go on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
@@ -155,7 +156,7 @@ class PullLoop:
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
-            return await self._refused(response)
+            return await self._refused(response, token)
         return True
 
     def _put(self, response: Command) -> None:
@@ -178,11 +179,15 @@ class PullLoop:
     def _passed_over(self, next_offset: int) -> None:
         self._owned.process_queue.advance(next_offset)
 
-    async def _refused(self, response: Command) -> bool:
+    async def _refused(self, response: Command, token: int) -> bool:
         owned = self._owned
         try:
             raise_for_code(response)
         except LeaseLost:
+            if owned.token != token:
+                # The broker had freed the lease and has granted it to us again while this pull was held. Taking its
+                # answer for the new lease's would leave the broker with a holder that does not know of it.
+                return True
             self._callbacks.lost(owned)
             return False
         except RlabError as error:

@@ -340,9 +340,11 @@ class QueueShare(PulledQueues):
         owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}
         commits = [Commit(queue, offsets[queue], owned[queue].token) for queue in owned]
         failures = await self._leases.commit(commits, reset=reset)
+        tokens = {commit.queue: commit.token for commit in commits}
         for queue, error in failures.items():
             logger.warning("%s: commit of %s: %s", self._instance.client_id, queue, error)
-            if isinstance(error, LeaseLost):
+            # A lease that was renewed while the commit was under way is not lost: see `PullLoop`.
+            if isinstance(error, LeaseLost) and owned[queue].token == tokens[queue]:
                 self._lost(owned[queue])
         self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
         return failures

@@ -199,6 +199,22 @@ def test_a_queue_that_is_another_members_by_now_ends_the_loop() -> None:
     assert member.broker.offsets == [5, 6]
 
 
+def test_an_answer_about_an_older_lease_says_nothing_about_the_one_that_was_granted_since() -> None:
+    def make() -> Member:
+        made = Member(ScriptedBroker(answer(ResponseCode.LEASE_LOST), found(5)))
+
+        def granted_again() -> None:
+            made.owned.token = 10
+
+        made.broker.meanwhile = granted_again
+        return made
+
+    member = run(make, 5)
+    assert [header["token"] for _, header in member.broker.pulled] == [9, 10, 10]
+    assert member.told == [("arrived", 6)]
+    assert not member.ended
+
+
 def test_an_offset_that_the_broker_does_not_have_is_left_to_the_consumer() -> None:
     member = run(lambda: Member(ScriptedBroker(answer(ResponseCode.PULL_OFFSET_MOVED, 100))), 1)
     assert member.told == [("moved", 100)]
