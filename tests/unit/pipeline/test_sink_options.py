@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from model.errors import ConfigError
-from pipeline.sink_options import Delivery, Partitioning, parse_sink_options
+from pipeline.sink_options import SINK_OPTIONS, Delivery, Partitioning, parse_sink_options
 
 
 def test_only_the_name_server_has_to_be_given() -> None:
@@ -40,3 +41,10 @@ def test_what_is_for_spark_is_passed_over() -> None:
 def test_a_wrong_option_is_an_error_that_names_it(options: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(why)):
         parse_sink_options(options)
+
+
+def test_the_page_has_every_option_in_this_order() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    section = page.split("## Writing a topic", 1)[1].split("### Once", 1)[0]
+    table = section.split("| option |", 1)[1]
+    assert tuple(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == SINK_OPTIONS
