@@ -134,7 +134,7 @@ class ConsumerOptions:
             raise ConfigError("assignment='broker' needs model=CLUSTERING: in BROADCASTING everybody has every queue")
         if self.assignment == AssignedBy.BROKER and (self.mode == ConsumeMode.POP or not self.auto_commit):
             raise ConfigError(
-                "assignment='broker' needs mode='pull' and auto_commit=True: operators set for each topic if it is popped"
+                "assignment='broker' needs mode='pull' and auto_commit=True: operators say which topics are popped"
             )
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")

@@ -144,9 +144,9 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Join, stay in, or change the subscription of groups.",
         body="msgpack map of `model/heartbeat.py`: HeartbeatData",
         answer="header `groups`: group -> [version of the group now, when it was created in wall clock ms, "
-        "whether the sender was no member before: what it held here was freed]; and `warnings`, if any: texts that tell "
-        "what is wrong, the same in each answer until it changes. CLIENT_ID_CONFLICT when another live process is in one "
-        "of the groups under this client id; then it has joined none",
+        "whether the sender was no member before: what it held here was freed]; and `warnings`, if any: texts that "
+        "tell what is wrong, the same in each answer until it changes. CLIENT_ID_CONFLICT when another live process is "
+        "in one of the groups under this client id; then it has joined none",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         sender="client -> broker",

@@ -12,8 +12,8 @@ import pytest
 from broker.retention import RetentionOptions
 from broker.store.store_options import StoreOptions
 from client.admin import Admin
-from client.pop_consumer import PopConsumer
 from client.allocate import AllocateMessageQueueAveragelyByCircle
+from client.pop_consumer import PopConsumer
 from model.errors import ClientIdConflict
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
@@ -58,7 +58,8 @@ def test_the_side_that_emits_a_kind_is_the_one_whose_code_names_it(kind: EventKi
 async def pop_twice(cluster: SimulatedCluster) -> None:
     """Receive messages that may be delivered twice, acknowledge none, and ask for more."""
     with cluster.simulation.on_host("popper"):
-        async with PopConsumer(cluster.addresses, "p", consume_from=ConsumeFrom.FIRST_OFFSET, max_attempts=2) as consumer:
+        first = ConsumeFrom.FIRST_OFFSET
+        async with PopConsumer(cluster.addresses, "p", consume_from=first, max_attempts=2) as consumer:
             await consumer.subscribe("t")
             for _ in range(8):
                 await consumer.receive(invisible_s=1, wait_s=0.5)

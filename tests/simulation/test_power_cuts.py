@@ -18,7 +18,7 @@ CUTS = int(os.environ.get("RLAB_POWER_CUTS", "20"))
 
 
 def test_a_power_cut_loses_nothing_that_a_broker_with_sync_has_acknowledged() -> None:
-    # With this seed it also fails if consumers see messages that are not synced yet, and skip what comes in their place.
+    # With this seed it also fails if consumers see messages that are not synced yet, and skip what comes instead.
     result = run_power_cuts(seed=3, cuts=CUTS)
     assert result.kept_every_promise, result
     assert result.acknowledged > 50 * CUTS
