@@ -20,7 +20,9 @@ COMPARISON = Comparison(queues=120, brokers=3, consumers=8, events=5, scenarios=
 
 def test_the_job_finds_what_one_process_finds_in_any_number_of_partitions(spark: SparkSession) -> None:
     events = strategy_events(spark, COMPARISON)
-    found = {(row.scenario, row.strategy): [] for row in events.select("scenario", "strategy").distinct().collect()}
+    found: dict[tuple[int, str], list[tuple[object, ...]]] = {
+        (row.scenario, row.strategy): [] for row in events.select("scenario", "strategy").distinct().collect()
+    }
     for row in events.coalesce(1).orderBy("event").collect():
         found[row.scenario, row.strategy].append((row.members, row.moved, row.least, row.spread, row.jain))
     expected = {
