@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -153,7 +154,9 @@ class ClientInstance:
         Cancellation: the connections are closed all the same.
         """
         try:
-            with anyio.move_on_after(1.0):
+            with anyio.move_on_after(1.0), suppress(RlabError):
+                if self.config.trace and not self.routes.publish_queues(TRACE_TOPIC):
+                    await self.update_routes((TRACE_TOPIC,))  # its life was shorter than the wait for the first poll
                 await self._send_trace()
         finally:
             await self._background.stop()
@@ -336,13 +339,9 @@ class ClientInstance:
         group, version = str(command.header.get("group")), command.header.get("version", -1)
         cause = str(command.header.get("cause", ""))
         known = version != -1 and self.views.known_version(group, address) >= version
+        detail = "known" if known else ""
         self.events.emit(
-            EventKind.NOTIFY_RECEIVED,
-            cause=cause,
-            group=group,
-            client=self.client_id,
-            version=version,
-            detail="known" if known else "",
+            EventKind.NOTIFY_RECEIVED, cause=cause, group=group, client=self.client_id, version=version, detail=detail
         )
         if not known:
             self.wake(group, Trigger.NOTIFY, cause)

@@ -363,3 +363,14 @@ def test_events_are_kept_until_a_broker_takes_them(simulate: Simulate) -> None:
             assert {f"{event['node']}/{event['seq']}" for event in sent} >= set(noted)
 
     simulate(scenario, brokers=1)
+
+
+def test_what_a_client_of_a_short_life_did_is_in_the_trace(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async with running_instance(cluster, trace=True) as instance:
+            noted = instance.events.emit(EventKind.CLIENT_START)
+        reader = await cluster.start_consumer("reader", TRACE_TOPIC, consume_from=ConsumeFrom.FIRST_OFFSET)
+        await anyio.sleep(1)
+        assert noted in {json.loads(line)["cause"] for body in reader.bodies for line in body.splitlines()}
+
+    simulate(scenario, brokers=1)
