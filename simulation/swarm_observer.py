@@ -29,6 +29,26 @@ MAX_TIMES = 10_000
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 
 
+@dataclass(slots=True, kw_only=True)
+class SwarmCounts:
+    """What happened from the first consumer that joined until the last one has left: what a trace of the run holds.
+
+    Attributes:
+        members_joined, members_left: consumers.
+        acquisitions: times that a consumer got a queue of the topic.
+        moves: how many of these came from another consumer, or were the first of the queue.
+        handed_out: messages that listeners were given, those that came again counted again.
+        duplicates: how many of them came again.
+    """
+
+    members_joined: int = 0
+    members_left: int = 0
+    acquisitions: int = 0
+    moves: int = 0
+    handed_out: int = 0
+    duplicates: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmSummary:
     """What came of a swarm.
@@ -46,6 +66,7 @@ class SwarmSummary:
         queues_moved: how often a queue came to another owner.
         converged_ms_p50, converged_ms_p95: how long that took; None without a rebalance.
         double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
+        in_all: counts of the whole run; None until its consumers have left. `rlab report` has the same ones.
     """
 
     ok: bool
@@ -62,6 +83,7 @@ class SwarmSummary:
     converged_ms_p95: float | None
     double_owner_ms: float
     orphan_ms: float
+    in_all: SwarmCounts | None = None
 
 
 class SwarmObserver:
@@ -104,6 +126,8 @@ class SwarmObserver:
         self._joined = self._left = 0
         self._times: deque[float] = deque(maxlen=MAX_TIMES)
         self._rebalances = self._moved = 0
+        self._in_all = SwarmCounts()
+        self._last_owners: dict[tuple[str, int], str] = {}
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -131,8 +155,27 @@ class SwarmObserver:
             self._pass(heapq.heappop(self._held)[3])
         self.tracker.account(now_ms - self._settle_ms)
 
+    def in_all(self) -> SwarmCounts:
+        """Let whatever is held pass, and count the whole run; for when its consumers have left."""
+        while self._held:
+            self._pass(heapq.heappop(self._held)[3])
+        check = self.check
+        return replace(self._in_all, handed_out=check.received_unique + check.duplicates, duplicates=check.duplicates)
+
+    def _count(self, event: Event) -> None:
+        counts, queue = self._in_all, (event.broker, event.queue_id)
+        if event.kind == EventKind.QUEUE_ACQUIRED and (event.group, event.topic) == (self._group, self._topic):
+            counts.acquisitions += 1
+            counts.moves += self._last_owners.get(queue) != event.client
+            self._last_owners[queue] = event.client
+        elif event.group == self._group and event.client in self._members:
+            counts.members_left += event.kind == EventKind.CLIENT_STOP
+        elif event.group == self._group:
+            counts.members_joined += event.kind == EventKind.CLIENT_START
+
     def _pass(self, event: Event) -> None:
         kind = event.kind
+        self._count(event)
         if event.group == self._group and kind == EventKind.CLIENT_START and event.client not in self._members:
             self._begin(event.t_ms)
             self._joined += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -165,15 +165,19 @@ class Conductor:
             await self._ensure_topic(admin)
             tasks.start_soon(self._watch_route, admin)
             tasks.start_soon(self._keep_time)
-            async with run_parts(self._parts, self._observer) as parts:
-                try:
-                    await self._wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S)
-                    await _each(parts, "produce")
-                    tasks.start_soon(self._tell_status)
-                    await (anyio.sleep(options.duration_s) if options.duration_s else anyio.sleep_forever())
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await self._finish(parts)
+            try:
+                async with run_parts(self._parts, self._observer) as parts:
+                    try:
+                        await self._wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S)
+                        await _each(parts, "produce")
+                        tasks.start_soon(self._tell_status)
+                        await (anyio.sleep(options.duration_s) if options.duration_s else anyio.sleep_forever())
+                    finally:
+                        with anyio.CancelScope(shield=True):
+                            await self._finish(parts)
+            finally:
+                if self.summary is not None:  # its consumers have left by now
+                    self.summary = replace(self.summary, in_all=self._observer.in_all())
 
     async def _finish(self, parts: list[SwarmPart]) -> None:
         """Let what is under way arrive, and count before the consumers leave."""

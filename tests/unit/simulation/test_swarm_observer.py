@@ -5,7 +5,7 @@ from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from simulation.ownership import Rebalance
 from simulation.swarm import SwarmSink
-from simulation.swarm_observer import SwarmObserver
+from simulation.swarm_observer import SwarmCounts, SwarmObserver
 
 QUEUES = [MessageQueue("t", "b", queue_id) for queue_id in range(4)]
 
@@ -150,3 +150,22 @@ def test_a_run_is_well_when_nothing_was_lost_and_the_group_is_balanced() -> None
 def test_without_a_rebalance_there_are_no_times() -> None:
     summary = Watched().observer.summary()
     assert (summary.rebalances, summary.converged_ms_p50, summary.converged_ms_p95) == (0, None, None)
+
+
+def test_the_counts_of_a_whole_run_go_on_while_its_consumers_leave() -> None:
+    watched = Watched(settle_ms=100)
+    watched.starts(100, "c1")
+    watched.starts(101, "c1")  # it subscribes to something else
+    watched.starts(102, "c2")
+    watched.acquires(104, "c1", *QUEUES[:2])
+    watched.observer.advance(1_000)
+    summary = watched.observer.summary()
+    watched.observer.received(0, 0)
+    watched.observer.received(0, 0)
+    watched.stops(2_000, "c1")
+    watched.acquires(2_001, "c2", QUEUES[0])
+    watched.acquires(2_002, "c2", QUEUES[0])
+    assert summary.in_all is None
+    assert watched.observer.in_all() == SwarmCounts(
+        members_joined=2, members_left=1, acquisitions=4, moves=3, handed_out=2, duplicates=1
+    )
