@@ -23,8 +23,8 @@ help: ## list these targets
 
 setup: $(STAMP) ## make .venv with the pinned versions (again only when they change)
 
-demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdict
-	@$(BIN)/rlab demo
+demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdict, and a report of it
+	@$(BIN)/rlab demo --report report
 
 test: $(STAMP) ## run every test (PYTEST_ARGS="-k name" for some)
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

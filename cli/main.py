@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import cluster, consume, daemons, group, message, produce, strategies, topic
+from cli import cluster, consume, daemons, group, message, produce, report, strategies, topic, whatif
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
@@ -48,7 +48,22 @@ def root(
     """Options of `rlab` itself."""
 
 
-for module in (daemons, cluster, topic, group, message, produce, consume, swarm, demo, crash, strategies, bench):
+for module in (
+    daemons,
+    cluster,
+    topic,
+    group,
+    message,
+    produce,
+    consume,
+    swarm,
+    report,
+    demo,
+    crash,
+    strategies,
+    whatif,
+    bench,
+):
     module.register(app)
 
 

@@ -6,6 +6,8 @@
     rebalances   what set the group in motion, and how it took it
     fairness     how even the queues were shared after each rebalance
     delivery     what was handed out, how late, and how much waited
+    counts       events of each kind in each group
+    nodes        events of each node, and how many of them are missing
 
     with spark_session("report") as spark:
         tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
@@ -28,7 +30,7 @@ from pipeline.trace_ownership import hazards_of, ownership_of
 from pipeline.trace_rebalances import fairness_of, rebalances_of, with_minimum_moves
 from pipeline.trace_source import trace_events
 
-TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery")
+TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
 MOST_BUCKETS = 600
 """Rows of `delivery` for each topic and group at the most, unless that makes stretches of less than a second."""
 SHORTEST_BUCKET_MS = 1_000.0
@@ -76,7 +78,28 @@ def write_tables(
         rebalances.unpersist()
     bucket_ms = max(SHORTEST_BUCKET_MS, round((end_ms - start_ms) / MOST_BUCKETS, -3))
     write("delivery", delivery_of(events, start_ms, bucket_ms))
+    write("counts", counts_of(events))
+    write("nodes", nodes_of(events))
     return directory
+
+
+def counts_of(events: DataFrame) -> DataFrame:
+    """The table `counts`: group, kind, `n` (events), `clients` (members that they are about, each once)."""
+    return events.groupBy("group", "kind").agg(F.count("*").alias("n"), F.countDistinct("client").alias("clients"))
+
+
+def nodes_of(events: DataFrame) -> DataFrame:
+    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in its numbers.
+
+    A node that began again from 1 hides as many losses as it had numbers before.
+    """
+    counted = events.groupBy("node").agg(
+        F.count("*").alias("events"),
+        F.min("t_ms").alias("first_ms"),
+        F.max("t_ms").alias("last_ms"),
+        (F.max("seq") - F.min("seq") + 1).alias("numbers"),
+    )
+    return counted.withColumn("lost", F.greatest(F.col("numbers") - F.col("events"), F.lit(0))).drop("numbers")
 
 
 def _bounds(events: DataFrame) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import Config, Json, Verbose, switch
-from cli.output import print_json, print_line, print_note
+from cli.output import print_error, print_json, print_line, print_note
 from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def demo(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every event to this file, as JSON Lines.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Then tell in this folder what it cost, as rlab report does. Needs Spark."),
+    ] = None,
     plain: Annotated[bool, switch("--plain", help_text="Print lines, on a terminal too.")] = False,
     json: Json = False,
     verbose: Verbose = False,
@@ -52,9 +56,11 @@ def demo(
     """
     with ExitStack() as stack:
         data_dir = stack.enter_context(_data_dir(keep))
-        trace_file = trace or (None if keep is None else keep / "trace.jsonl")
+        trace_file = trace or (None if keep is None and report is None else data_dir / "trace.jsonl")
         result = run(lambda: _run(data_dir, trace_file, rate, pace, plain=plain, as_json=json, verbose=verbose))
-    _print(result, as_json=json)
+        _print(result, as_json=json)
+        if report is not None and trace_file is not None:
+            _report(trace_file, report, as_json=json)
     if not result.ok:
         raise typer.Exit(FAILED)
 
@@ -133,6 +139,19 @@ def _print(result: DemoResult, *, as_json: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(step_table(result.rebalances))
     console.print(verdict(result))
+
+
+def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
+    """Make the report of the run that has just ended, and say where it lies."""
+    from cli.report import make_report, page_of
+    from model.errors import RlabError
+
+    try:
+        make_report([trace], "", directory)
+    except RlabError as error:
+        print_error(f"no report: {error}")
+        raise typer.Exit(FAILED) from None
+    (print_note if as_json else print_line)(f"What it cost, rebalance by rebalance: {page_of(directory)}")
 
 
 class _NoteHandler(logging.Handler):

@@ -1,0 +1,271 @@
+"""Charts of a report as SVG text: small, sharp at any size, with the exact figure in the tooltip of each mark.
+
+Everything is drawn into a box of `WIDTH` units; the page scales it. Colours and fonts are classes of the page's style
+sheet, so that a chart follows its light or dark mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+WIDTH = 1000.0
+LEFT, RIGHT, TOP, BOTTOM = 150.0, 12.0, 8.0, 26.0
+OWNER_COLOURS = 10
+"""Classes o0 to o9 of the style sheet; with more owners, colours come again."""
+
+Scale = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The inside of a chart, in its units."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def chart(height: float, parts: Iterable[str], label: str) -> str:
+    """One SVG element.
+
+    Args:
+        height: units.
+        parts: elements inside.
+        label: says what it shows to whoever cannot see it.
+    """
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+
+
+def linear(low: float, high: float, start: float, end: float) -> Scale:
+    """A scale from values to units."""
+    span = (high - low) or 1.0
+    return lambda value: start + (value - low) / span * (end - start)
+
+
+def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
+    """A scale from positive values to units; what is below `low` lies on it."""
+    inner = linear(math.log10(low), math.log10(high), start, end)
+    return lambda value: inner(math.log10(max(value, low)))
+
+
+def ticks(high: float, wanted: int) -> list[float]:
+    """Round values from 0 up to `high`."""
+    step = nice_step(high / max(1, wanted))
+    return [n * step for n in range(int(high / step + 1e-9) + 1)]
+
+
+def nice_step(rough: float) -> float:
+    """The next round number: 1, 2 or 5 with zeros."""
+    if rough <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(n * power for n in (1, 2, 5, 10) if n * power >= rough * (1 - 1e-9))
+
+
+def text(x: float, y: float, what: str, *, style: str = "", anchor: str = "start") -> str:
+    """Some text."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{style}">{escape(what)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
+    """A straight line."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}">{_title(title)}</line>'
+
+
+def rect(x: float, y: float, width: float, height: float, style: str, title: str = "") -> str:
+    """A rectangle."""
+    return (
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" height="{height:.2f}" class="{style}">'
+        f"{_title(title)}</rect>"
+    )
+
+
+def dot(x: float, y: float, style: str, title: str = "") -> str:
+    """A small disc."""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{style}">{_title(title)}</circle>'
+
+
+def path(points: Sequence[tuple[float, float]], style: str, *, steps: bool = False) -> str:
+    """A line through points; with `steps` each value holds until the next."""
+    if not points:
+        return ""
+    drawn = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    drawn += [f"H{x:.1f}V{y:.1f}" if steps else f"L{x:.1f} {y:.1f}" for x, y in points[1:]]
+    return f'<path d="{"".join(drawn)}" class="{style}"/>'
+
+
+def time_axis(x: Scale, span_ms: float, box: Box) -> list[str]:
+    """Seconds, or minutes for long traces, with a thin line up from each."""
+    unit, name = (1_000.0, "s") if span_ms < 600_000 else (60_000.0, "min")
+    parts = []
+    for value in ticks(span_ms / unit, 10):
+        at = x(value * unit)
+        parts += [
+            line(at, box.top, at, box.bottom, "grid"),
+            text(at, box.bottom + 16, f"{value:g} {name}", anchor="middle"),
+        ]
+    return parts
+
+
+def value_axis(y: Scale, high: float, box: Box, unit: str) -> list[str]:
+    """Round values with thin lines, and the unit at the highest."""
+    parts = []
+    values = ticks(high, 4)
+    for value in values:
+        label = f"{value:,g}" + (f" {unit}" if value == values[-1] else "")
+        parts += [
+            line(box.left, y(value), box.right, y(value), "grid"),
+            text(box.left - 8, y(value) + 4, label, anchor="end"),
+        ]
+    return parts
+
+
+# --- whole charts ----------------------------------------------------------------------------------------------------
+
+
+def timeline(
+    queues: Sequence[str],
+    intervals: Sequence[dict[str, Any]],
+    marks: Sequence[tuple[float, str]],
+    span_ms: float,
+    names: tuple[Callable[[dict[str, Any]], str], Callable[[dict[str, Any]], str], Sequence[str]],
+) -> str:
+    """Who had which queue: a row for each queue, a bar for each time, a red gap where it stood between two owners.
+
+    Args:
+        queues: names, from the top.
+        intervals: rows of `ownership`, in the order of time.
+        marks: of rebalances: when, and what the tooltip says.
+        span_ms: of the trace.
+        names: how to name the queue of an interval, and its owner; and all owners, in the order of their colours.
+    """
+    queue_of, owner_of, owners = names
+    row = max(8.0, min(20.0, 480.0 / max(1, len(queues))))
+    box = Box(LEFT + 40, WIDTH - RIGHT, 18.0, 18.0 + row * len(queues))
+    x = linear(0, span_ms, box.left, box.right)
+    colour = {owner: f"o{number % OWNER_COLOURS}" for number, owner in enumerate(owners)}
+    parts = time_axis(x, span_ms, box)
+    tops = {queue: box.top + row * number for number, queue in enumerate(queues)}
+    parts += [text(box.left - 8, top + row * 0.72, queue, anchor="end", style="small") for queue, top in tops.items()]
+    free_ms: dict[str, float] = {}
+    for interval in intervals:
+        queue, owner = queue_of(interval), owner_of(interval)
+        top, from_ms, to_ms = tops[queue], interval["from_ms"], interval["to_ms"]
+        if queue in free_ms and from_ms > free_ms[queue]:
+            told = f"{queue}: no owner for {milliseconds(from_ms - free_ms[queue])}"
+            parts.append(rect(x(free_ms[queue]), top + 1, x(from_ms) - x(free_ms[queue]), row - 2, "orphan", told))
+        ended = "until the end" if interval["ended"] == "open" else f"until {seconds(to_ms)}: {interval['ended']}"
+        told = f"{queue}: {owner} from {seconds(from_ms)} {ended}; {interval['handed_out']:,} messages"
+        parts.append(rect(x(from_ms), top + 1, x(to_ms) - x(from_ms), row - 2, f"owned {colour[owner]}", told))
+        if queue in free_ms and from_ms < free_ms[queue]:
+            both = min(to_ms, free_ms[queue]) - from_ms
+            told = f"{queue}: two owners for {milliseconds(both)}"
+            parts.append(rect(x(from_ms), top + 1, x(from_ms + both) - x(from_ms), row - 2, "double", told))
+        free_ms[queue] = max(to_ms, free_ms.get(queue, 0.0))
+    parts += [line(x(at), 6, x(at), box.bottom, "mark", told) for at, told in marks]
+    return chart(box.bottom + BOTTOM, parts, "which member had which queue when")
+
+
+def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
+    """Times of several kinds on one logarithmic axis: a dot each, and a bar at the median of each kind.
+
+    Args:
+        groups: name and milliseconds of each kind.
+        label: what it shows.
+    """
+    values = [value for _, times in groups for value in times if value > 0]
+    if not values:
+        return ""
+    low, high = 10.0 ** math.floor(math.log10(max(min(values), 0.1))), 10.0 ** math.ceil(math.log10(max(values)) + 1e-9)
+    row = 34.0
+    box = Box(LEFT + 120, WIDTH - RIGHT - 20, TOP, TOP + row * len(groups))
+    x = logarithmic(low, max(high, low * 10), box.left, box.right)
+    parts = []
+    for power in range(round(math.log10(low)), round(math.log10(max(high, low * 10))) + 1):
+        at = x(10.0**power)
+        parts += [
+            line(at, box.top, at, box.bottom, "grid"),
+            text(at, box.bottom + 16, milliseconds(10.0**power), anchor="middle"),
+        ]
+    for number, (name, times) in enumerate(groups):
+        middle = box.top + row * (number + 0.5)
+        ordered = sorted(times)
+        median = ordered[(len(ordered) - 1) // 2]
+        parts.append(text(box.left - 12, middle + 4, f"{name} ({len(times):,})", anchor="end"))
+        parts += [dot(x(value), middle, "point", f"{name}: {milliseconds(value)}") for value in ordered]
+        parts.append(line(x(median), middle - 12, x(median), middle + 12, "median", f"median {milliseconds(median)}"))
+    return chart(box.bottom + BOTTOM, parts, label)
+
+
+def lines(
+    series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    marks: Sequence[tuple[float, str]],
+    span_ms: float,
+    unit: str,
+    *,
+    steps: bool = False,
+) -> str:
+    """Values over time, one line for each series; thin lines where rebalances began.
+
+    Args:
+        series: style class and points (milliseconds, value) of each.
+        marks: when rebalances began, and what the tooltip says.
+        span_ms: of the trace.
+        unit: of the values.
+        steps: whether a value holds until the next.
+    """
+    high = max((value for _, points in series for _, value in points), default=0.0) or 1.0
+    box = Box(LEFT - 60, WIDTH - RIGHT, TOP, 170.0)
+    x, y = linear(0, span_ms, box.left, box.right), linear(0, high * 1.05, box.bottom, box.top)
+    parts = [*time_axis(x, span_ms, box), *value_axis(y, high, box, unit)]
+    parts += [line(x(at), box.top, x(at), box.bottom, "mark", told) for at, told in marks]
+    for style, points in series:
+        parts.append(path([(x(at), y(value)) for at, value in points], f"line {style}", steps=steps))
+    return chart(box.bottom + BOTTOM, parts, f"{' and '.join(name for name, _ in series)} over time")
+
+
+def bars(counted: Sequence[tuple[str, int]], label: str) -> str:
+    """A bar for each of some classes, with its name below and its count above."""
+    most = max((n for _, n in counted), default=0) or 1
+    box = Box(20, WIDTH - 20, 26, 150)
+    width = (box.right - box.left) / max(1, len(counted))
+    y = linear(0, most, box.bottom, box.top)
+    parts = [line(box.left, box.bottom, box.right, box.bottom, "axis")]
+    for number, (name, n) in enumerate(counted):
+        left = box.left + width * number
+        middle = left + width / 2
+        parts += [
+            rect(left + width * 0.12, y(n), width * 0.76, box.bottom - y(n), "bar", f"{name}: {n:,}"),
+            text(middle, box.bottom + 18, name, anchor="middle"),
+        ]
+        if n:
+            parts.append(text(middle, y(n) - 5, f"{n:,}", anchor="middle"))
+    return chart(box.bottom + BOTTOM, parts, label)
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def milliseconds(value: float) -> str:
+    """A duration for people: three digits at the most, and the unit that fits."""
+    if value < 10:
+        return f"{value:.1f} ms" if value % 1 else f"{value:.0f} ms"
+    if value < 1_000:
+        return f"{value:.0f} ms"
+    if value < 120_000:
+        return f"{value / 1_000:.3g} s"
+    return f"{value / 60_000:,.1f} min"
+
+
+def seconds(value: float) -> str:
+    """A moment of the trace, in seconds since its beginning."""
+    return f"{value / 1_000:,.3f} s"
+
+
+def _title(what: str) -> str:
+    return f"<title>{escape(what)}</title>" if what else ""

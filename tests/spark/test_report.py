@@ -1,0 +1,39 @@
+"""A report of a real run: what the topic SYS_TRACE says is what the swarm itself counted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.report import PAGE, TABLES, write_report
+from pipeline.trace_source import read_files, read_topic, record_topic
+from tests.spark.spark_cluster import ClusterProcesses
+
+pytestmark = pytest.mark.spark
+
+SWARM = "--consumers 3 --producers 1 --rate 200 --churn 0.7 --duration 4 --topic reported --group reported --json"
+
+
+def test_the_report_of_a_swarm_counts_what_the_swarm_counted(
+    spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "cli.main", "swarm", "--namesrv", cluster.address, *SWARM.split()]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    counted = json.loads(done.stdout)["in_all"]
+
+    stream = record_topic(spark, cluster.address, tmp_path / "recorded", tmp_path / "checkpoint")
+    stream.processAllAvailable()
+    stream.stop()
+    assert read_files(spark, [tmp_path / "recorded"]).count() == read_topic(spark, cluster.address).count()
+
+    report = write_report(read_files(spark, [tmp_path / "recorded"]), tmp_path / "out", group="reported")
+    [group] = report.groups
+    assert {name: getattr(group.totals, name) for name in counted} == counted
+    assert counted["moves"] > 16
+    assert "Who had which queue" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert (tmp_path / "out" / TABLES / "hazards" / "_SUCCESS").exists()
