@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from cli.bench.catch_up import bench_catch_up
+from cli.bench.contrast import bench_contrast
 from cli.bench.join import bench_join
 from cli.bench.memory import bench_memory
 from cli.bench.moves import bench_moves
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "order": bench_order,
     "pop": bench_pop,
     "pop-memory": bench_pop_memory,
+    "contrast": bench_contrast,
     "join-100": bench_join,
     "stalls": bench_stalls,
     "moves-100": bench_moves,

@@ -17,6 +17,7 @@ NAMES = (
     "order",
     "pop",
     "pop-memory",
+    "contrast",
     "join-100",
     "stalls",
     "moves-100",
