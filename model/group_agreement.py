@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from model.assignment import BROKER_STRATEGY
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 
 STRATEGY, MODEL, DELIVERY = "strategy", "model", "delivery"
@@ -29,6 +30,9 @@ _CONSEQUENCES = {
     MODEL: "the broadcasting members read what the others read, too",
     DELIVERY: "messages are delivered both ways, so twice",
 }
+_OF_BROKER = (
+    "the broker shares out all queues and its members get those that no other member holds, so loads are uneven"
+)
 _OF_FILTERS = "a message that only some members want is skipped where another one has its queue"
 
 
@@ -60,6 +64,8 @@ class Disagreement:
     @property
     def consequence(self) -> str:
         """What comes of it."""
+        if self.what == STRATEGY and any(side.value == BROKER_STRATEGY for side in self.sides):
+            return _OF_BROKER
         return _CONSEQUENCES.get(self.what, _OF_FILTERS)
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
-from cli.output import print_json, print_line, print_note
+from cli.output import document, print_json, print_line, print_note
 from cli.runtime import FAILED, run
 from model.errors import RlabError
 
@@ -103,7 +103,7 @@ async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
     """Run it and tell, also when it is cut short."""
     from cli.swarm.conduct import Conductor
 
-    started = anyio.current_time()
+    started, shares_queues = anyio.current_time(), options.mode == "pull"
     print_it = print_note if as_json else print_line
 
     def say(text: str) -> None:
@@ -111,25 +111,27 @@ async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
 
     conductor = Conductor(
         options,
-        on_rebalance=lambda rebalance: say(rebalance_line(rebalance)),
+        on_rebalance=lambda rebalance: say(rebalance_line(rebalance, shares_queues=shares_queues)),
         on_status=lambda summary: say(status_line(summary)),
     )
     try:
         await conductor.run()
     except asyncio.CancelledError:
         # To be stopped is no failure by itself.
-        if _print_summary(conductor.summary, as_json=as_json):
+        if _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json):
             raise
         raise typer.Exit(FAILED) from None
     except RlabError:
-        _print_summary(conductor.summary, as_json=as_json)
+        _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json)
         raise
-    if not _print_summary(conductor.summary, as_json=as_json):
+    if not _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json):
         raise typer.Exit(FAILED)
 
 
-def rebalance_line(rebalance: Rebalance) -> str:
-    """Say in a line how the group found its balance."""
+def rebalance_line(rebalance: Rebalance, *, shares_queues: bool = True) -> str:
+    """Say in a line how the group found its balance, if it shares queues; or else who came and went."""
+    if not shares_queues:
+        return f"{rebalance.step}: {rebalance.members} members"
     took = "never" if rebalance.converged_ms is None else f"{rebalance.converged_ms:,.0f} ms"
     return f"{rebalance.step}: balanced in {took}, {rebalance.queues_moved} moved, {rebalance.members} members" + (
         f" ({rebalance.trigger})" if rebalance.trigger else ""
@@ -144,21 +146,27 @@ def status_line(summary: SwarmSummary) -> str:
     )
 
 
-def _print_summary(summary: SwarmSummary | None, *, as_json: bool) -> bool:
+def _print_summary(summary: SwarmSummary | None, *, shares_queues: bool, as_json: bool) -> bool:
     """Print what came of a run, if it came so far; returns whether nothing was wrong with it."""
     if summary is None:
         return True
     if as_json:
-        print_json(summary)
+        print_json(summary_document(summary, shares_queues=shares_queues))
     else:
         from rich.console import Console
 
-        Console(width=None if sys.stdout.isatty() else 100).print(summary_table(summary))
+        Console(width=None if sys.stdout.isatty() else 100).print(summary_table(summary, shares_queues=shares_queues))
     return summary.ok
 
 
-def summary_table(summary: SwarmSummary) -> object:
-    """Draw the summary."""
+def summary_document(summary: SwarmSummary, *, shares_queues: bool = True) -> dict[str, object]:
+    """The JSON document of the summary; what there is only with queues to share is null without."""
+    of_queues = ("rebalances", "queues_moved", "converged_ms_p50", "converged_ms_p95", "double_owner_ms", "orphan_ms")
+    return {**document(summary), **({} if shares_queues else dict.fromkeys(of_queues))}
+
+
+def summary_table(summary: SwarmSummary, *, shares_queues: bool = True) -> object:
+    """Draw the summary; without queues to share there are no lines about them."""
     from rich.table import Table
     from rich.text import Text
 
@@ -167,19 +175,22 @@ def summary_table(summary: SwarmSummary) -> object:
     table.add_column(justify="right")
     verdict = ("PASSED", "bold green") if summary.ok else ("FAILED", "bold red")
     table.add_row(Text(*verdict), "")
-    for label, value in (
+    of_messages = [
         ("messages acknowledged", f"{summary.sent:,}"),
         ("sends given up", f"{summary.failed_sends:,}"),
         ("received", f"{summary.received_unique:,}"),
         ("lost", f"{summary.lost:,}"),
         ("received twice", f"{summary.duplicates:,}"),
+    ]
+    of_queues = [
         ("rebalances", f"{summary.rebalances:,}"),
         ("queues moved", f"{summary.queues_moved:,}"),
         ("balanced in, median", _ms(summary.converged_ms_p50)),
         ("balanced in, 95 of 100", _ms(summary.converged_ms_p95)),
         ("queues with two owners", _ms(summary.double_owner_ms)),
         ("queues without an owner", _ms(summary.orphan_ms)),
-    ):
+    ]
+    for label, value in of_messages + (of_queues if shares_queues else []):
         table.add_row(label, value)
     return table
 

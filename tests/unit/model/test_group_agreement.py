@@ -73,6 +73,11 @@ def test_a_line_tells_what_comes_of_it() -> None:
     assert describe([]) == ""
 
 
+def test_members_that_leave_it_to_a_broker_beside_others_leave_no_queue_lying() -> None:
+    (mixed,) = disagreements({"A": member("BROKER"), "B": member("AVG"), "C": member("AVG")})
+    assert mixed.consequence.startswith("the broker shares out all queues and its members get those that no other")
+
+
 def test_a_line_stays_short_however_much_is_wrong() -> None:
     def loud(number: int) -> ConsumerData:
         topics = tuple(SubscriptionData(f"t{topic:04}", f"tag{number}" * 100) for topic in range(50))

@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.swarm.command import rebalance_line, status_line, summary_table
+from cli.swarm.command import rebalance_line, status_line, summary_document, summary_table
 from simulation.ownership import Rebalance
 from simulation.swarm_observer import SwarmSummary
 
@@ -50,6 +50,7 @@ def test_a_rebalance_is_told_in_a_line() -> None:
         converged_ms=1_227.4,
     )
     assert rebalance_line(rebalance) == "2 joined, 1 left: balanced in 1,227 ms, 30 moved, 8 members (START+NOTIFY)"
+    assert rebalance_line(rebalance, shares_queues=False) == "2 joined, 1 left: 8 members"
 
 
 def test_the_state_of_the_messages_is_told_in_a_line() -> None:
@@ -66,6 +67,26 @@ def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
     assert "messages acknowledged 5,957" in rows
     assert "balanced in, median 41.1 ms" in rows
     assert "balanced in, 95 of 100 -" in rows
+
+
+def test_who_shares_messages_is_told_nothing_about_queues() -> None:
+    file = io.StringIO()
+    Console(file=file, width=80).print(summary_table(SUMMARY, shares_queues=False))
+    assert [" ".join(line.split()) for line in file.getvalue().splitlines()] == [
+        "PASSED",
+        "messages acknowledged 5,957",
+        "sends given up 1",
+        "received 5,958",
+        "lost 0",
+        "received twice 2",
+    ]
+    by_message, by_queue = (summary_document(SUMMARY, shares_queues=shares) for shares in (False, True))
+    assert by_queue["rebalances"] == 12
+    assert (by_message["rebalances"], by_message["converged_ms_p50"], by_message["received_unique"]) == (
+        None,
+        None,
+        5_958,
+    )
 
 
 @pytest.mark.parametrize(
