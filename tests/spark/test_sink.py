@@ -108,6 +108,12 @@ def test_what_cannot_be_written_is_told_in_the_words_of_the_sink(
         write(frame, cluster, **{"topic": make_topic(2), **options})
 
 
+def test_a_topic_is_not_overwritten(spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic) -> None:
+    writer = spark.range(3).selectExpr("string(id) as body").write.format("rlab").mode("overwrite")
+    with pytest.raises(PySparkException, match="only appended to"):
+        writer.option("nameServer", cluster.address).option("topic", make_topic(1)).save()
+
+
 def test_a_failed_write_leaves_nothing_when_it_is_exactly_once(
     spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic
 ) -> None:
