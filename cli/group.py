@@ -88,6 +88,7 @@ def print_group(info: GroupInfo) -> None:
         print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
     group_mode.print_assignment(info.assignment)
     _print_queues(info, labels)
+    _print_popped(info, labels)
     print_line(verdict(info))
 
 
@@ -99,30 +100,48 @@ def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
 
 def group_document(info: GroupInfo) -> dict[str, object]:
     """The JSON document of a group: its record, and what follows from it."""
+    members = [
+        {**document(each), "mode": info.mode_of(each), "in_flight": info.in_flight_of(each.client_id)}
+        for each in info.members
+    ]
     queues = [
         {**document(queue), "lag": queue.lag, "deleted": queue.deleted, "settled": queue.settled}
         for queue in info.queues
     ]
-    summary = {"balanced": info.balanced, "broadcasting": info.broadcasting, "lag": info.lag}
+    summary = {
+        "balanced": info.balanced,
+        "broadcasting": info.broadcasting,
+        "lag": info.lag,
+        "in_flight": info.in_flight,
+    }
     contradictions = [{**document(each), "consequence": each.consequence} for each in info.disagreements]
-    return {**document(info), **summary, "disagreements": contradictions, "queues": queues}
+    return {**document(info), **summary, "disagreements": contradictions, "members": members, "queues": queues}
 
 
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
+    pops = any(info.popped_by(member) for member in info.members)
     targets = [client_id for queue in info.queues for client_id in queue.targets]
     print_table(
-        ["", "client id", "address", "strategy", "subscriptions", ">queues", ">target", ">expires in"],
+        [
+            *("", "client id", "address", "strategy", "mode", "subscriptions", ">queues", ">target"),
+            *([">in flight"] if pops else []),
+            ">expires in",
+        ],
         [
             (
                 labels[member.client_id],
                 member.client_id,
                 member.address or None,
-                member.strategy,
+                None if info.mode_of(member) == "pop" else member.strategy,
+                info.mode_of(member),
                 ", ".join(
                     s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
                 ),
                 len(member.queues),
-                None if member.strategy in info.unknown_strategies else targets.count(member.client_id),
+                None
+                if member.strategy in info.unknown_strategies or info.mode_of(member) == "pop"
+                else targets.count(member.client_id),
+                *([info.in_flight_of(member.client_id)] if pops else []),
                 f"{member.expires_in_s:.0f} s",
             )
             for member in info.members
@@ -133,6 +152,8 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
 
 
 def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
+    if all(info.mode_of(member) == "pop" for member in info.members) and not any(each.owner for each in info.queues):
+        labels = {}  # nobody has queues, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
     who = list(labels.values()) if as_matrix else ["owner", "target"]
     rows = [
@@ -150,6 +171,28 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
         print_line("● owns it and should   ○ should own it   ✕ owns it and should not")
 
 
+def _print_popped(info: GroupInfo, labels: dict[str, str]) -> None:
+    if not info.popped_queues:
+        return
+    rows = [
+        (
+            str(each.queue),
+            each.in_flight,
+            ", ".join(f"{labels.get(who, who)}: {count}" for who, count in each.in_flight_of.items()) or None,
+            _seconds(each.oldest_ms),
+            _seconds(each.next_visible_ms),
+            each.to_come_again,
+            each.most_attempts,
+        )
+        for each in info.popped_queues
+    ]
+    print_table(["popped", ">in flight", "with", ">oldest", ">next visible in", ">to come again", ">attempts"], rows)
+
+
+def _seconds(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms / 1000:.1f} s"
+
+
 def _marks(queue: QueueProgress, labels: dict[str, str]) -> list[str]:
     marks = {(True, True): "●", (False, True): "○", (True, False): "✕", (False, False): ""}
     return [marks[(queue.owner == client_id, client_id in queue.targets)] for client_id in labels]
@@ -165,12 +208,16 @@ def verdict(info: GroupInfo) -> str:
     parts = [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
         parts.append(f"{deleted} messages were deleted before it read them")
+    if info.in_flight:
+        parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:
         parts.append("broadcasting: every member reads every queue")
     elif info.unknown_strategies:
         parts.append(f"target unknown: strategy {', '.join(info.unknown_strategies)} is not built in")
     elif not info.members:
         parts.append("nobody consumes it")
+    elif info.balanced and all(info.mode_of(member) == "pop" for member in info.members):
+        parts.append("members share messages, not queues")
     elif info.balanced:
         parts.append("balanced")
     else:

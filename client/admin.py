@@ -18,6 +18,7 @@ from client.dead_letters import DeadLetters
 from client.group_target import group_info
 from client.message_admin import MessageAdmin
 from client.offset_admin import OffsetAdmin
+from client.pop_records import PoppedQueue
 from model.errors import GroupNotExist, IllegalOperation, RlabError
 from model.limits import REQUEST_TIMEOUT_S
 from model.names import check_group
@@ -189,6 +190,7 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
         masters = await cluster.masters()
         lists, silent = await cluster.ask_reachable(masters, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         stats, silent_later = await cluster.ask_reachable(masters, RequestCode.GET_CONSUME_STATS, header)
+        pops, silent_last = await cluster.ask_reachable(masters, RequestCode.GET_POP_STATS, header)
         reports = [
             GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]))
             for name in masters
@@ -199,5 +201,6 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
             raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
         topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
-        silent = list(dict.fromkeys(silent + silent_later))
-        return group_info(group, reports, routes, silent, await self.assignment(group))
+        silent = list(dict.fromkeys(silent + silent_later + silent_last))
+        popped = [PoppedQueue.from_wire(name, row) for name, answer in pops.items() for row in unpack(answer)]
+        return group_info(group, reports, routes, silent, await self.assignment(group), popped)

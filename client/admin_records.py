@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from client.assignment_records import NO_ASSIGNMENT, AssignmentInfo
+from client.pop_records import PoppedQueue
 from model.group_agreement import Disagreement
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
+from model.names import is_retry_topic, retry_topic
 from model.subscription import SubscriptionData
 from model.topic_route import TopicConfig
 
@@ -171,6 +173,7 @@ class GroupInfo:
         unknown_strategies: strategies of members that are not built in: `targets` leaves those members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
         assignment: what a broker has shared out, if members leave it to one.
+        popped_queues: queues of which messages are popped and not ended, sorted.
     """
 
     group: str
@@ -182,6 +185,32 @@ class GroupInfo:
     unknown_strategies: tuple[str, ...]
     unreachable: tuple[str, ...]
     assignment: AssignmentInfo = NO_ASSIGNMENT
+    popped_queues: tuple[PoppedQueue, ...] = ()
+
+    def popped_by(self, member: GroupMemberInfo) -> frozenset[str]:
+        """Topics of which the member pops messages, instead of pulling queues that it has; retry topics left out."""
+        topics = frozenset(each.topic for each in member.subscriptions if not is_retry_topic(each.topic))
+        if member.consume_type is ConsumeType.POP:
+            return topics
+        share = self.assignment.shares.get(member.client_id)
+        return frozenset() if share is None else topics & frozenset(share.popped)
+
+    def mode_of(self, member: GroupMemberInfo) -> str:
+        """`pop` or `pull`; `pull, pop` if it depends on the topic."""
+        popped = self.popped_by(member)
+        if not popped:
+            return "pull"
+        topics = {each.topic for each in member.subscriptions if not is_retry_topic(each.topic)}
+        return "pop" if topics == popped else "pull, pop"
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are popped, and neither ended nor visible again."""
+        return sum(each.in_flight for each in self.popped_queues)
+
+    def in_flight_of(self, client_id: str) -> int:
+        """How many of these a member has."""
+        return sum(each.in_flight_of.get(client_id, 0) for each in self.popped_queues)
 
     @property
     def broadcasting(self) -> bool:
@@ -198,6 +227,10 @@ class GroupInfo:
         """Queues of topics that members subscribe to, and that no member should have: their strategies disagree."""
         wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
         wanted -= self.assignment.popped
+        for member in self.members:
+            wanted -= self.popped_by(member)
+            if member.consume_type is ConsumeType.POP:
+                wanted.discard(retry_topic(self.group))
         return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
 
     @property

@@ -14,7 +14,7 @@ inputs it is can be read off the record.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from client.admin_records import GroupInfo, GroupMemberInfo, GroupReport, MemberReport, QueueProgress
 from client.allocate import (
@@ -25,10 +25,11 @@ from client.allocate import (
     AllocateMessageQueueStrategy,
 )
 from client.assignment_records import NO_ASSIGNMENT, AssignmentInfo
+from client.pop_records import PoppedQueue
 from client.rebalance import allocate_target
 from model.assignment import BROKER_STRATEGY
 from model.group_agreement import disagreements
-from model.heartbeat import GroupView
+from model.heartbeat import ConsumeType, GroupView
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 from model.topic_route import TopicRoute
@@ -101,7 +102,7 @@ def target_of(
 
     Args:
         group: the group.
-        members: its members; those whose strategy is not built in are left out.
+        members: its members; those that pop, and those whose strategy is not built in, are left out.
         routes: by topic; a topic that is not in it does not exist.
         views: member list by name of the broker that told it; brokers that did not answer are not in it.
 
@@ -114,7 +115,7 @@ def target_of(
         topics = [subscription.topic for subscription in member.subscriptions]
         view = _view_that_it_sees(topics, routes, views)
         strategy = BUILT_IN_STRATEGIES.get(member.strategy)
-        if view is None or strategy is None:
+        if view is None or strategy is None or member.consume_type is ConsumeType.POP:
             continue
         for queue in allocate_target(strategy, group, member.client_id, member.model, topics, queues_of, view):
             target[queue] = (*target.get(queue, ()), member.client_id)
@@ -140,6 +141,7 @@ def group_info(
     routes: Mapping[str, TopicRoute],
     unreachable: Sequence[str],
     assignment: AssignmentInfo = NO_ASSIGNMENT,
+    popped_queues: Iterable[PoppedQueue] = (),
 ) -> GroupInfo:
     """Make the record of a group.
 
@@ -149,6 +151,7 @@ def group_info(
         routes: routes of the topics that members subscribe to; a topic that is not in it does not exist.
         unreachable: names of brokers that did not answer.
         assignment: what a broker has shared out, to members that leave it to one.
+        popped_queues: what brokers say is popped and not ended.
     """
     members = members_of(reports)
     views = {
@@ -189,5 +192,6 @@ def group_info(
             sorted({member.strategy for member in members} - {*BUILT_IN_STRATEGIES, BROKER_STRATEGY})
         ),
         assignment=assignment,
+        popped_queues=tuple(sorted(popped_queues, key=lambda each: each.queue)),
         unreachable=tuple(sorted(unreachable)),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from cli.group import MAX_MATRIX_MEMBERS, group_document, print_group, verdict
 from client.admin_records import GroupInfo, GroupMemberInfo, QueueProgress
+from client.pop_records import PoppedQueue
 from model.group_agreement import Disagreement, Side
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -58,6 +59,26 @@ SPLIT = replace(
 )
 
 
+POPPED = PoppedQueue(
+    queue=MessageQueue("t", "broker-a", 0),
+    first_unended=7,
+    next_offset=10,
+    in_flight=3,
+    to_come_again=0,
+    oldest_ms=1_540,
+    next_visible_ms=58_460,
+    most_attempts=2,
+    handing_over=False,
+    in_flight_of={"c@1": 2, "gone": 1},
+)
+POPPING = replace(
+    MOVING,
+    members=tuple(replace(member(name), consume_type=ConsumeType.POP) for name in ("c@1", "c@2")),
+    queues=(progress(0, None), progress(1, None)),
+    popped_queues=(POPPED,),
+)
+
+
 def printed(info: GroupInfo, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     print_group(info)
     return [line.split() for line in capsys.readouterr().out.splitlines() if line.strip() and "─" not in line]
@@ -66,9 +87,9 @@ def printed(info: GroupInfo, capsys: pytest.CaptureFixture[str]) -> list[list[st
 def test_members_and_the_matrix_of_owners_and_targets_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(MOVING, capsys) == [
         ["group", "g"],
-        ["client", "id", "address", "strategy", "subscriptions", "queues", "target", "expires", "in"],
-        ["c1", "c@1", "10.0.0.1:5", "AVG", "t,", "u=a", "||", "b", "2", "1", "120", "s"],
-        ["c2", "c@2", "10.0.0.1:5", "AVG", "t,", "u=a", "||", "b", "0", "2", "120", "s"],
+        ["client", "id", "address", "strategy", "mode", "subscriptions", "queues", "target", "expires", "in"],
+        ["c1", "c@1", "10.0.0.1:5", "AVG", "pull", "t,", "u=a", "||", "b", "2", "1", "120", "s"],
+        ["c2", "c@2", "10.0.0.1:5", "AVG", "pull", "t,", "u=a", "||", "b", "0", "2", "120", "s"],
         ["queue", "c1", "c2", "lag", "committed", "end"],
         ["t@broker-a:0", "●", "3", "7", "10"],
         ["t@broker-a:1", "✕", "○", "3", "7", "10"],
@@ -76,6 +97,28 @@ def test_members_and_the_matrix_of_owners_and_targets_are_shown(capsys: pytest.C
         ["●", "owns", "it", "and", "should", "○", "should", "own", "it", "✕", "owns", "it", "and", "should", "not"],
         ["lag", "6;", "not", "balanced:", "2", "queues", "are", "not", "where", "they", "should", "be"],
     ]
+
+
+def test_a_group_that_shares_messages_is_shown_with_what_is_in_flight_and_without_owners(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tail = ["queues", "target", "in", "flight", "expires", "in"]
+    next_in = ["next", "visible", "in", "to", "come", "again", "attempts"]
+    assert printed(POPPING, capsys)[1:] == [
+        ["client", "id", "address", "strategy", "mode", "subscriptions", *tail],
+        ["c1", "c@1", "10.0.0.1:5", "-", "pop", "t,", "u=a", "||", "b", "0", "-", "2", "120", "s"],
+        ["c2", "c@2", "10.0.0.1:5", "-", "pop", "t,", "u=a", "||", "b", "0", "-", "0", "120", "s"],
+        ["queue", "lag", "committed", "end"],
+        ["t@broker-a:0", "3", "7", "10"],
+        ["t@broker-a:1", "3", "7", "10"],
+        ["popped", "in", "flight", "with", "oldest", *next_in],
+        ["t@broker-a:0", "3", "c1:", "2,", "gone:", "1", "1.5", "s", "58.5", "s", "0", "2"],
+        ["lag", "6;", "3", "in", "flight;", "members", "share", "messages,", "not", "queues"],
+    ]
+    document = group_document(POPPING)
+    assert document["in_flight"] == 3
+    assert [(each["mode"], each["in_flight"]) for each in document["members"]] == [("pop", 2), ("pop", 0)]  # type: ignore[attr-defined]
+    assert document["popped_queues"][0]["oldest_ms"] == 1_540  # type: ignore[index]
 
 
 def test_what_members_disagree_about_is_said_below_them_with_their_labels(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from model.errors import (
     NetworkError,
     ServiceNotAvailable,
 )
+from model.heartbeat import ConsumeFrom
 from model.limits import REQUEST_TIMEOUT_S
 from simulation.cluster import SimulatedCluster
 from simulation.run import Simulation, run_simulation
@@ -237,5 +238,26 @@ def test_it_may_be_shut_down_twice_and_leaves_no_connection(tmp_path: Path) -> N
         await other.shutdown()
         await anyio.sleep(REQUEST_TIMEOUT_S)
         assert cluster.simulation.network.statistics().connections_open == before
+
+    administer(scenario, tmp_path)
+
+
+def test_what_members_have_popped_is_told_with_who_has_it_and_for_how_long(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=1, brokers=["broker-b"])
+        popper = await cluster.start_popper("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 5)
+        first, *_ = await popper.receive(2, invisible_s=30.0)
+        await popper.ack([first])
+        await anyio.sleep(2)
+        info = await admin.group("g")
+        [member], [popped] = info.members, info.popped_queues
+        assert (info.mode_of(member), info.in_flight_of(member.client_id), info.in_flight) == ("pop", 1, 1)
+        assert (popped.queue.broker_name, popped.first_unended, popped.next_offset) == ("broker-b", 1, 2)
+        assert popped.oldest_ms == pytest.approx(2_000, abs=100)
+        assert popped.next_visible_ms == pytest.approx(28_000, abs=100)
+        assert info.balanced
+        assert not any(queue.targets for queue in info.queues), "nobody should own what is popped"
 
     administer(scenario, tmp_path)

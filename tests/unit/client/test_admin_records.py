@@ -7,11 +7,14 @@ import pytest
 from client.admin_records import (
     BrokerInfo,
     GroupInfo,
+    GroupMemberInfo,
     GroupReport,
     ProgressReport,
     QueueProgress,
     QueueRange,
 )
+from client.assignment_records import AssignmentInfo
+from model.assignment import MemberShare
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -132,3 +135,47 @@ def test_what_a_broker_knows_of_a_group_is_read_from_its_two_answers() -> None:
 
 def test_a_broker_that_does_not_know_the_group_gives_an_empty_report() -> None:
     assert GroupReport.from_wire("broker-a", None, None) == GroupReport(broker_name="broker-a")
+
+
+def test_a_member_pops_all_topics_or_those_that_the_broker_says() -> None:
+    member = GroupMemberInfo(
+        client_id="c",
+        address="",
+        subscriptions=(SubscriptionData("%RETRY%g"), SubscriptionData("t"), SubscriptionData("u")),
+        strategy="BROKER",
+        model=MessageModel.CLUSTERING,
+        consume_type=ConsumeType.PASSIVELY,
+        expires_in_s=1.0,
+        queues=(),
+        brokers=(),
+    )
+    pops = replace(member, consume_type=ConsumeType.POP)
+
+    def told(*popped: str) -> GroupInfo:
+        share = MemberShare(version=1, queues=(), popped=dict.fromkeys(popped, 0))
+        assignment = AssignmentInfo(coordinator="a", version=1, shares={"c": share}, modes=())
+        return group(members=(member,), assignment=assignment)
+
+    assert group().mode_of(member) == told().mode_of(member) == "pull"
+    assert group().mode_of(pops) == told("t", "u").mode_of(member) == "pop"
+    assert told("t").mode_of(member) == "pull, pop"
+
+
+def test_queues_that_are_popped_are_nobodys_and_not_stranded() -> None:
+    member = GroupMemberInfo(
+        client_id="c",
+        address="",
+        subscriptions=(SubscriptionData("%RETRY%g"), SubscriptionData("t")),
+        strategy="AVG",
+        model=MessageModel.CLUSTERING,
+        consume_type=ConsumeType.POP,
+        expires_in_s=1.0,
+        queues=(),
+        brokers=(),
+    )
+    lies = [replace(progress(owner=None, targets=()), queue=MessageQueue(topic, "a", 0)) for topic in ("t", "%RETRY%g")]
+    info = group(*lies, members=(member,))
+    assert info.stranded == ()
+    assert info.balanced
+    pulls = replace(info, members=(replace(member, consume_type=ConsumeType.PASSIVELY),))
+    assert len(pulls.stranded) == 2
