@@ -18,6 +18,7 @@ from cli.bench.recovery import bench_recovery
 from cli.bench.report import Result
 from cli.bench.rounds import Progress, Sizes
 from cli.bench.send import bench_send
+from cli.bench.spark import bench_spark
 from cli.bench.stalls import bench_stalls
 from cli.bench.store_memory import bench_store_memory
 from cli.bench.store_sends import bench_store_async, bench_store_sync
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "catch-up": bench_catch_up,
     "recovery": bench_recovery,
     "store-memory": bench_store_memory,
+    "spark": bench_spark,
 }
 
 

@@ -27,9 +27,10 @@ NAMES = (
     "catch-up",
     "recovery",
     "store-memory",
+    "spark",
 )
-BY_NAME_ONLY = ("store-memory",)
-"""Too long, or too large for the disk of whoever only wants to see some figures."""
+BY_NAME_ONLY = ("store-memory", "spark")
+"""Too long, too large for the disk, or in need of Spark, for whoever only wants to see some figures."""
 
 
 def _checked(names: list[str] | None) -> list[str]:

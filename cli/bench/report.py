@@ -75,6 +75,12 @@ GOALS = {
     "store-memory": Goal(1.0, of_ratio=True, at_least=False),
     "store-sync": Goal(20.0, of_ratio=True, at_least=True),
     "store-sync-slow": Goal(20.0, of_ratio=True, at_least=True),
+    "spark-read": Goal(250_000.0, of_ratio=False, at_least=True),
+    "spark-read-columns": Goal(1.8, of_ratio=True, at_least=True),
+    "spark-parquet": Goal(120_000.0, of_ratio=False, at_least=True),
+    "spark-write": Goal(80_000.0, of_ratio=False, at_least=True),
+    "spark-trickle-p95": Goal(400.0, of_ratio=False, at_least=False),
+    "spark-executors": Goal(1.5, of_ratio=True, at_least=True),
 }
 
 COLUMNS = ("benchmark", ">value", "unit", ">baseline", ">ratio", ">goal", "", "")

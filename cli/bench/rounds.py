@@ -41,6 +41,8 @@ class Sizes:
         stalls: consumers that are killed; a quarter as many fall silent.
         moves: consumers that join and leave again under load.
         in_flight: messages that are popped and not acknowledged.
+        spark_rows: messages that Spark reads at a time; it writes half as many.
+        trickle: messages whose way to Spark is timed.
     """
 
     seconds: float = 0.5
@@ -57,6 +59,8 @@ class Sizes:
     stalls: int = 20
     moves: int = 6
     in_flight: int = 1_000_000
+    spark_rows: int = 1_000_000
+    trickle: int = 200
 
 
 class Window:

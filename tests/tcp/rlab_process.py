@@ -113,9 +113,9 @@ def rlab_json(*arguments: str, cwd: Path, text: str = "") -> Any:
     return json.loads(done.stdout)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Look until something that only the outside shows is true."""
-    deadline = time.perf_counter() + TIMEOUT_S
+    deadline = time.perf_counter() + timeout_s
     while not condition():
         assert time.perf_counter() < deadline, "it did not come true"
         Event().wait(0.02)

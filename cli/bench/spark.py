@@ -1,0 +1,234 @@
+"""spark: what a session with two tasks at a time reads and writes in a second, and how soon it sees a message.
+
+Everything runs on this machine: the name server, the broker, the JVM and its Python workers. Every figure is taken when
+the JVM is warm; its first query takes seconds more.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from cli.bench.echo import TOPIC
+from cli.bench.filling import fill_topic
+from cli.bench.processes import cluster_processes, create_topics, temporary_folder
+from cli.bench.report import Result
+from cli.bench.rounds import Progress, Sizes, Turn, in_turns, median_turn, result_of
+from client import Message, Producer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUEUES = 4
+SPARK_BODY = b"x" * 100
+LOCAL = "local[2]"
+TWO_EXECUTORS = "local-cluster[2,1,1024]"
+ROWS_PER_BATCH = 250_000
+TRICKLE_INTERVAL_S = 0.05
+CORES_FOR_TWO_EXECUTORS = 4
+"""Two executors, each a JVM and a Python worker, with the broker beside them."""
+_TARGET = "copy"
+_TRICKLE = "trickle"
+
+_T = TypeVar("_T")
+
+
+async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure the source and the sink.
+
+    Raises:
+        RlabError: pyspark or Java is missing, or a server did not start.
+
+    Cancellation: the session is stopped, and with it what it runs; every process ends.
+    """
+    async with cluster_processes({TOPIC: QUEUES}) as cluster, temporary_folder() as folder:
+        await fill_topic(cluster.name_server, SPARK_BODY, sizes.spark_rows, progress)
+        progress("the session starts")
+        async with _session(LOCAL) as spark:
+            results = await measure_session(spark, cluster.name_server, folder, sizes, progress)
+        progress("two executors start")
+        async with _session(TWO_EXECUTORS) as spark:
+            return [*results, await _two_executors(spark, cluster.name_server, sizes, progress)]
+
+
+async def measure_session(
+    spark: SparkSession, name_server: str, folder: Path, sizes: Sizes, progress: Progress
+) -> list[Result]:
+    """Measure everything that one session shows.
+
+    Args:
+        spark: the session.
+        name_server: of a cluster whose `TOPIC` has `sizes.spark_rows` messages.
+        folder: for checkpoints and tables.
+        sizes: how much to measure.
+        progress: told what begins.
+
+    Raises:
+        RlabError: a topic could not be made or read.
+
+    Cancellation: what Spark runs is left to whoever stops the session.
+    """
+    rows = sizes.spark_rows
+    reads = await _read_turns(spark, name_server, sizes, progress)
+    progress("to Parquet, as a stream")
+    parquet = [
+        await _blocking(partial(_stream_to_parquet, spark, name_server, folder / f"parquet-{n}"))
+        for n in range(sizes.passes + 1)
+    ]
+    results = [
+        Result(name="spark-read", value=median_turn(reads).value, unit="rows/s"),
+        _with_rows(result_of("spark-read-columns", reads, "against one row at a time")),
+        Result(name="spark-parquet", value=_median(parquet[1:]), unit="rows/s"),
+    ]
+    for name, delivery in (("spark-write", "atLeastOnce"), ("spark-write-once", "exactlyOnce")):
+        progress(f"to a topic, {delivery}")
+        rates = []
+        for n in range(sizes.passes + 1):
+            await create_topics(name_server, {f"{name}-{n}": QUEUES})
+            write = partial(_write, spark, name_server, f"{name}-{n}", rows // 2, delivery)
+            rates.append(await _blocking(write))
+        results.append(Result(name=name, value=_median(rates[1:]), unit="rows/s"))
+    return [*results, *await _trickle(spark, name_server, folder, sizes, progress)]
+
+
+@asynccontextmanager
+async def _session(master: str) -> AsyncIterator[SparkSession]:
+    from pipeline.session import spark_session
+
+    stack = ExitStack()
+    try:
+        manager = spark_session("rlab bench", master=master, driver_memory="2g")
+        yield await to_thread.run_sync(stack.enter_context, manager)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(stack.close)
+
+
+async def _blocking(work: Callable[[], _T]) -> _T:
+    # Cancelled, it fails by itself once the session has stopped.
+    return await to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> list[Turn]:
+    async def columns() -> float:
+        progress("read, columns")
+        return await _blocking(partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
+
+    async def tuples() -> float:
+        progress("read, one row at a time")
+        frame = _topic(spark.read, name_server, useArrow="false").load()
+        return await _blocking(partial(_read, frame, sizes.spark_rows))
+
+    return await in_turns(columns, tuples, sizes.passes)
+
+
+async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> Result:
+    async def two() -> float:
+        progress("read, two executors")
+        return await _blocking(partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
+
+    async def one() -> float:
+        progress("read, one executor")
+        # One task reads queue after queue, so the other executor has nothing to do.
+        frame = _topic(spark.read, name_server).load().coalesce(1)
+        return await _blocking(partial(_read, frame, sizes.spark_rows))
+
+    # A new executor starts its Python with its first task.
+    await two()
+    turns = await in_turns(two, one, sizes.passes)
+    cores = usable_cores()
+    enough = (
+        "" if cores >= CORES_FOR_TWO_EXECUTORS else f", too few for two executors, which need {CORES_FOR_TWO_EXECUTORS}"
+    )
+    return _with_rows(result_of("spark-executors", turns, f"{cores} cores{enough}"))
+
+
+async def _trickle(
+    spark: SparkSession, name_server: str, folder: Path, sizes: Sizes, progress: Progress
+) -> list[Result]:
+    """How long after its send a message has been seen by `foreachBatch`, with one message every 50 ms."""
+    await create_topics(name_server, {_TRICKLE: QUEUES})
+    latencies_ms: list[float] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        bodies = [row.body for row in batch.select("body").collect()]
+        seen_ms = time.time() * 1000
+        latencies_ms.extend(seen_ms - float(body) for body in bodies)
+
+    stream = _topic(spark.readStream, name_server, _TRICKLE, startingOffsets="earliest").load()
+    writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "trickle"))
+    query = await _blocking(writer.start)
+    try:
+        async with Producer(name_server) as producer:
+            # The first batches of a query are slow, and not those of a stream that runs for days.
+            warm = sizes.trickle // 4
+            for n in range(warm + sizes.trickle):
+                progress(f"trickle: {n} of {warm + sizes.trickle} messages")
+                await producer.send(Message(_TRICKLE, str(time.time() * 1000).encode()))
+                await anyio.sleep(TRICKLE_INTERVAL_S)
+        await _blocking(query.processAllAvailable)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(query.stop)
+    counted = sorted(latencies_ms[warm:])
+    return [
+        Result(name="spark-trickle-p50", value=percentile(counted, 0.5), unit="ms"),
+        Result(name="spark-trickle-p95", value=percentile(counted, 0.95), unit="ms", note="from send to foreachBatch"),
+    ]
+
+
+def _topic(reader: Any, name_server: str, topic: str = TOPIC, **options: str) -> Any:
+    """A reader of `spark.read` or `spark.readStream` with the options that every one here has."""
+    return reader.format("rlab").option("nameServer", name_server).option("subscribe", topic).options(**options)
+
+
+def _read(frame: DataFrame, rows: int) -> float:
+    started = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return rows / (time.perf_counter() - started)
+
+
+def _stream_to_parquet(spark: SparkSession, name_server: str, folder: Path) -> float:
+    stream = _topic(spark.readStream, name_server, startingOffsets="earliest", maxOffsetsPerTrigger=str(ROWS_PER_BATCH))
+    writer = stream.load().writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(folder / "table"))
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch.numInputRows]
+    rows = sum(int(batch.numInputRows) for batch in batches)
+    return rows / sum(int(batch.batchDuration) for batch in batches) * 1000
+
+
+def _write(spark: SparkSession, name_server: str, topic: str, rows: int, delivery: str) -> float:
+    frame = spark.range(0, rows, 1, QUEUES).selectExpr(f"lpad(string(id), {len(SPARK_BODY)}, 'x') as body")
+    writer = frame.write.format("rlab").option("nameServer", name_server).option("topic", topic)
+    started = time.perf_counter()
+    writer.option("delivery", delivery).mode("append").save()
+    return rows / (time.perf_counter() - started)
+
+
+def percentile(ordered: list[float], share: float) -> float:
+    """The smallest of some ascending figures that at least this share of them does not exceed."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _median(rates: list[float]) -> float:
+    return percentile(sorted(rates), 0.5)
+
+
+def _with_rows(result: Result) -> Result:
+    return replace(result, unit="rows/s")
