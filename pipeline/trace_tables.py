@@ -79,7 +79,8 @@ def write_tables(
     bucket_ms = max(SHORTEST_BUCKET_MS, round((end_ms - start_ms) / MOST_BUCKETS, -3))
     write("delivery", delivery_of(events, start_ms, bucket_ms))
     write("counts", counts_of(events))
-    write("nodes", nodes_of(events))
+    # Of all groups, because the numbers of a node have no gap only with all of its events.
+    write("nodes", nodes_of(events if group is None else trace_events(read)))
     return directory
 
 
