@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
@@ -16,16 +16,24 @@ from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import CONSUMED, HEADER_BYTES, RecordCorrupt
 
+M = TypeVar("M", bound=MessageExt)
+
 _unpack_header = CONSUMED.unpack
 _new_tuple = tuple.__new__
 _FIELDS = len(MessageExt._fields)
 
 
 def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
-    """Decode the body of a pull.
+    """Decode the body of a pull; see `decode_as`."""
+    return decode_as(MessageExt, queue, body)
+
+
+def decode_as(kind: type[M], queue: MessageQueue, body: bytes) -> list[M]:
+    """Decode records.
 
     Args:
-        queue: the queue that was pulled.
+        kind: of the messages that are made.
+        queue: the queue that they are of.
         body: stored records back to back.
 
     Returns:
@@ -34,7 +42,7 @@ def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
     Raises:
         RecordCorrupt: the body is not whole records with whole payloads.
     """
-    messages: list[MessageExt] = []
+    messages: list[M] = []
     unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)), read_size=1, use_list=False)
     unpacker.feed(body)
     read_bytes, tell, add = unpacker.read_bytes, unpacker.tell, messages.append
@@ -48,7 +56,7 @@ def decode_messages(queue: MessageQueue, body: bytes) -> list[MessageExt]:
             if len(fields) != _FIELDS:
                 raise RecordCorrupt(f"record {offset} of {queue} has {len(fields)} fields instead of {_FIELDS}")
             # The constructor of a named tuple is Python code and costs as much as decoding the payload.
-            add(_new_tuple(MessageExt, fields))
+            add(_new_tuple(kind, fields))
         if tell() != end or position != end:
             raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
     except (ValueError, TypeError, struct.error, msgpack.UnpackException) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import anyio
@@ -34,17 +35,19 @@ class AckBatch:
     Attributes:
         broker_name: to whom.
         by_delivery: (topic, queue id, token) -> offsets.
-        tokens: (queue, offset) -> token: the answer names the dead ones without it.
+        tokens: queue -> offset -> token: the answer names the dead ones without it.
+        size: how many there are.
         done: set once it was answered, or given up.
-        dead: of those that were too late: (queue, offset) -> how to tell.
+        dead: of those that were too late: handle -> how to tell.
         error: why it was given up.
     """
 
     broker_name: str
     by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
-    tokens: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
+    tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
+    size: int = 0
     done: anyio.Event = field(default_factory=anyio.Event)
-    dead: dict[tuple[MessageQueue, int], ReceiptHandleDead] = field(default_factory=dict)
+    dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)
     error: RlabError | None = None
 
 
@@ -74,23 +77,44 @@ class PopAcks:
 
     def add(self, handle: Handle) -> AckBatch:
         """Acknowledge one message with the next request, which leaves at the end of this turn of the loop."""
+        [batch] = self.add_all((handle,))
+        return batch
+
+    def add_all(self, handles: Iterable[Handle]) -> list[AckBatch]:
+        """Acknowledge messages; see `add`. Returns the requests that they are in."""
+        batches: dict[AckBatch, None] = {}
+        batch, tokens, offsets = AckBatch(""), dict[int, int](), list[int]()
+        queue: MessageQueue | None = None
+        token = 0
+        for handle in handles:
+            offset = handle[1]
+            # Handles of one pop come together and share the queue's object: to hash it for each of them costs most.
+            if (
+                handle[0] is not queue
+                or handle[2] != token
+                or batch.size >= MAX_ACK_BATCH
+                or tokens.get(offset, token) != token
+            ):
+                queue, _, token = handle
+                batch = self._batch_for(handle)
+                batches[batch] = None
+                tokens = batch.tokens.setdefault(queue, {})
+                offsets = batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), [])
+            if offset not in tokens:  # acknowledged twice in one turn: once is enough, and neither is dead for it
+                tokens[offset] = token
+                offsets.append(offset)
+                batch.size += 1
+        return list(batches)
+
+    def _batch_for(self, handle: Handle) -> AckBatch:
         queue, offset, token = handle
-        batch, message = self._pending.get(queue.broker_name), (queue, offset)
-        if batch is None or len(batch.tokens) >= MAX_ACK_BATCH or batch.tokens.get(message, token) != token:
+        batch = self._pending.get(queue.broker_name)
+        if batch is None or batch.size >= MAX_ACK_BATCH or batch.tokens.get(queue, {}).get(offset, token) != token:
             if not self._pending:
                 self._loop.call_soon(self._flush)
             elif batch is not None:
                 self._start(batch)
             batch = self._pending[queue.broker_name] = AckBatch(queue.broker_name)
-        if message in batch.tokens:
-            return batch  # acknowledged twice in one turn: once is enough, and neither is dead for it
-        batch.tokens[message] = token
-        key = (queue.topic, queue.queue_id, token)
-        offsets = batch.by_delivery.get(key)
-        if offsets is None:
-            batch.by_delivery[key] = [offset]
-        else:
-            offsets.append(offset)
         return batch
 
     async def wait_idle(self) -> None:
@@ -125,7 +149,7 @@ class PopAcks:
                         logger.log(
                             logging.WARNING if self._retry_s else logging.DEBUG,
                             "%s: %d acknowledgements to %s: %s",
-                            *(self._instance.client_id, len(batch.tokens), batch.broker_name, error),
+                            *(self._instance.client_id, batch.size, batch.broker_name, error),
                         )
                         return
                 else:
@@ -143,7 +167,7 @@ class PopAcks:
             self.late += len(dead)
         for topic, queue_id, offset in dead:
             queue = MessageQueue(topic, batch.broker_name, queue_id)
-            batch.dead[queue, offset] = ReceiptHandleDead(
+            batch.dead[queue, offset, batch.tokens[queue][offset]] = ReceiptHandleDead(
                 f"{queue} {offset} was acknowledged before, or its time was over and it comes again: take more time "
                 "with invisible_s, or extend it while you work on it"
             )

@@ -19,7 +19,7 @@ from client.pop_message import PopMessage, decode_handle, encode_handle
 from client.pop_receiver import PopReceiver
 from client.pop_requests import PopOptions, PopRequests
 from client.share import Share
-from model.errors import ConfigError, IllegalOperation, InvalidParameter
+from model.errors import ConfigError, IllegalOperation, InvalidParameter, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
 from model.names import is_retry_topic
@@ -140,14 +140,19 @@ class PopConsumer(GroupConsumer):
             handle = _handle(messages)
             batch = receiver.acks.add(handle)
             await _answered(batch)
-            if (dead := batch.dead.get(handle[:2])) is not None:
-                raise dead
+            if (cause := batch.dead.get(handle)) is not None:
+                raise cause
             return None
         several = list(messages)
-        batches = [(message, handle, receiver.acks.add(handle)) for message, handle in _handles(several)]
-        for batch in dict.fromkeys(batch for _, _, batch in batches):
+        handles = [
+            (each.queue, each.offset, each.token) if isinstance(each, PopMessage) else decode_handle(each)
+            for each in several
+        ]
+        dead: dict[Handle, ReceiptHandleDead] = {}
+        for batch in receiver.acks.add_all(handles):
             await _answered(batch)
-        return [message for message, handle, batch in batches if handle[:2] in batch.dead]
+            dead.update(batch.dead)
+        return [each for each, handle in zip(several, handles, strict=True) if handle in dead] if dead else []
 
     async def extend(self, message: PopMessage | str, invisible_s: float) -> str:
         """Take more time for a message, or give it back. RocketMQ: SimpleConsumer.changeInvisibleDuration.
@@ -218,10 +223,6 @@ def _check(name: str, value: float, low: float, high: float) -> None:
 
 def _handle(message: PopMessage | str) -> Handle:
     return handle_of(message) if isinstance(message, PopMessage) else decode_handle(message)
-
-
-def _handles(messages: Iterable[PopMessage | str]) -> list[tuple[PopMessage | str, Handle]]:
-    return [(message, _handle(message)) for message in messages]
 
 
 async def _answered(batch: AckBatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgpack
 
-from client.decode import decode_messages
+from client.decode import decode_as
 from client.instance import ClientInstance
 from client.pop_message import PopMessage, popped_of
 from model.errors import PullNotFound
@@ -190,9 +190,13 @@ def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
     messages: list[PopMessage] = []
     try:
         for topic, queue_id, token, visible_ms, attempts, records in cast("list[Any]", msgpack.unpackb(body)):
-            decoded = decode_messages(MessageQueue(topic, broker_name, queue_id), records)
+            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records)
             for message, attempt in zip(decoded, attempts, strict=True):
-                messages.append(popped_of(message, attempt - 1, token, visible_ms))
+                if attempt - 1 == message.times_delivered:
+                    message.token, message.visible_ms = token, visible_ms
+                    messages.append(message)
+                else:
+                    messages.append(popped_of(message, attempt - 1, token, visible_ms))
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RecordCorrupt(f"what {broker_name} answered to a pop is not whole batches ({error})") from error
     return messages
