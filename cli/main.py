@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import cluster, consume, daemons, group, message, produce, report, strategies, topic
+from cli import cluster, consume, daemons, group, message, produce, report, strategies, topic, whatif
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
@@ -61,6 +61,7 @@ for module in (
     demo,
     crash,
     strategies,
+    whatif,
     bench,
 ):
     module.register(app)

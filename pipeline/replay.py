@@ -116,6 +116,7 @@ class _Replay:
         self._spans: list[Span] = []
         self._alive: list[tuple[float, float, str]] = []
         self._passes = 0
+        self._readable: dict[tuple[MessageQueue, ...], frozenset[MessageQueue]] = {}
         self._changes = shifted_changes(recorded.changes, rules)
         self._change_at = [change.at_ms for change in self._changes]
         self._versions = [change.version for change in recorded.changes]
@@ -332,6 +333,9 @@ class _Replay:
         if self._is_over(running):
             return
         for queue in queues:
+            served = self._recorded.routes.at(queue.topic, at_ms)
+            if queue not in self._readable.setdefault(served, frozenset(served)):
+                continue  # the topic has shrunk, and the member does not know it yet
             lease = self._leases.setdefault(queue, _Lease())
             if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:
                 lease.owner = running.client
@@ -342,11 +346,9 @@ class _Replay:
 
     def _end(self, running: _Pass, at_ms: float) -> None:
         client, member = running.client, self._members[running.client]
-        for queue in running.granted:
+        # Who ended meanwhile keeps its leases until the broker takes it out.
+        for queue in () if self._is_over(running) else running.granted:
             lease = self._leases[queue]
-            # Who ended meanwhile keeps the lease until the broker takes it out.
-            if self._is_over(running):
-                break
             if lease.owner == client or self._rules.handover is Handover.OVERLAP:
                 member.owned[queue] = at_ms
         if not self._is_over(running):

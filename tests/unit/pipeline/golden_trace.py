@@ -16,26 +16,32 @@ TIMEOUT_MS = 5_000.0
 START_MS = 1_700_000_000_000.0
 
 
-def golden_events() -> list[Event]:
-    events: list[Event] = []
+class _Trace:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
 
-    def say(t_ms: float, node: str, kind: EventKind, **columns: object) -> None:
+    def say(self, t_ms: float, node: str, kind: EventKind, **columns: object) -> None:
         group = "" if kind == K.ROUTE_CHANGED else "g"
-        events.append(Event(START_MS + t_ms, node, len(events) + 1, kind, group=group, **columns))  # type: ignore[arg-type]
+        event = Event(START_MS + t_ms, node, len(self.events) + 1, kind, group=group, **columns)  # type: ignore[arg-type]
+        self.events.append(event)
 
-    def join(t_ms: float, client: str, version: int) -> None:
-        say(t_ms - 5, client, K.ROUTE_CHANGED, topic="t", client=client, n=2)
-        say(t_ms, "b", K.MEMBER_JOIN, broker="b", client=client, version=version, detail="t=*")
+    def join(self, t_ms: float, client: str, version: int) -> None:
+        self.say(t_ms - 5, client, K.ROUTE_CHANGED, topic="t", client=client, n=2)
+        self.say(t_ms, "b", K.MEMBER_JOIN, broker="b", client=client, version=version, detail="t=*")
 
-    def begin(t_ms: float, client: str, trigger: str) -> None:
-        say(t_ms, client, K.REBALANCE_BEGIN, client=client, detail=trigger)
+    def begin(self, t_ms: float, client: str, trigger: str) -> None:
+        self.say(t_ms, client, K.REBALANCE_BEGIN, client=client, detail=trigger)
 
-    def end(t_ms: float, client: str, trigger: str, version: int, state: str = "balanced") -> None:
-        say(t_ms, client, K.REBALANCE_END, client=client, version=version, detail=f"{trigger} {state}")
+    def end(self, t_ms: float, client: str, trigger: str, version: int, state: str = "balanced") -> None:
+        self.say(t_ms, client, K.REBALANCE_END, client=client, version=version, detail=f"{trigger} {state}")
 
-    def queue(t_ms: float, node: str, kind: EventKind, queue_id: int, client: str, **columns: object) -> None:
-        say(t_ms, node, kind, topic="t", broker="b", queue_id=queue_id, client=client, **columns)
+    def queue(self, t_ms: float, node: str, kind: EventKind, queue_id: int, client: str, **columns: object) -> None:
+        self.say(t_ms, node, kind, topic="t", broker="b", queue_id=queue_id, client=client, **columns)
 
+
+def golden_events() -> list[Event]:
+    trace = _Trace()
+    say, join, begin, end, queue = trace.say, trace.join, trace.begin, trace.end, trace.queue
     say(0, "b", K.ROUTE_CHANGED, topic="t", broker="b", n=2, detail="read=2 write=2 perm=6")
     join(10, "c1", 1)
     begin(12, "c1", "START")
@@ -79,4 +85,4 @@ def golden_events() -> list[Event]:
     queue(20005, "b", K.LOCK_GRANTED, 0, "c3", offset=100, n=100)
     end(20007, "c3", "NOTIFY", 5)
     queue(25000, "b", K.OFFSET_COMMITTED, 1, "c3", offset=250, n=0)
-    return events
+    return trace.events
