@@ -1,0 +1,99 @@
+"""A job that copies a topic to Parquet and to another topic, for tests that kill it: `python -m tests.spark.copy_job`.
+
+Its one argument is a JSON document of `CopyJob`. It ends by itself when it has copied what was there when it began.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from pipeline.session import spark_session
+
+TABLE, TOPIC, LATE = "table", "topic", "late"
+"""Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyJob:
+    """What is copied.
+
+    Attributes:
+        folder: for checkpoints and tables.
+        late: topic that is read from its latest offset, or empty.
+        dies_in_batch_0: of the query `LATE`, by SIGKILL to its process group.
+    """
+
+    master: str
+    name_server: str
+    source: str
+    target: str
+    folder: str
+    rows_per_batch: int
+    late: str = ""
+    dies_in_batch_0: bool = False
+
+    def checkpoint(self, query: str) -> Path:
+        return Path(self.folder) / f"checkpoint-{query}"
+
+    def output(self, query: str) -> str:
+        return str(Path(self.folder) / query)
+
+    def batches(self, query: str) -> tuple[int, int]:
+        """How many batches of a query were begun, and how many of them are done."""
+        return _highest(self.checkpoint(query) / "offsets"), _highest(self.checkpoint(query) / "commits")
+
+    def start(self, spark: SparkSession) -> list[StreamingQuery]:
+        found = self._stream(spark, self.source, startingOffsets="earliest")
+        table = self._writer(found.select("topic", "broker", "queue_id", "offset"), TABLE).format("parquet")
+        identity = found.selectExpr("concat_ws(':', topic, broker, queue_id, offset) as body")
+        topic = self._writer(identity, TOPIC).format("rlab").option("nameServer", self.name_server)
+        topic = topic.option("topic", self.target).option("delivery", "exactlyOnce")
+        queries = [table.start(self.output(TABLE)), topic.start()]
+        if self.late:
+            queries.append(self._writer(self._stream(spark, self.late), LATE).foreachBatch(self._take_late).start())
+        return queries
+
+    def _stream(self, spark: SparkSession, topic: str, **options: str) -> DataFrame:
+        stream = spark.readStream.format("rlab").option("nameServer", self.name_server).option("subscribe", topic)
+        return stream.option("maxOffsetsPerTrigger", str(self.rows_per_batch)).options(**options).load()
+
+    def _writer(self, frame: DataFrame, query: str) -> DataStreamWriter:
+        writer = frame.writeStream.queryName(query).option("checkpointLocation", str(self.checkpoint(query)))
+        return writer.trigger(availableNow=True)
+
+    def _take_late(self, batch: DataFrame, number: int) -> None:
+        if number == 0 and self.dies_in_batch_0:
+            os.killpg(0, signal.SIGKILL)
+        # Run again, it is written over: the same rows.
+        batch.select("queue_id", "offset").write.mode("overwrite").parquet(f"{self.output(LATE)}/{number}")
+
+
+def _highest(folder: Path) -> int:
+    if not folder.exists():
+        return 0
+    return max((int(path.name) + 1 for path in folder.iterdir() if path.name.isdecimal()), default=0)
+
+
+def main() -> None:
+    job = CopyJob(**json.loads(sys.argv[1]))
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.task.maxFailures": "8"}
+    with spark_session("copy", master=job.master, java_options="-XX:TieredStopAtLevel=1", conf=conf) as spark:
+        try:
+            for query in job.start(spark):
+                query.awaitTermination()
+        except PySparkException as error:
+            sys.exit(str(error))  # while there is a JVM, which knows
+
+
+if __name__ == "__main__":
+    main()
