@@ -117,12 +117,14 @@ async def test_whoever_comes_while_a_sync_runs_shares_the_next_one(waiters: Wait
 async def test_those_who_write_again_as_soon_as_they_are_answered_stay_together(waiters: Waiters) -> None:
     rounds = 20
 
-    def write_again(failure: RlabError | None) -> None:
+    tell = waiters._tell
+
+    def tell_and_write_again(number: int, failure: RlabError | None) -> None:
+        tell(number, failure)
         if waiters.count < 8 * rounds:
             asyncio.get_running_loop().call_soon(waiters.write)
 
-    tell = waiters._tell
-    waiters._tell = lambda number, failure: (tell(number, failure), write_again(failure))[0]  # type: ignore[method-assign]
+    waiters._tell = tell_and_write_again  # type: ignore[method-assign]
     for _ in range(8):
         waiters.write()
     while len(waiters.told) < 8 * rounds:

@@ -33,10 +33,10 @@ def test_an_expression_with_blanks_is_no_topic() -> None:
 
 def test_passes_have_their_triggers_the_version_they_saw_and_when_they_did_what() -> None:
     first, second = read_recorded(golden_events(), "g").passes["c2"]
-    assert (first.triggers, first.version, first.balanced) == ({"START"}, 2, False)
+    assert (first.triggers, first.version, first.balanced) == (frozenset({"START"}), 2, False)
     assert (first.begin_ms, first.end_ms) == (1003.5, 1007)
     assert first.lock_ms == {"b": 1006}
-    assert (second.triggers, second.balanced, second.plan_ms) == ({"LOCK"}, True, None)
+    assert (second.triggers, second.balanced, second.plan_ms) == (frozenset({"LOCK"}), True, None)
 
 
 def test_a_pass_without_an_end_lasts_for_ever() -> None:

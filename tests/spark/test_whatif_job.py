@@ -1,0 +1,45 @@
+"""What-if on Spark gives what one process gives, and the command prints it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from model.event_log import encode_events
+from pipeline.replay_rules import Handover
+from pipeline.whatif_job import Grid, baseline_of, collect_events, recorded_in, tried_in, try_all, try_rules
+from tests.unit.pipeline.golden_trace import golden_events
+
+pytestmark = pytest.mark.spark
+
+GRID = Grid(intervals_s=(1.0, 20.0), timeouts_s=(5.0, 7.0), handovers=tuple(Handover), was_timeout_s=5.0)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(encode_events(golden_events()))
+    return path
+
+
+def test_events_come_back_from_a_file_in_their_order(spark: SparkSession, trace: Path) -> None:
+    assert collect_events(spark, [trace]) == golden_events()
+    assert baseline_of(recorded_in(collect_events(spark, [trace]), None), 5.0).wrong_queues == 0
+
+
+def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:
+    recorded, rules = recorded_in(golden_events(), None), GRID.rules()
+    found = tried_in(try_all(spark, recorded, rules), rules)
+    assert [each.rules for each in found] == rules
+    for each in found:
+        assert each.costs == pytest.approx(try_rules(recorded, each.rules).costs)
+
+
+def test_the_partitions_do_not_change_the_result(spark: SparkSession) -> None:
+    recorded, rules = recorded_in(golden_events(), None), GRID.rules()[:8]
+    table = try_all(spark, recorded, rules)
+    rows = {row["number"]: row for row in table.coalesce(1).collect()}
+    assert rows == {row["number"]: row for row in table.collect()}
+    assert sorted(rows) == list(range(8))
