@@ -1,11 +1,13 @@
 """One Spark session and one cluster for all tests of this folder; both take seconds to start.
 
-Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline.
+Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. The long
+ones, which start many JVMs and kill them, run with RLAB_SPARK_LONG=1: `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,6 +17,9 @@ from pipeline.session import spark_session
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 
 _numbers = itertools.count(1)
+
+if not os.environ.get("RLAB_SPARK_LONG"):
+    collect_ignore = ["test_bench_spark.py", "test_kills.py", "test_report.py"]
 
 
 @pytest.fixture(scope="session")
