@@ -1,7 +1,7 @@
 """One Spark session and one cluster for all tests of this folder; both take seconds to start.
 
 Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. The long
-ones, which start many JVMs and kill them, run with RLAB_SPARK_LONG=1: `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
+ones, which start many JVMs and kill them, run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
 """
 
 from __future__ import annotations
