@@ -79,7 +79,8 @@ def decode_offsets(wire: list[Any]) -> Sequence[int]:
     """Read what `encode_offsets` wrote."""
     if len(wire) == 2:
         return range(wire[0], wire[0] + wire[1])
-    return wire[0]  # type: ignore[no-any-return]  # a list of numbers, as it was written
+    offsets: list[int] = wire[0]
+    return offsets
 
 
 def encode_window(queue: PopQueue, times: Times) -> bytes:
@@ -105,7 +106,7 @@ def decode_window(data: bytes, times: Times) -> PopQueue:
         data: what it returned.
         times: now.
     """
-    unpacked: list[Any] = msgpack.unpackb(data)  # type: ignore[assignment]
+    unpacked: Any = msgpack.unpackb(data)
     byteorder, floor, tokens, attempts, batches = unpacked
     if byteorder != sys.byteorder:
         tokens, attempts = _swapped("Q", tokens), _swapped("H", attempts)

@@ -19,6 +19,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -144,15 +145,15 @@ class _Replay:
     def _schedule_all(self) -> None:
         for change in self._changes:
             if change.topics is not None:
-                self._at(change.at_ms, lambda at_ms, client=change.client: self._join(client, at_ms))  # type: ignore[misc]
+                self._at(change.at_ms, partial(self._join, change.client))
         for at_ms, client in self._recorded.stops:
-            self._at(at_ms, lambda at_ms, client=client: self._stop(client, at_ms))  # type: ignore[misc]
+            self._at(at_ms, partial(self._stop, client))
         for silent_ms, leave in leaves_under(self._recorded, self._rules):
-            self._at(silent_ms, lambda at_ms, client=leave.client: self._fall_silent(client, at_ms))  # type: ignore[misc]
-            self._at(leave.at_ms, lambda at_ms, leave=leave: self._leave(leave, at_ms))  # type: ignore[misc]
+            self._at(silent_ms, partial(self._fall_silent, leave.client))
+            self._at(leave.at_ms, partial(self._leave, leave))
         for client, changes in self._recorded.routes.of_client.items():
             for route in changes:
-                self._at(route.at_ms, lambda _, c=client, r=route: self._see_route(c, r.topic, r.queues))  # type: ignore[misc]
+                self._at(route.at_ms, partial(self._see_route, client, route.topic, route.queues))
         for client, passes in self._recorded.passes.items():
             self._member(client).recorded = passes
             for each in passes:
@@ -164,8 +165,7 @@ class _Replay:
         if not self._rules.notify:
             triggers -= {Trigger.NOTIFY}
         if triggers:
-            trigger, begin_ms = Trigger(min(triggers)), recorded.begin_ms + self._shift_of(recorded)
-            self._at(begin_ms, lambda at_ms: self._wake(client, trigger, at_ms))
+            self._at(recorded.begin_ms + self._shift_of(recorded), partial(self._wake, client, Trigger(min(triggers))))
 
     def _shift_of(self, recorded: RecordedPass) -> float:
         if not self._rules.expiry_shift_ms:
@@ -193,7 +193,7 @@ class _Replay:
                 member.owned[queue] = at_ms
             self._pump_later(client, at_ms)
 
-    def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...]) -> None:
+    def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...], _at_ms: float) -> None:
         member = self._member(client)
         member.route = tuple(sorted({**dict(member.route), topic: queues}.items()))
 
@@ -316,7 +316,7 @@ class _Replay:
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
-            self._at(lock_ms, lambda now_ms, queues=queues: self._lock(running, queues, now_ms))  # type: ignore[misc]
+            self._at(lock_ms, partial(self._lock, running, queues))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
@@ -396,5 +396,5 @@ class _Replay:
         lease.owner = ""
         for client in lease.waiters:
             begin_ms = self._recorded_begin(client, Trigger.LOCK, at_ms) or at_ms + self._timing.wake_ms
-            self._at(max(at_ms, begin_ms), lambda now_ms, c=client: self._wake(c, Trigger.LOCK, now_ms))  # type: ignore[misc]
+            self._at(max(at_ms, begin_ms), partial(self._wake, client, Trigger.LOCK))
         lease.waiters.clear()
