@@ -51,8 +51,8 @@ MEMBERSHIP = ("join", "leave", "crash", "hang")
 MAX_ATTEMPTS = 3
 FAILS, POISONED = 0.1, "7"
 """How often a listener fails; and the last digit of keys whose second message always does."""
-KEYS, NUMBERS = 100, 4
-"""Keys, and messages of a key on average; the least is one."""
+KEYS = 100
+"""Keys, where no number is given."""
 PAUSES_S, WORK_S = (0.0, 0.0, 0.0, 4.0), (0.0, 0.02, 0.3, 2.0)
 """Up to how long a producer waits between two messages, and a listener takes for one; with more keys so much less."""
 SESSION_S, GRACE_S = 4.0, 10.0
@@ -68,6 +68,7 @@ class OrderOptions:
     Attributes:
         seed: decides everything that is left to chance.
         keys: how many.
+        numbers: messages of a key on average; the least is one.
         changes: members that join, leave, crash or hang.
         consumers: slots for members, in each group.
         producers: how many; each has its share of the keys.
@@ -76,6 +77,7 @@ class OrderOptions:
 
     seed: int = 0
     keys: int = KEYS
+    numbers: int = 4
     changes: int = 50
     consumers: int = 4
     producers: int = 4
@@ -184,7 +186,7 @@ class _Run:
         brokers = sorted(self.cluster.brokers)
         queues = {topic: [MessageQueue(topic, name, n) for name in brokers for n in range(QUEUES)] for topic in TOPICS}
         mine = list(range(index, options.keys, options.producers))
-        left = mine + [mine[int(len(mine) * random.random() ** 2)] for _ in range((NUMBERS - 1) * len(mine))]
+        left = mine + [mine[int(len(mine) * random.random() ** 2)] for _ in range((options.numbers - 1) * len(mine))]
         random.shuffle(left)
         numbers: Counter[int] = Counter()
         for n in left:
@@ -271,11 +273,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=500, help="how many")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--keys", type=int, default=OrderOptions().keys, help="keys in each")
+    parser.add_argument("--numbers", type=int, default=OrderOptions().numbers, help="messages of a key on average")
     parser.add_argument("--changes", type=int, default=OrderOptions().changes, help="changes of members in each")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     chosen = parser.parse_args(arguments)
     every = [
-        OrderOptions(seed=seed, keys=chosen.keys, changes=chosen.changes)
+        OrderOptions(seed=seed, keys=chosen.keys, numbers=chosen.numbers, changes=chosen.changes)
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     ]
     total, done, failed = OrderVerdict(-1), 0, 0
