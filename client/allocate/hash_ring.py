@@ -28,7 +28,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
-from itertools import compress
+from itertools import chain, compress
 from typing import NamedTuple
 
 from model.message_queue import MessageQueue
@@ -90,7 +90,7 @@ def ring_of(members: Sequence[str]) -> Ring:
         points += _points_of(client_id)
         owners += [client_id] * POINTS
     order = sorted(range(len(points)), key=points.__getitem__)
-    return Ring([points[at] for at in order], [owners[at] for at in order])
+    return Ring(list(map(points.__getitem__, order)), list(map(owners.__getitem__, order)))
 
 
 def changed_ring(ring: Ring, gone: Collection[str], come: Collection[str]) -> Ring:
@@ -163,17 +163,13 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
 
 def _next_points(at: list[int], waiting: list[int], ring: Ring) -> tuple[list[str], list[int]]:
     """Owner of the next point after each waiting queue, and the distance to it."""
-    points, owners = ring
-    points = [*points, points[0] + RING_LENGTH]
-    owners = [*owners, owners[0]]
     found, distances = [], []
-    number, point = 0, points[0]
-    for queue in waiting:  # in order of position, so both sequences are gone through once
-        position = at[queue]
+    ahead = chain(zip(ring.points, ring.owners, strict=True), [(ring.points[0] + RING_LENGTH, ring.owners[0])])
+    point, owner = next(ahead)
+    for position in map(at.__getitem__, waiting):  # in order of position, so both sequences are gone through once
         while point < position:
-            number += 1
-            point = points[number]
-        found.append(owners[number])
+            point, owner = next(ahead)
+        found.append(owner)
         distances.append(point - position)
     return found, distances
 
