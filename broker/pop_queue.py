@@ -32,6 +32,9 @@ from typing import NamedTuple
 from model.limits import MAX_POP_WINDOW
 
 MAX_ATTEMPTS_COUNTED = 0xFFFF
+_MAX_TOKEN = 2**64 - 1
+_STRETCH = 64
+"""Messages at a time that are looked at for the floor."""
 
 
 def shortened(offsets: Sequence[int]) -> Sequence[int]:
@@ -172,7 +175,16 @@ class PopQueue:
             How often each has been delivered now.
         """
         assert token not in self.batches, "a token must be of one batch only"
-        grown = upto - self.next_offset
+        first, grown = self.next_offset, upto - self.next_offset
+        if offsets:
+            self.batches[token] = PopBatch(client_id, now, visible_at, offsets, len(offsets))
+            heapq.heappush(self._deadlines, (visible_at, token))
+        if grown == len(offsets) and grown and offsets[0] == first:
+            # Nothing but new ones, and all of them: nearly every pop. Two arrays grow, and no message is looked at.
+            self._tokens.extend(array("Q", (token,)) * grown)
+            self._attempts.extend(array("H", (1,)) * grown)
+            self.next_offset = upto
+            return [1] * grown
         if grown > 0:
             self._tokens.frombytes(bytes(8 * grown))
             self._attempts.frombytes(bytes(2 * grown))
@@ -186,13 +198,10 @@ class PopQueue:
             counts.append(count)
         if self._due_set:
             self._due_set.difference_update(offsets)
-        if offsets:
-            self.batches[token] = PopBatch(client_id, now, visible_at, offsets, len(offsets))
-            heapq.heappush(self._deadlines, (visible_at, token))
         self._move_floor()
         return counts
 
-    def ack(self, token: int, offsets: Iterable[int]) -> list[int]:
+    def ack(self, token: int, offsets: Sequence[int]) -> list[int]:
         """End messages.
 
         Args:
@@ -202,18 +211,29 @@ class PopQueue:
         Returns:
             Those that it has ended; the others' handles were dead: acknowledged, delivered again or extended before.
         """
-        if token == 0:
+        if not 0 < token <= _MAX_TOKEN:
             return []
-        tokens, base, end = self._tokens, self._base, self.next_offset
-        ended = []
-        for offset in offsets:
-            if self.floor <= offset < end and tokens[offset - base] == token:
-                tokens[offset - base] = 0
-                ended.append(offset)
+        ended = self._end(token, offsets)
         self._leave_batch(token, len(ended))
         if self._due_set:
             self._due_set.difference_update(ended)
         self._move_floor()
+        return ended
+
+    def _end(self, token: int, offsets: Sequence[int]) -> list[int]:
+        tokens, base, floor, end = self._tokens, self._base, self.floor, self.next_offset
+        if offsets:
+            n, first = len(offsets), offsets[0] - base
+            run, last = list(range(offsets[0], offsets[0] + n)), first + n
+            # Messages in a row, all of this delivery: what a consumer acknowledges that ends what it has popped.
+            if offsets[0] >= floor and offsets == run and tokens[first:last] == array("Q", (token,)) * n:
+                tokens[first:last] = array("Q", bytes(8 * n))
+                return run
+        ended = []
+        for offset in offsets:
+            if floor <= offset < end and tokens[offset - base] == token:
+                tokens[offset - base] = 0
+                ended.append(offset)
         return ended
 
     def skip(self, offsets: Iterable[int]) -> None:
@@ -357,12 +377,13 @@ class PopQueue:
             heapq.heapify(self._deadlines)
 
     def _move_floor(self) -> None:
-        tokens, base, floor, end = self._tokens, self._base, self.floor, self.next_offset
-        while floor < end and tokens[floor - base] == 0:
-            floor += 1
-        self.floor = floor
-        done = floor - base
+        tokens, done = self._tokens, self.floor - self._base
+        while done < len(tokens) and not tokens[done]:
+            # The zeros of a stretch are counted as bytes: some may be the first bytes of a token, but never eight.
+            stretch = tokens[done : done + _STRETCH].tobytes()
+            done += (len(stretch) - len(stretch.lstrip(b"\0"))) // 8
+        self.floor = self._base + done
         if done == len(tokens) or done > max(1024, len(tokens) // 2):
             del tokens[:done]
             del self._attempts[:done]
-            self._base = floor
+            self._base = self.floor

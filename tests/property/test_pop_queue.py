@@ -47,6 +47,7 @@ steps = st.one_of(
     st.tuples(st.just("pop_new"), st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 4)),
     st.tuples(st.just("pop_due"), st.integers(1, 5), st.integers(1, 4)),
     st.tuples(st.just("ack"), st.integers(0, 20), st.lists(st.integers(0, 60), max_size=5)),
+    st.tuples(st.just("ack_run"), st.integers(0, 20), st.tuples(st.integers(0, 60), st.integers(1, 8))),
     st.tuples(st.just("ack_all"), st.integers(0, 20), st.just(0)),
     st.tuples(st.just("extend"), st.integers(0, 20), st.integers(0, 60)),
     st.tuples(st.just("skip"), st.integers(0, 60), st.just(0)),
@@ -61,7 +62,9 @@ class Run:
         self.tokens: list[int] = []
 
     def token(self) -> int:
-        self.tokens.append(len(self.tokens) + 1)
+        # Every third has nothing but zeros in seven of its bytes, whichever end they are at.
+        n = len(self.tokens) + 1
+        self.tokens.append(n if n % 3 else n << 56)
         return self.tokens[-1]
 
     def pop_new(self, wanted: list[bool], invisible_s: int) -> None:
@@ -99,6 +102,10 @@ class Run:
                 message.done = True
                 expected.append(offset)
         assert self.queue.ack(token, offsets) == expected
+
+    def ack_run(self, n: int, run: tuple[int, int]) -> None:
+        first, length = run
+        self.ack(n, list(range(first, first + length)))
 
     def ack_all(self, n: int, _: int) -> None:
         self.ack(n, list(self.twin.messages))

@@ -55,6 +55,29 @@ def test_a_message_that_is_made_invisible_anew_has_a_new_handle_and_the_others_k
     assert queue.ack(9, [0]) == [0]
 
 
+def test_a_row_of_messages_that_reaches_beyond_its_delivery_ends_only_those_that_are_of_it() -> None:
+    queue = PopQueue(0)
+    popped(queue, 3, token=1)
+    popped(queue, 3, token=2)
+    assert queue.ack(2, [2, 3, 4, 5, 6]) == [3, 4, 5]
+    assert queue.ack(1, [-1, 0, 1]) == [0, 1]
+    assert queue.ack(1, [2, 2]) == [2]
+    assert queue.is_idle
+
+
+def test_the_floor_passes_over_many_at_once() -> None:
+    queue = PopQueue(0)
+    popped(queue, 1, token=1)
+    popped(queue, 500, token=2)
+    popped(queue, 1, token=3 << 56)
+    queue.ack(2, list(range(1, 501)))
+    assert queue.floor == 0
+    queue.ack(1, [0])
+    assert queue.floor == 501
+    queue.ack(3 << 56, [501])
+    assert queue.is_idle
+
+
 def test_nobody_has_the_token_nought() -> None:
     queue = PopQueue(0)
     popped(queue, 1, token=1)
