@@ -22,6 +22,7 @@ from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
 from client.pop_share import PopShare
 from client.queue_share import QueueShare
+from client.rebalance import RebalancePass
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 
@@ -58,7 +59,7 @@ class AssignedShare(QueueShare):
         self._make_popping = make_popping
         self._popping: PopShare | None = None
 
-    async def _target(self, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
+    async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
         view = await self._view(topics, cause)
         if view is None:
             return None

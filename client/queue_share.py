@@ -18,7 +18,8 @@ from collections.abc import Callable, Collection
 
 import anyio
 
-from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
+from client.allocate import AllocateMessageQueueStrategy
+from client.allocate.strategy import is_group_wide
 from client.background import Background
 from client.consumer_options import ConsumerOptions
 from client.instance import ClientInstance
@@ -75,6 +76,8 @@ class QueueShare(PulledQueues):
         self._released = anyio.Event()
         self._closing = False
         self._version_seen = -1
+        # What the last pass that asked found: topics, and what of them is ours in which version of the group.
+        self._last_target: tuple[tuple[str, ...], list[MessageQueue], int] | None = None
         # Queues whose grant may have been on its way when the answer was lost.
         self._unsure: dict[MessageQueue, None] = {}
 
@@ -99,7 +102,7 @@ class QueueShare(PulledQueues):
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
         moved, balanced, self._version_seen = 0, False, -1
         try:
-            target = await self._target(topics, cause)
+            target = await self._target(due, topics, cause)
             if target is not None and not self._closing:
                 moved, balanced = await self._approach(target, cause)
         finally:
@@ -107,23 +110,31 @@ class QueueShare(PulledQueues):
             self._emit(EventKind.REBALANCE_END, cause=cause, version=self._version_seen, n=moved, detail=detail)
         return balanced
 
-    async def _target(self, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
+    async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
         """What this member should have, or None when nobody can tell yet."""
         if not topics:
             return []  # it has given the last one up, and there is no broker of its topics to ask
+        last, self._last_target = self._last_target, None
+        if last is not None and last[0] == topics and due.triggers == (Trigger.LOCK,):
+            # Only a lease came free. If the group has changed as well, the pass for that is due after this one; and in
+            # a large group, where one newcomer moves a queue of everybody, asking twice is half of all the work.
+            self._last_target, self._version_seen = last, last[2]
+            return last[1]
         view = await self._view(topics, cause)
         if view is None:
             return None
         await self._look_at_all_topics(topics, view, cause)
         seen = (*topics, *self.topics_of_others)
         queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
-        return allocate_target(
+        target = allocate_target(
             self._strategy, self._group, self._instance.client_id, MessageModel.CLUSTERING, topics, queues, view
         )
+        self._last_target = topics, target, view.version
+        return target
 
     async def _look_at_all_topics(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
         """Get the routes of topics that only other members have, if the strategy shares all topics out together."""
-        if isinstance(self._strategy, GroupWideStrategy):
+        if is_group_wide(self._strategy):
             of_group = {topic for of_member in view.members.values() for topic in of_member}
             self.topics_of_others = tuple(sorted(of_group.difference(topics)))
             unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
@@ -203,6 +214,7 @@ class QueueShare(PulledQueues):
         if self.owned.get(owned.queue) is not owned:
             return
         cause = self._tell_dropped(owned, "lost")
+        self._last_target = None  # perhaps it is not ours any more, and we have not heard
         self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 

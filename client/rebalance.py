@@ -30,6 +30,7 @@ from functools import partial
 from typing import NamedTuple
 
 from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
+from client.allocate.strategy import is_group_wide
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.limits import REBALANCE_INTERVAL_S, REBALANCE_RETRY_S
@@ -114,7 +115,7 @@ def allocate_target(
     if model is MessageModel.BROADCASTING:
         return [queue for topic in topics for queue in sorted(queues_of.get(topic, ()))]
     assert view is not None, f"group {group}: CLUSTERING cannot be allocated without the members"
-    if isinstance(strategy, GroupWideStrategy):
+    if is_group_wide(strategy):
         return _group_wide_target(strategy, group, client_id, topics, queues_of, view)
     target: list[MessageQueue] = []
     for topic in topics:

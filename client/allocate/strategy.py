@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from model.message_queue import MessageQueue
 
@@ -63,6 +63,12 @@ class GroupWideStrategy(Protocol):
             The member's share, of topics that it subscribes to only.
         """
         ...
+
+
+def is_group_wide(strategy: object) -> TypeGuard[GroupWideStrategy]:
+    """Whether a strategy wants to see all topics together."""
+    # Every pass asks, and isinstance with a protocol takes 40 us in Python 3.11.
+    return hasattr(strategy, "allocate_group")
 
 
 def position_of(

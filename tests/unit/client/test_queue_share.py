@@ -10,6 +10,7 @@ import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
 from client.queue_share import QueueShare
+from client.rebalance import Trigger
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt
@@ -141,6 +142,25 @@ def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simu
 
 
 # -------------------------------------------------------------------------------------------------------------- getting
+
+
+def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members_again(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options |= {"triggers": frozenset(Trigger) - {Trigger.TIMER}}
+        await busy_on_queue_three(cluster)
+        second = await cluster.start_consumer("g", "t", host="second")
+        await anyio.sleep(0.5)
+        assert second.queues == [Q2]
+        since_s = cluster.simulation.loop.time()
+        await anyio.sleep(4)
+        assert second.queues == [Q2, Q3]
+        codes = wire.codes("second", since_s=since_s)
+        assert "LOCK_BATCH_MQ" in codes
+        assert "GET_CONSUMER_LIST_BY_GROUP" not in codes
+
+    simulate(scenario, brokers=1)
 
 
 @pytest.mark.parametrize("another_joins", [False, True])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky, GroupWideStrategy
-from client.allocate.strategy import check_strategy, position_of, utf16_units
+from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
+from client.allocate.strategy import check_strategy, is_group_wide, position_of, utf16_units
 from model.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("t", "b", 0)]
@@ -40,5 +40,5 @@ def test_names_sort_as_java_sorts_them() -> None:
 
 
 def test_only_a_strategy_that_sees_all_topics_is_asked_for_the_group() -> None:
-    assert isinstance(AllocateMessageQueueBalancedSticky(), GroupWideStrategy)
-    assert not isinstance(AllocateMessageQueueAveragely(), GroupWideStrategy)
+    assert is_group_wide(AllocateMessageQueueBalancedSticky())
+    assert not is_group_wide(AllocateMessageQueueAveragely())
