@@ -6,9 +6,17 @@ Invariant: two runs of `make test` on one tree run the same examples. Hypothesis
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("explore", max_examples=2_000, print_blob=True, deadline=None)
 settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of Spark in one process: they share a session, and a Java machine takes seconds and a gigabyte."""
+    for item in items:
+        if "spark" in item.path.relative_to(item.config.rootpath).parts:
+            item.add_marker(pytest.mark.xdist_group("spark"))
