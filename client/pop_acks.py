@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
 from client.background import Background
 from client.instance import ClientInstance
-from client.pop_message import PopMessage
-from client.pop_requests import PopRequests
-from model.errors import IllegalOperation, ReceiptHandleDead, RlabError
+from client.pop_message import Handle, Run
+from client.pop_requests import Dead, PopRequests
+from model.errors import IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
 from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 
 logger = logging.getLogger(__name__)
-
-Handle = tuple[MessageQueue, int, int]
-"""Queue, offset and token of a delivery."""
-
-
-def handle_of(message: PopMessage) -> Handle:
-    """The handle of a message as it is now."""
-    return message.queue, message.offset, message.token
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +29,8 @@ class AckBatch:
         by_delivery: (topic, queue id, token) -> offsets.
         tokens: queue -> offset -> token: the answer names the dead ones without it.
         size: how many there are.
+        until: when to ask no more, loop time in seconds.
+        unsure: whether an earlier request may have been carried out.
         done: set once it was answered, or given up.
         dead: of those that were too late: handle -> how to tell.
         error: why it was given up.
@@ -46,7 +40,9 @@ class AckBatch:
     by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
     tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
     size: int = 0
-    done: anyio.Event = field(default_factory=anyio.Event)
+    until: float = 0.0
+    unsure: bool = False
+    done: asyncio.Event = field(default_factory=asyncio.Event)
     dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)
     error: RlabError | None = None
 
@@ -77,44 +73,37 @@ class PopAcks:
 
     def add(self, handle: Handle) -> AckBatch:
         """Acknowledge one message with the next request, which leaves at the end of this turn of the loop."""
-        [batch] = self.add_all((handle,))
-        return batch
-
-    def add_all(self, handles: Iterable[Handle]) -> list[AckBatch]:
-        """Acknowledge messages; see `add`. Returns the requests that they are in."""
-        batches: dict[AckBatch, None] = {}
-        batch, tokens, offsets = AckBatch(""), dict[int, int](), list[int]()
-        queue: MessageQueue | None = None
-        token = 0
-        for handle in handles:
-            offset = handle[1]
-            # Handles of one pop come together and share the queue's object: to hash it for each of them costs most.
-            if (
-                handle[0] is not queue
-                or handle[2] != token
-                or batch.size >= MAX_ACK_BATCH
-                or tokens.get(offset, token) != token
-            ):
-                queue, _, token = handle
-                batch = self._batch_for(handle)
-                batches[batch] = None
-                tokens = batch.tokens.setdefault(queue, {})
-                offsets = batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), [])
-            if offset not in tokens:  # acknowledged twice in one turn: once is enough, and neither is dead for it
-                tokens[offset] = token
-                offsets.append(offset)
-                batch.size += 1
-        return list(batches)
-
-    def _batch_for(self, handle: Handle) -> AckBatch:
         queue, offset, token = handle
         batch = self._pending.get(queue.broker_name)
         if batch is None or batch.size >= MAX_ACK_BATCH or batch.tokens.get(queue, {}).get(offset, token) != token:
-            if not self._pending:
-                self._loop.call_soon(self._flush)
-            elif batch is not None:
-                self._start(batch)
-            batch = self._pending[queue.broker_name] = AckBatch(queue.broker_name)
+            batch = self._begin(queue.broker_name)
+        tokens = batch.tokens.setdefault(queue, {})
+        if offset not in tokens:  # acknowledged twice in one turn: once is enough, and neither is dead for it
+            tokens[offset] = token
+            batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).append(offset)
+            batch.size += 1
+        return batch
+
+    def add_run(self, run: Run) -> list[AckBatch]:
+        """Acknowledge messages of one delivery; see `add`. Returns the requests that they are in."""
+        queue, token, offsets = run
+        batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
+        mine = dict.fromkeys(offsets, token)
+        tokens = batch.tokens.setdefault(queue, {})
+        is_new = len(mine) == len(offsets) and (not tokens or tokens.keys().isdisjoint(mine))
+        if not is_new or batch.size + len(offsets) > MAX_ACK_BATCH:
+            return list(dict.fromkeys(self.add((queue, offset, token)) for offset in offsets))
+        tokens.update(mine)
+        batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).extend(offsets)
+        batch.size += len(offsets)
+        return [batch]
+
+    def _begin(self, broker_name: str) -> AckBatch:
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        elif broker_name in self._pending:
+            self._start(self._pending[broker_name])
+        batch = self._pending[broker_name] = AckBatch(broker_name)
         return batch
 
     async def wait_idle(self) -> None:
@@ -129,41 +118,56 @@ class PopAcks:
             self._start(batch)
 
     def _start(self, batch: AckBatch) -> None:
-        if self._background.running:
-            self._sending[batch] = None
-            self._background.start_soon(self._send, batch)
+        self._sending[batch] = None
+        batch.until = self._loop.time() + self._retry_s
+        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        if not self._background.running:
+            self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
+        elif not self._requests.start_ack(batch.broker_name, batch.by_delivery, partial(self._answered, batch)):
+            self._background.start_soon(self._send, batch, None)
+
+    def _answered(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+        if self._asks_again(batch, outcome):
+            self._background.start_soon(self._send, batch, outcome)
         else:
-            batch.error = IllegalOperation("the consumer was shut down; nothing was sent")
-            batch.done.set()
+            self._end(batch, outcome)
 
-    async def _send(self, batch: AckBatch) -> None:
-        until, unsure = self._loop.time() + self._retry_s, False
+    async def _send(self, batch: AckBatch, outcome: Dead | RlabError | None) -> None:
         try:
-            while True:
+            while outcome is None or self._asks_again(batch, outcome):
+                if outcome is not None:
+                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                        await self._instance.broker_returned.wait()
                 try:
-                    dead = await self._requests.ack(batch.broker_name, batch.by_delivery)
+                    outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
                 except RlabError as error:
-                    batch.error = error
-                    unsure = unsure or not error.definite
-                    if not error.retryable or self._loop.time() >= until:
-                        logger.log(
-                            logging.WARNING if self._retry_s else logging.DEBUG,
-                            "%s: %d acknowledgements to %s: %s",
-                            *(self._instance.client_id, batch.size, batch.broker_name, error),
-                        )
-                        return
-                else:
-                    batch.error = None
-                    self._note(batch, dead, unsure=unsure)
-                    return
-                with anyio.move_on_after(PULL_RETRY_ERROR_S):
-                    await self._instance.broker_returned.wait()
-        finally:
-            del self._sending[batch]
-            batch.done.set()
+                    outcome = error
+        except BaseException:
+            self._end(batch, RequestTimeout("the consumer was shut down before the answer came"))
+            raise
+        self._end(batch, outcome)
 
-    def _note(self, batch: AckBatch, dead: list[tuple[str, int, int]], *, unsure: bool) -> None:
-        if not unsure:
+    def _asks_again(self, batch: AckBatch, outcome: Dead | RlabError) -> bool:
+        if not isinstance(outcome, RlabError):
+            return False
+        batch.unsure = batch.unsure or not outcome.definite
+        return outcome.retryable and self._loop.time() < batch.until and self._background.running
+
+    def _end(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+        if isinstance(outcome, RlabError):
+            batch.error = outcome
+            logger.log(
+                logging.WARNING if self._retry_s else logging.DEBUG,
+                "%s: %d acknowledgements to %s: %s",
+                *(self._instance.client_id, batch.size, batch.broker_name, outcome),
+            )
+        else:
+            self._note(batch, outcome)
+        del self._sending[batch]
+        batch.done.set()
+
+    def _note(self, batch: AckBatch, dead: Dead) -> None:
+        if not batch.unsure:
             self.late += len(dead)
         for topic, queue_id, offset in dead:
             queue = MessageQueue(topic, batch.broker_name, queue_id)

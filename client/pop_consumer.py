@@ -14,8 +14,8 @@ from client.consumer_options import ConsumeOrder, ConsumerOptions, split_options
 from client.group_consumer import GroupConsumer
 from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
-from client.pop_acks import AckBatch, Handle, handle_of
-from client.pop_message import PopMessage, decode_handle, encode_handle
+from client.pop_acks import AckBatch
+from client.pop_message import Handle, PopMessage, decode_handle, encode_handle, handle_of, runs_of
 from client.pop_receiver import PopReceiver
 from client.pop_requests import PopOptions, PopRequests
 from client.share import Share
@@ -144,15 +144,16 @@ class PopConsumer(GroupConsumer):
                 raise cause
             return None
         several = list(messages)
-        handles = [
-            (each.queue, each.offset, each.token) if isinstance(each, PopMessage) else decode_handle(each)
-            for each in several
-        ]
+        runs = runs_of(several)
         dead: dict[Handle, ReceiptHandleDead] = {}
-        for batch in receiver.acks.add_all(handles):
+        for batch in dict.fromkeys(batch for run in runs for batch in receiver.acks.add_run(run)):
             await _answered(batch)
             dead.update(batch.dead)
-        return [each for each, handle in zip(several, handles, strict=True) if handle in dead] if dead else []
+        if not dead:
+            return []
+        # The handles that were acknowledged: a message that was extended meanwhile has another one.
+        handles = [(run.queue, offset, run.token) for run in runs for offset in run.offsets]
+        return [each for each, handle in zip(several, handles, strict=True) if handle in dead]
 
     async def extend(self, message: PopMessage | str, invisible_s: float) -> str:
         """Take more time for a message, or give it back. RocketMQ: SimpleConsumer.changeInvisibleDuration.
@@ -178,7 +179,7 @@ class PopConsumer(GroupConsumer):
         queue, offset, token = _handle(message)
         new, visible_ms = await requests.change_invisible(queue, offset, token, round(invisible_s * 1000))
         if isinstance(message, PopMessage):
-            message.token, message.visible_ms = new, visible_ms
+            message.renewed(new, visible_ms)
         return encode_handle(queue, offset, new)
 
     # --- GroupConsumer -----------------------------------------------------------------------------------------------

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, cast
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, cast
 
 import msgpack
 
@@ -24,6 +27,23 @@ from model.message_queue import MessageQueue
 
 _new_tuple = tuple.__new__
 
+Handle = tuple[MessageQueue, int, int]
+"""Queue, offset and token of a delivery."""
+
+
+class Delivery(NamedTuple):
+    """What all messages have in common that one pop brought of one queue.
+
+    Attributes:
+        queue: where they are stored.
+        token: of their handles.
+        visible_ms: when they come again unless they are acknowledged, wall clock of their broker in milliseconds.
+    """
+
+    queue: MessageQueue
+    token: int
+    visible_ms: int
+
 
 class PopMessage(MessageExt):
     """A message as a pop brings it. RocketMQ: MessageView of a SimpleConsumer.
@@ -31,12 +51,20 @@ class PopMessage(MessageExt):
     A tuple like any other message, so that it costs no more, with what belongs to this delivery beside it.
 
     Attributes:
-        token: of its handle; another one after each `extend`.
-        visible_ms: when it comes again unless it is acknowledged, wall clock of its broker in milliseconds.
+        delivery: that which brought it; another one after each `extend`.
     """
 
-    token: int
-    visible_ms: int
+    delivery: Delivery
+
+    @property
+    def token(self) -> int:
+        """Of its handle."""
+        return self.delivery.token
+
+    @property
+    def visible_ms(self) -> int:
+        """When it comes again unless it is acknowledged, wall clock of its broker in milliseconds."""
+        return self.delivery.visible_ms
 
     @property
     def attempts(self) -> int:
@@ -47,6 +75,38 @@ class PopMessage(MessageExt):
     def receipt_handle(self) -> str:
         """What ends this delivery, as a string that may be kept or sent elsewhere."""
         return encode_handle(self.queue, self.offset, self.token)
+
+    def renewed(self, token: int, visible_ms: int) -> None:
+        """Note that the broker gave it another handle and another time."""
+        self.delivery = Delivery(self.queue, token, visible_ms)
+
+
+class Run(NamedTuple):
+    """Messages of one delivery that are acknowledged one behind the other: what one row of a request says."""
+
+    queue: MessageQueue
+    token: int
+    offsets: list[int]
+
+
+_delivery_of = attrgetter("delivery")
+_offset_of = itemgetter(1)
+
+
+def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
+    """Divide messages and receipt handles into runs, in their order.
+
+    Raises:
+        InvalidParameter: a string is no receipt handle.
+    """
+    if all(type(message) is PopMessage for message in messages):
+        # Python code is run for each delivery, and not for each of its messages.
+        return [
+            Run(delivery.queue, delivery.token, list(map(_offset_of, mine)))
+            for delivery, mine in groupby(messages, _delivery_of)
+        ]
+    handles = [decode_handle(each) if isinstance(each, str) else handle_of(each) for each in messages]
+    return [Run(queue, token, [offset]) for queue, offset, token in handles]
 
 
 def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
@@ -61,8 +121,13 @@ def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms:
     if times_delivered != message.times_delivered:
         message = message._replace(times_delivered=times_delivered)
     popped = _new_tuple(PopMessage, message)
-    popped.token, popped.visible_ms = token, visible_ms
+    popped.delivery = Delivery(message.queue, token, visible_ms)
     return popped
+
+
+def handle_of(message: PopMessage) -> Handle:
+    """The handle of a message as it is now."""
+    return message.queue, message.offset, message.token
 
 
 def encode_handle(queue: MessageQueue, offset: int, token: int) -> str:
@@ -71,7 +136,7 @@ def encode_handle(queue: MessageQueue, offset: int, token: int) -> str:
     return base64.urlsafe_b64encode(packed).decode("ascii")
 
 
-def decode_handle(handle: str) -> tuple[MessageQueue, int, int]:
+def decode_handle(handle: str) -> Handle:
     """Read a receipt handle: its queue, offset and token.
 
     Raises:

@@ -22,15 +22,14 @@ import anyio
 from client.background import Background
 from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
-from client.pop_acks import PopAcks, handle_of
-from client.pop_message import PopMessage
+from client.pop_acks import PopAcks
+from client.pop_message import PopMessage, handle_of
 from client.pop_requests import ANY_QUEUE, PopRequests
 from client.rebalance import RebalancePass
 from model.errors import GroupNotExist, IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
-from model.record import RecordCorrupt
 from model.subscription import SubscriptionData
 from remoting.deadline_driver import DeadlineDriver
 from remoting.tasks import run_together
@@ -61,7 +60,7 @@ class _Target:
     queue: MessageQueue
     hot: bool = True
     popping: int = 0
-    error: RlabError | RecordCorrupt | None = None
+    error: RlabError | None = None
     not_before: float = 0.0
 
 
@@ -84,7 +83,17 @@ class _Receive:
     deadline: float
     asked: dict[_Target, None] = field(default_factory=dict)
     hurrying: int = 0
-    news: anyio.Event = field(default_factory=anyio.Event)
+    news: asyncio.Future[bool] | None = None
+
+    def tell(self) -> None:
+        """There are news."""
+        if self.news is not None and not self.news.done():
+            self.news.set_result(True)
+
+
+_Outcome = list[PopMessage] | RlabError
+"""What came of a pop."""
+_Popped = Callable[[_Outcome], None]
 
 
 class PopReceiver:
@@ -169,17 +178,19 @@ class PopReceiver:
 
     async def _wait(self, this: _Receive, patience_s: float) -> bool:
         """Wait for news; returns whether there are some."""
-        this.news = anyio.Event()
+        # A timer and a future cost a third of a cancel scope and an event, and every `receive` comes here.
+        news: asyncio.Future[bool] = self._loop.create_future()
+        this.news = news
         self._waiting[this] = None
+        timer = self._loop.call_later(patience_s, _over, news)
         try:
-            with anyio.move_on_after(patience_s):
-                await this.news.wait()
+            return await news
         except BaseException:
             self._wake_one()  # whoever gives up must not keep the news from the others
             raise
         finally:
+            timer.cancel()
             self._waiting.pop(this, None)
-        return this.news.is_set()
 
     def _is_answered_later(self, this: _Receive) -> bool:
         """Whether answers to this `receive` are to come; also before it has asked anybody."""
@@ -206,63 +217,69 @@ class PopReceiver:
                 self._start(target, this, left_s)
 
     def _start(self, target: _Target, this: _Receive, suspend_s: float) -> None:
+        """Ask a broker in the background, so that whoever gives up a `receive` loses nothing."""
         this.asked[target] = None
         target.popping += 1
         this.hurrying += not suspend_s
-        self._background.start_soon(self._pop, target, this, suspend_s)
+        suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
+        terms = {"max_n": this.max_n, "invisible_ms": round(this.invisible_s * 1000), "suspend_ms": suspend_ms}
+        subscription, broker_name = self._subscription_of(target.queue.topic), target.queue.broker_name
+        popped = partial(self._popped, target, this, suspend_s, self._loop.time())
+        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        if subscription is None or not self._requests.start_pop(broker_name, subscription, popped, **terms):
+            self._background.start_soon(self._pop, broker_name, subscription, terms, popped)
 
-    async def _pop(self, target: _Target, this: _Receive, suspend_s: float) -> None:
-        """In the background, so that whoever gives up a `receive` loses nothing."""
-        max_n, invisible_s, found = this.max_n, this.invisible_s, False
-        subscription, sent_at = self._subscription_of(target.queue.topic), self._loop.time()
+    async def _pop(
+        self, broker: str, subscription: SubscriptionData | None, terms: dict[str, int], popped: _Popped
+    ) -> None:
+        outcome: _Outcome = []
         try:
-            if subscription is None:
-                return
-            messages = await self._requests.pop(
-                target.queue.broker_name,
-                subscription,
-                max_n=max_n,
-                invisible_ms=round(invisible_s * 1000),
-                suspend_ms=int(min(suspend_s, max(_LEAST_HOLD_S, invisible_s / 2)) * 1000),
-            )
-        except (RlabError, RecordCorrupt) as error:
-            await self._failed(target, error)
+            if subscription is not None:
+                outcome = await self._requests.pop(broker, subscription, **terms)
+        except RlabError as error:
+            outcome = error
+        finally:
+            popped(outcome)
+
+    def _popped(self, target: _Target, this: _Receive, suspend_s: float, sent_at: float, outcome: _Outcome) -> None:
+        found = False
+        target.popping -= 1
+        this.hurrying -= not suspend_s
+        if isinstance(outcome, RlabError):
+            self._failed(target, outcome)
         else:
-            found = bool(messages)
+            found = bool(outcome)
             target.error, target.hot = None, found
             if found:
                 self._targets[target.queue] = self._targets.pop(target.queue, target)
-                self._keep(target, messages, sent_at, invisible_s)
-        finally:
-            target.popping -= 1
-            this.hurrying -= not suspend_s
-            if found:
-                self._wake_one()
-            elif suspend_s:
-                self._wake_all()
-            else:
-                this.news.set()
-            if self._closing:
-                self._idle.set()
+                self._keep(target, outcome, sent_at, this.invisible_s)
+        if found:
+            self._wake_one()
+        elif suspend_s:
+            self._wake_all()
+        else:
+            this.tell()
+        if self._closing:
+            self._idle.set()
 
-    async def _failed(self, target: _Target, error: RlabError | RecordCorrupt) -> None:
+    def _failed(self, target: _Target, error: RlabError) -> None:
         level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
         topic, broker_name, _ = target.queue
         logger.log(level, "%s: pop of %s on %s: %s", self._instance.client_id, topic, broker_name, error)
         target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
-        if isinstance(error, GroupNotExist):
+        if isinstance(error, GroupNotExist) and self._background.running:
             # This broker does not know us: it is new, or took us for dead.
-            await self._instance.heartbeats.send()
+            self._background.start_soon(self._instance.heartbeats.send)
 
     def _wake_one(self) -> None:
         for this in self._waiting:
             del self._waiting[this]
-            this.news.set()
+            this.tell()
             return
 
     def _wake_all(self) -> None:
         for this in self._waiting:
-            this.news.set()
+            this.tell()
         self._waiting.clear()
 
     # --- what is kept ------------------------------------------------------------------------------------------------
@@ -309,7 +326,7 @@ class PopReceiver:
             except RlabError as error:
                 logger.debug("%s: %r is not ours any more: %s", self._instance.client_id, message, error)
             else:
-                message.token, message.visible_ms = token, visible_ms
+                message.renewed(token, visible_ms)
                 good[n] = message
 
         try:
@@ -371,6 +388,11 @@ class PopReceiver:
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Nothing: brokers kill the handles of what was popped before a reset."""
+
+
+def _over(news: asyncio.Future[bool]) -> None:
+    if not news.done():
+        news.set_result(False)
 
 
 def _give_back_at(kept: _Kept) -> float:

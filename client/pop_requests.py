@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, cast
 
 import msgpack
 
 from client.decode import decode_as
 from client.instance import ClientInstance
-from client.pop_message import PopMessage, popped_of
-from model.errors import PullNotFound
+from client.pop_message import Delivery, PopMessage
+from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
+from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
 from remoting.command import Command
+from remoting.connection import Waiter
 from remoting.request_code import RequestCode
+
+T = TypeVar("T")
+
+_NO_DEAD = b"\x90"
+_times_delivered_of = attrgetter("times_delivered")
 
 ANY_QUEUE = -1
 """Queue id of a pop that takes whatever queue of the broker has messages."""
+
+Dead = list[tuple[str, int, int]]
+"""(topic, queue id, offset) of messages whose handles were dead."""
 
 Acked = Mapping[tuple[str, int, int], Sequence[int]]
 """(topic, queue id, token) -> offsets."""
@@ -89,6 +101,42 @@ class PopRequests:
 
         Cancellation: as for a network error.
         """
+        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
+        code, timeout_s = RequestCode.POP_MESSAGE, _pop_timeout_s(suspend_ms)
+        return _read_pop(broker_name, await self._request(broker_name, code, header, None, timeout_s))
+
+    def start_pop(
+        self,
+        broker_name: str,
+        subscription: SubscriptionData,
+        answered: Callable[[list[PopMessage] | RlabError], None],
+        *,
+        max_n: int,
+        invisible_ms: int,
+        suspend_ms: int,
+        queue_id: int = ANY_QUEUE,
+    ) -> bool:
+        """The same without a task: it costs a fifth.
+
+        Args:
+            broker_name: see `pop`, as for the rest.
+            subscription: likewise.
+            answered: called once with what `pop` returns or raises; must not raise.
+            max_n: likewise.
+            invisible_ms: likewise.
+            suspend_ms: likewise.
+            queue_id: likewise.
+
+        Returns:
+            Whether it was sent; if not, ask with `pop`, which connects, waits, or says what is wrong.
+        """
+        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
+        call = _Call(partial(_read_pop, broker_name), answered)
+        return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, _pop_timeout_s(suspend_ms), call)
+
+    def _pop_header(
+        self, subscription: SubscriptionData, max_n: int, invisible_ms: int, suspend_ms: int, queue_id: int
+    ) -> dict[str, Any]:
         header: dict[str, Any] = {
             "group": self._group,
             "topic": subscription.topic,
@@ -107,14 +155,9 @@ class PopRequests:
             header["order"] = True
         if self._options.max_attempts is not None:
             header["max_attempts"] = self._options.max_attempts
-        timeout_s = suspend_ms / 1000 + PULL_TIMEOUT_S / 2
-        try:
-            answer = await self._request(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s)
-        except PullNotFound:
-            return []
-        return decode_batches(broker_name, answer.body or b"")
+        return header
 
-    async def ack(self, broker_name: str, acked: Acked) -> list[tuple[str, int, int]]:
+    async def ack(self, broker_name: str, acked: Acked) -> Dead:
         """End messages on one broker.
 
         Args:
@@ -129,11 +172,18 @@ class PopRequests:
 
         Cancellation: they may be done with.
         """
-        body = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
-        header = {"group": self._group, "client_id": self._instance.client_id}
-        timeout_s = self._instance.config.request_timeout_s
-        answer = await self._request(broker_name, RequestCode.BATCH_ACK_MESSAGE, header, body, timeout_s)
-        return [(dead[0], dead[1], dead[2]) for dead in cast("list[Any]", msgpack.unpackb(answer.body or b"\x90"))]
+        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
+        body = _acked_body(acked)
+        return _read_dead(broker_name, await self._request(broker_name, code, self._ack_header(), body, timeout_s))
+
+    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+        """The same without a task; see `start_pop`."""
+        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
+        call = _Call(partial(_read_dead, broker_name), answered)
+        return self._start(broker_name, code, self._ack_header(), _acked_body(acked), timeout_s, call)
+
+    def _ack_header(self) -> dict[str, Any]:
+        return {"group": self._group, "client_id": self._instance.client_id}
 
     async def change_invisible(
         self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
@@ -160,7 +210,7 @@ class PopRequests:
         }
         timeout_s = self._instance.config.request_timeout_s
         code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self._request(queue.broker_name, code, header, None, timeout_s)
+        answer = raise_for_code(await self._request(queue.broker_name, code, header, None, timeout_s))
         return answer.header["token"], answer.header["visible_ms"]
 
     async def _request(
@@ -171,7 +221,78 @@ class PopRequests:
         if connection is None or not connection.ready:
             connection = await instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
             await connection.wait_writable()
-        return raise_for_code(await connection.request(code, header, body, timeout_s))
+        return await connection.request(code, header, body, timeout_s)
+
+    def _start(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        header: dict[str, Any],
+        body: bytes | None,
+        timeout_s: float,
+        call: Waiter,
+    ) -> bool:
+        connection = self._instance.masters.get(broker_name)
+        if connection is None or not connection.ready:
+            return False
+        try:
+            connection.request_for(call, code, header, body, timeout_s)
+        except (NetworkError, FlowControl):
+            return False
+        return True
+
+
+class _Call(Generic[T]):
+    """A request without a task: whoever asked is called back."""
+
+    __slots__ = ("_answered", "_read")
+
+    def __init__(self, read: Callable[[Command], T], answered: Callable[[T | RlabError], None]) -> None:
+        self._read = read
+        self._answered = answered
+
+    def done(self) -> bool:
+        """See `Waiter`: whoever asked takes every answer, however late."""
+        return False
+
+    def set_result(self, result: Command, /) -> None:
+        """See `Waiter`."""
+        try:
+            outcome: T | RlabError = self._read(result)
+        except RlabError as error:
+            outcome = error
+        self._answered(outcome)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """See `Waiter`: a lost connection, or no answer in time."""
+        assert isinstance(exception, RlabError)
+        self._answered(exception)
+
+
+def _pop_timeout_s(suspend_ms: int) -> float:
+    return suspend_ms / 1000 + PULL_TIMEOUT_S / 2
+
+
+def _read_pop(broker_name: str, answer: Command) -> list[PopMessage]:
+    if answer.code == ResponseCode.PULL_NOT_FOUND:
+        return []
+    return decode_batches(broker_name, raise_for_code(answer).body or b"")
+
+
+def _acked_body(acked: Acked) -> bytes:
+    packed: bytes = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
+    return packed
+
+
+def _read_dead(broker_name: str, answer: Command) -> Dead:
+    body = raise_for_code(answer).body or b""
+    if body == _NO_DEAD:
+        return []
+    try:
+        return [(topic, queue_id, offset) for topic, queue_id, offset in cast("list[Any]", msgpack.unpackb(body))]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        text = f"what {broker_name} answered to an acknowledgement is no list of dead handles ({error})"
+        raise ProtocolError(text) from error
 
 
 def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
@@ -190,13 +311,17 @@ def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
     messages: list[PopMessage] = []
     try:
         for topic, queue_id, token, visible_ms, attempts, records in cast("list[Any]", msgpack.unpackb(body)):
-            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records)
-            for message, attempt in zip(decoded, attempts, strict=True):
-                if attempt - 1 == message.times_delivered:
-                    message.token, message.visible_ms = token, visible_ms
-                    messages.append(message)
-                else:
-                    messages.append(popped_of(message, attempt - 1, token, visible_ms))
+            delivery = Delivery(MessageQueue(topic, broker_name, queue_id), token, visible_ms)
+            decoded = decode_as(PopMessage, delivery.queue, records)
+            if len(decoded) != len(attempts):
+                raise ValueError(f"{len(attempts)} numbers of deliveries for {len(decoded)} messages")
+            if any(map(_times_delivered_of, decoded)) or attempts.count(1) != len(attempts):
+                decoded = [
+                    message._replace(times_delivered=n - 1) for message, n in zip(decoded, attempts, strict=True)
+                ]
+            for message in decoded:
+                message.delivery = delivery
+            messages += decoded
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RecordCorrupt(f"what {broker_name} answered to a pop is not whole batches ({error})") from error
     return messages

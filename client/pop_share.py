@@ -25,9 +25,9 @@ from client.consumer import ConsumeResult
 from client.consumer_options import ConsumeOrder, ConsumerOptions
 from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
-from client.pop_acks import PopAcks, handle_of
+from client.pop_acks import PopAcks
 from client.pop_loop import PopLoop
-from client.pop_message import PopMessage
+from client.pop_message import PopMessage, handle_of
 from client.pop_requests import ANY_QUEUE, PopOptions, PopRequests
 from client.popped_queue import Popped, PoppedQueue, not_renewed, renewed
 from client.rebalance import RebalancePass

@@ -207,7 +207,7 @@ def renewed(popped: Popped, token: int, visible_ms: int, now: float, invisible_s
         now: when the request was sent, which is before its time began.
         invisible_s: for how long it asked.
     """
-    popped.message.token, popped.message.visible_ms = token, visible_ms
+    popped.message.renewed(token, visible_ms)
     popped.expires_at, popped.renew_at = now + invisible_s, now + invisible_s * RENEW_AT
     popped.busy = False
 

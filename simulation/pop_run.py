@@ -31,17 +31,16 @@ from broker.server import RunningBroker
 from broker.store.store_options import MIB, StoreOptions
 from client.consumer import ConsumeResult, Listener
 from client.pop_message import PopMessage
-from client.pop_requests import Acked, PopRequests
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
-from model.message_queue import MessageQueue
 from model.names import dlq_topic, retry_topic
 from remoting.tasks import background_tasks
 from simulation.clients import SimulatedMember, SimulatedPopConsumer, SimulatedProducer
 from simulation.cluster import SimulatedCluster
 from simulation.full_disk import FillingDisks
 from simulation.pop_check import Place, PopCheck
+from simulation.pop_watch import watch_acknowledgements
 from simulation.run import Simulation, run_simulation
 from simulation.torture_faults import Faults
 
@@ -237,7 +236,7 @@ class _Run:
         if kind == POP:
             popper = await self.cluster.start_popper(GROUP, TOPIC, max_attempts=MAX_ATTEMPTS, **shared)
             assert popper.consumer._requests is not None, "it was started"
-            self._watch(popper.consumer._requests)
+            watch_acknowledgements(popper.consumer._requests, self.check, self.simulation.loop)
             popper.consumer._background.start_soon(self._pop, popper)
             return popper
         consumer = self.cluster.make_consumer(
@@ -258,29 +257,8 @@ class _Run:
             raise
         if kind == PUSH:
             assert consumer.consumer._popped is not None, "it pops"
-            self._watch(consumer.consumer._popped._requests)
+            watch_acknowledgements(consumer.consumer._popped._requests, self.check, self.simulation.loop)
         return consumer
-
-    def _watch(self, requests: PopRequests) -> None:
-        """Note what brokers answer to acknowledgements: nothing else tells when a message is done with."""
-        shipped = requests.ack
-
-        async def ack(broker_name: str, acked: Acked) -> list[tuple[str, int, int]]:
-            every = [
-                (MessageQueue(topic, broker_name, queue_id), offset)
-                for (topic, queue_id, _), offsets in acked.items()
-                for offset in offsets
-            ]
-            for queue, offset in every:
-                self.check.acknowledging(queue, offset)
-            dead = await shipped(broker_name, acked)
-            now = self.simulation.loop.time()
-            for queue, offset in every:
-                if (queue.topic, queue.queue_id, offset) not in dead:
-                    self.check.acknowledged(queue, offset, now)
-            return dead
-
-        requests.ack = ack  # type: ignore[method-assign]
 
     def _delivered(self, member: SimulatedMember, messages: Sequence[MessageExt]) -> None:
         now = self.simulation.loop.time()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import cast
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from client.background import Background
 from client.instance import ClientInstance
 from client.pop_acks import PopAcks
-from client.pop_requests import Acked, PopRequests
+from client.pop_message import Run
+from client.pop_requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, RlabError
 from model.limits import MAX_ACK_BATCH
 from model.message_queue import MessageQueue
@@ -22,21 +26,31 @@ A, B = MessageQueue("t", "broker-a", 0), MessageQueue("t", "broker-b", 1)
 
 
 class Brokers:
-    """Answers acknowledgements as it is told: with the dead offsets, or an error."""
+    """Answers acknowledgements as it is told: with the dead offsets, or an error; over an open connection, or none."""
 
     client_id = "c1"
 
-    def __init__(self, *answers: list[int] | RlabError) -> None:
+    def __init__(self, *answers: list[int] | RlabError, connected: bool = True) -> None:
+        self.connected = connected
         self.asked: list[tuple[str, dict[tuple[str, int, int], list[int]]]] = []
         self.answers = list(answers)
         self.broker_returned = anyio.Event()
 
-    async def ack(self, broker_name: str, acked: Acked) -> list[tuple[str, int, int]]:
+    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+        if self.connected:
+            asyncio.get_running_loop().call_soon(answered, self.answer(broker_name, acked))
+        return self.connected
+
+    async def ack(self, broker_name: str, acked: Acked) -> Dead:
+        outcome = self.answer(broker_name, acked)
+        if isinstance(outcome, RlabError):
+            raise outcome
+        return outcome
+
+    def answer(self, broker_name: str, acked: Acked) -> Dead | RlabError:
         self.asked.append((broker_name, {key: list(offsets) for key, offsets in acked.items()}))
         answer = self.answers.pop(0) if self.answers else []
-        if isinstance(answer, RlabError):
-            raise answer
-        return [("t", 0, offset) for offset in answer]
+        return answer if isinstance(answer, RlabError) else [("t", 0, offset) for offset in answer]
 
 
 def run(brokers: Brokers, scenario: Callable[[PopAcks], Awaitable[None]], retry_s: float = 0.0) -> None:
@@ -94,10 +108,43 @@ def test_a_request_has_no_more_than_its_limit() -> None:
     assert [sum(map(len, acked.values())) for _, acked in brokers.asked] == [MAX_ACK_BATCH, 1]
 
 
-def test_a_lost_answer_is_asked_for_again_and_a_handle_that_is_dead_then_is_not_late(
-    caplog: pytest.LogCaptureFixture,
+runs = st.lists(
+    st.tuples(
+        st.sampled_from([A, A._replace(queue_id=1), B]), st.integers(1, 3), st.lists(st.integers(0, 9), min_size=1)
+    ),
+    max_size=8,
+)
+
+
+@given(runs)
+def test_runs_are_acknowledged_like_their_messages_one_by_one(
+    given_runs: list[tuple[MessageQueue, int, list[int]]],
 ) -> None:
-    brokers = Brokers(ConnectionLost("gone"), [1])
+    together, alone = Brokers(), Brokers()
+
+    async def by_run(acks: PopAcks) -> None:
+        for queue, token, offsets in given_runs:
+            batches = acks.add_run(Run(queue, token, offsets))
+            for offset in offsets:
+                assert any(batch.tokens.get(queue, {}).get(offset) == token for batch in batches)
+        await acks.wait_idle()
+
+    async def one_by_one(acks: PopAcks) -> None:
+        for queue, token, offsets in given_runs:
+            for offset in offsets:
+                acks.add((queue, offset, token))
+        await acks.wait_idle()
+
+    run(together, by_run)
+    run(alone, one_by_one)
+    assert together.asked == alone.asked
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_lost_answer_is_asked_for_again_and_a_handle_that_is_dead_then_is_not_late(
+    connected: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers = Brokers(ConnectionLost("gone"), [1], connected=connected)
 
     async def scenario(acks: PopAcks) -> None:
         batch = acks.add((A, 1, 7))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.pop_message import PopMessage, decode_handle, encode_handle, popped_of
+from client.pop_message import PopMessage, decode_handle, encode_handle, handle_of, popped_of, runs_of
 from model.errors import InvalidParameter
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -41,3 +41,28 @@ def test_a_handle_that_is_kept_as_a_string_names_the_same_delivery(
 def test_what_is_no_handle_is_refused_with_a_word_on_where_to_get_one(text: str) -> None:
     with pytest.raises(InvalidParameter, match="no receipt handle: take it from"):
         decode_handle(text)
+
+
+def popped(offset: int, token: int) -> PopMessage:
+    return popped_of(stored()._replace(offset=offset), 0, token, 5000)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3), st.booleans()), max_size=12), st.booleans())
+def test_runs_have_the_handles_of_all_messages_in_their_order(
+    given_messages: list[tuple[int, int, bool]], with_strings: bool
+) -> None:
+    messages = [popped(offset, token) for offset, token, _ in given_messages]
+    mixed: list[PopMessage | str] = [
+        message.receipt_handle if with_strings and is_string else message
+        for message, (_, _, is_string) in zip(messages, given_messages, strict=True)
+    ]
+    runs = runs_of(mixed)
+    assert [(run.queue, offset, run.token) for run in runs for offset in run.offsets] == list(map(handle_of, messages))
+
+
+def test_what_one_pop_brought_is_one_run_until_one_of_it_is_renewed() -> None:
+    messages = [popped(offset, 7) for offset in range(32)]
+    assert runs_of(messages) == [(QUEUE, 7, list(range(32)))]
+    messages[31].renewed(8, 6000)
+    assert (messages[31].token, messages[31].visible_ms, messages[30].token) == (8, 6000, 7)
+    assert runs_of(messages) == [(QUEUE, 7, list(range(31))), (QUEUE, 8, [31])]

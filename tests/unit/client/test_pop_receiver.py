@@ -25,13 +25,18 @@ def pops_of(popper: SimulatedPopConsumer) -> list[int]:
     """Wraps its pops; the list grows by the time that each may be held, in ms."""
     asked: list[int] = []
     requests = receiver_of(popper)._requests
-    shipped = requests.pop
+    shipped, shipped_start = requests.pop, requests.start_pop
 
     async def pop(*args: Any, **kwargs: Any) -> Any:
         asked.append(kwargs["suspend_ms"])
         return await shipped(*args, **kwargs)
 
-    requests.pop = pop  # type: ignore[method-assign]
+    def start_pop(*args: Any, **kwargs: Any) -> bool:
+        sent = shipped_start(*args, **kwargs)
+        asked.extend([kwargs["suspend_ms"]] * sent)
+        return sent
+
+    requests.pop, requests.start_pop = pop, start_pop  # type: ignore[method-assign]
     return asked
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import msgpack
 import pytest
 
-from client.pop_requests import decode_batches
+from client.instance import ClientInstance
+from client.pop_message import PopMessage
+from client.pop_requests import Dead, PopOptions, PopRequests, decode_batches
+from model.errors import ConnectionLost, FlowControl, GroupNotExist, ProtocolError, RlabError
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt, encode_record
+from model.response_code import ResponseCode
+from model.subscription import subscription_of
+from remoting.command import RESPONSE, Command
+from remoting.connection import Waiter
 
 
 def records(*offsets: int, failed: int = 0) -> bytes:
@@ -46,3 +56,72 @@ def test_each_batch_gives_its_messages_their_queue_token_and_attempts() -> None:
 def test_a_damaged_answer_is_an_error_that_names_the_broker(batches: object) -> None:
     with pytest.raises(RecordCorrupt, match="broker-a"):
         decode_batches("broker-a", msgpack.packb(batches))
+
+
+class Peer:
+    """A connection that keeps who waits, or takes nothing."""
+
+    ready = True
+
+    def __init__(self, error: RlabError | None = None) -> None:
+        self.waiter: Waiter | None = None
+        self.error = error
+
+    def request_for(self, waiter: Waiter, *_: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.waiter = waiter
+
+    def answer(self, body: bytes | None, code: int = 0) -> None:
+        assert self.waiter is not None
+        self.waiter.set_result(Command(RESPONSE, code, 1, {"remark": "no"} if code else {}, body))
+
+
+def requests_of(peer: Peer | None) -> PopRequests:
+    masters = {} if peer is None else {"broker-a": peer}
+    instance = SimpleNamespace(masters=masters, client_id="c", config=SimpleNamespace(request_timeout_s=3.0))
+    return PopRequests(cast(ClientInstance, instance), "g", PopOptions())
+
+
+def start_pop(peer: Peer | None) -> tuple[bool, list[list[PopMessage] | RlabError]]:
+    came: list[list[PopMessage] | RlabError] = []
+    subscription = subscription_of("orders", "*", 1)
+    sent = requests_of(peer).start_pop("broker-a", subscription, came.append, max_n=32, invisible_ms=1000, suspend_ms=0)
+    return sent, came
+
+
+def test_a_pop_without_a_task_calls_back_with_messages_or_with_what_went_wrong() -> None:
+    peer = Peer()
+    sent, came = start_pop(peer)
+    assert (sent, came) == (True, [])
+    peer.answer(msgpack.packb([["orders", 2, 77, 5000, [1], records(4)]]))
+    peer.answer(None, ResponseCode.PULL_NOT_FOUND)
+    peer.answer(None, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+    peer.answer(b"\x07")
+    assert peer.waiter is not None
+    peer.waiter.set_exception(ConnectionLost("gone"))
+    found, nothing, *errors = came
+    assert isinstance(found, list)
+    assert ([message.offset for message in found], nothing) == ([4], [])
+    assert [type(error) for error in errors] == [GroupNotExist, RecordCorrupt, ConnectionLost]
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [None, Peer(ConnectionLost("closed")), Peer(FlowControl("many"))],
+    ids=["not connected", "closed", "too much under way"],
+)
+def test_what_cannot_be_sent_at_once_is_not_sent_without_a_task(peer: Peer | None) -> None:
+    assert start_pop(peer) == (False, [])
+
+
+def test_an_acknowledgement_without_a_task_calls_back_with_the_dead_handles() -> None:
+    peer = Peer()
+    came: list[Dead | RlabError] = []
+    assert requests_of(peer).start_ack("broker-a", {("orders", 2, 77): [4, 5]}, came.append)
+    peer.answer(msgpack.packb([]))
+    peer.answer(msgpack.packb([["orders", 2, 5]]))
+    peer.answer(msgpack.packb([5]))
+    assert came[:2] == [[], [("orders", 2, 5)]]
+    assert isinstance(came[2], ProtocolError)
+    assert not came[2].definite
