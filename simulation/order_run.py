@@ -14,15 +14,11 @@ no route, and a key that is chosen anew goes to another queue, and from there it
 
 from __future__ import annotations
 
-import argparse
-import logging
-import os
 import struct
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,6 +37,7 @@ from remoting.tasks import background_tasks
 from simulation.clients import SimulatedConsumer, SimulatedProducer
 from simulation.cluster import NotConverged, SimulatedCluster
 from simulation.full_disk import FillingDisks
+from simulation.many_seeds import faults_line, run_seeds, say, seeds_parser, verdict_line
 from simulation.order_check import OrderCheck
 from simulation.run import Simulation, run_simulation
 from simulation.torture_faults import Faults
@@ -257,58 +254,34 @@ class _Run:
 # --- many seeds ------------------------------------------------------------------------------------------------------
 
 
-def verdict_line(verdict: OrderVerdict) -> str:
+def order_line(verdict: OrderVerdict) -> str:
     """What came of a seed, in a line, and each violation in one more."""
-    faults = ", ".join(f"{what} {n}" for what, n in sorted(verdict.faults.items()))
-    line = (
-        f"seed {verdict.seed}: {'FAILED' if verdict.violations else 'passed'} after {verdict.took_s:.0f} s with "
-        f"{verdict.changes} changes of members; {verdict.sent:,} sent, {verdict.starts:,} handed out ({faults})"
-    )
-    return "\n  ".join([line, *verdict.violations])
+    what = f"{verdict.changes} changes of members; {verdict.sent:,} sent, {verdict.starts:,} handed out"
+    return verdict_line(verdict, what)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it as a command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m simulation.order_run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=500, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    parser = seeds_parser("simulation.order_run", __doc__)
     parser.add_argument("--keys", type=int, default=OrderOptions().keys, help="keys in each")
     parser.add_argument("--numbers", type=int, default=OrderOptions().numbers, help="messages of a key on average")
     parser.add_argument("--changes", type=int, default=OrderOptions().changes, help="changes of members in each")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     chosen = parser.parse_args(arguments)
     every = [
         OrderOptions(seed=seed, keys=chosen.keys, numbers=chosen.numbers, changes=chosen.changes)
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     ]
-    total, done, failed = OrderVerdict(-1), 0, 0
-    with ProcessPoolExecutor(chosen.processes, initializer=_be_quiet) as processes:
-        for verdict in processes.map(run_order, every):
-            total.faults += verdict.faults
-            total.sent += verdict.sent
-            total.starts += verdict.starts
-            failed += bool(verdict.violations)
-            done += 1
-            if verdict.violations or chosen.seeds <= 20:
-                _say(verdict_line(verdict))
-            elif done % 50 == 0:
-                _say(f"{done} of {chosen.seeds} seeds, {failed} failed")
-    keys = f"{chosen.seeds * chosen.keys:,}"
-    _say(
-        f"{chosen.seeds} seeds, {failed} failed; {keys} keys, {total.sent:,} sent, {total.starts:,} handed out, "
-        f"{total.changes:,} changes of members; "
-        + ", ".join(f"{what} {n:,}" for what, n in sorted(total.faults.items()))
+    total, failed = OrderVerdict(-1), 0
+    for verdict in run_seeds(run_order, every, chosen.processes, order_line):
+        total.faults += verdict.faults
+        total.sent += verdict.sent
+        total.starts += verdict.starts
+        failed += bool(verdict.violations)
+    say(
+        f"{chosen.seeds} seeds, {failed} failed; {chosen.seeds * chosen.keys:,} keys, {total.sent:,} sent, "
+        f"{total.starts:,} handed out, {total.changes:,} changes of members; {faults_line(total.faults)}"
     )
     return 1 if failed else 0
-
-
-def _be_quiet() -> None:
-    logging.disable(logging.ERROR)  # clients and brokers complain all the time, and rightly
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

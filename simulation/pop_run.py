@@ -10,14 +10,11 @@ has to be acknowledged or a dead letter. `simulation/pop_check.py` keeps the boo
 
 from __future__ import annotations
 
-import argparse
 import logging
-import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -39,6 +36,7 @@ from remoting.tasks import background_tasks
 from simulation.clients import SimulatedMember, SimulatedPopConsumer, SimulatedProducer
 from simulation.cluster import SimulatedCluster
 from simulation.full_disk import FillingDisks
+from simulation.many_seeds import faults_line, run_seeds, say, seeds_parser, verdict_line
 from simulation.pop_check import Place, PopCheck
 from simulation.pop_watch import watch_acknowledgements
 from simulation.run import Simulation, run_simulation
@@ -302,59 +300,35 @@ class _Run:
 # --- many seeds ------------------------------------------------------------------------------------------------------
 
 
-def verdict_line(verdict: PopVerdict) -> str:
+def pop_line(verdict: PopVerdict) -> str:
     """What came of a seed, in a line, and each violation in one more."""
-    faults = ", ".join(f"{what} {n}" for what, n in sorted(verdict.faults.items()))
-    line = (
-        f"seed {verdict.seed}: {'FAILED' if verdict.violations else 'passed'} after {verdict.took_s:.0f} s; "
-        f"{verdict.sent:,} sent, {verdict.deliveries:,} handed out, {verdict.again:,} again, {verdict.dead:,} dead "
-        f"({faults})"
-    )
-    return "\n  ".join([line, *verdict.violations])
+    return verdict_line(verdict, _counts(verdict))
+
+
+def _counts(verdict: PopVerdict) -> str:
+    return f"{verdict.sent:,} sent, {verdict.deliveries:,} handed out, {verdict.again:,} again, {verdict.dead:,} dead"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it as a command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m simulation.pop_run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=500, help="how many")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    parser = seeds_parser("simulation.pop_run", __doc__)
     parser.add_argument("--messages", type=int, default=PopRunOptions().messages, help="messages in each")
     parser.add_argument("--chaos", type=float, default=PopRunOptions().chaos_s, help="seconds of faults in each")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many seeds run at once")
     chosen = parser.parse_args(arguments)
     every = [
         PopRunOptions(seed=seed, messages=chosen.messages, chaos_s=chosen.chaos)
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     ]
-    total, done, failed = PopVerdict(-1), 0, 0
-    with ProcessPoolExecutor(chosen.processes, initializer=_be_quiet) as processes:
-        for verdict in processes.map(run_pop, every):
-            total.faults += verdict.faults
-            total.sent += verdict.sent
-            total.deliveries += verdict.deliveries
-            total.again += verdict.again
-            total.dead += verdict.dead
-            failed += bool(verdict.violations)
-            done += 1
-            if verdict.violations or chosen.seeds <= 20:
-                _say(verdict_line(verdict))
-            elif done % 50 == 0:
-                _say(f"{done} of {chosen.seeds} seeds, {failed} failed")
-    _say(
-        f"{chosen.seeds} seeds, {failed} failed; {total.sent:,} sent, {total.deliveries:,} handed out, "
-        f"{total.again:,} again, {total.dead:,} dead; "
-        + ", ".join(f"{what} {n:,}" for what, n in sorted(total.faults.items()))
-    )
+    total, failed = PopVerdict(-1), 0
+    for verdict in run_seeds(run_pop, every, chosen.processes, pop_line):
+        total.faults += verdict.faults
+        total.sent += verdict.sent
+        total.deliveries += verdict.deliveries
+        total.again += verdict.again
+        total.dead += verdict.dead
+        failed += bool(verdict.violations)
+    say(f"{chosen.seeds} seeds, {failed} failed; {_counts(total)}; {faults_line(total.faults)}")
     return 1 if failed else 0
-
-
-def _be_quiet() -> None:
-    logging.disable(logging.ERROR)  # clients and brokers complain all the time, and rightly
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from client.consumer_options import ConsumeOrder
-from simulation.order_run import OrderOptions, OrderVerdict, main, run_order, verdict_line
+from simulation.order_run import OrderOptions, OrderVerdict, main, order_line, run_order
 
 SHORT = OrderOptions(seed=1, keys=12, changes=3, consumers=2, producers=2)
 
@@ -40,8 +40,8 @@ def test_the_order_of_keys_is_not_that_of_queues(caplog: pytest.LogCaptureFixtur
 
 def test_a_verdict_tells_its_seed_and_every_violation() -> None:
     verdict = OrderVerdict(7, ["owner: a", "order: b"])
-    assert verdict_line(verdict).splitlines()[1:] == ["  owner: a", "  order: b"]
-    assert verdict_line(verdict).startswith("seed 7: FAILED")
+    assert order_line(verdict).splitlines()[1:] == ["  owner: a", "  order: b"]
+    assert order_line(verdict).startswith("seed 7: FAILED")
 
 
 def test_the_command_says_what_came_of_all_seeds(capsys: pytest.CaptureFixture[str]) -> None:

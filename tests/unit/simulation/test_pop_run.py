@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker.pop_ledger import PopLedger, PopWindow
-from simulation.pop_run import PopRunOptions, PopVerdict, main, run_pop, verdict_line
+from simulation.pop_run import PopRunOptions, PopVerdict, main, pop_line, run_pop
 
 SHORT = PopRunOptions(seed=1, messages=60, chaos_s=8.0, pushers=2, poppers=1)
 
@@ -53,8 +53,8 @@ def test_a_broker_that_is_late_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_verdict_tells_its_seed_and_every_violation() -> None:
     verdict = PopVerdict(7, ["again: a", "lost: b"])
-    assert verdict_line(verdict).splitlines()[1:] == ["  again: a", "  lost: b"]
-    assert verdict_line(verdict).startswith("seed 7: FAILED")
+    assert pop_line(verdict).splitlines()[1:] == ["  again: a", "  lost: b"]
+    assert pop_line(verdict).startswith("seed 7: FAILED")
 
 
 def test_the_command_says_what_came_of_all_seeds(capsys: pytest.CaptureFixture[str]) -> None:
