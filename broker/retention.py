@@ -19,9 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from broker.store.trimming import SegmentSpan
 from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from broker.store.trimming import SegmentSpan
 
 RETAIN_MS = 72 * 3600 * 1000
 """Three days. RocketMQ: fileReservedTime."""
