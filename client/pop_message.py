@@ -99,7 +99,7 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
     Raises:
         InvalidParameter: a string is no receipt handle.
     """
-    if all(type(message) is PopMessage for message in messages):
+    if set(map(type, messages)) == {PopMessage}:
         # Python code is run for each delivery, and not for each of its messages.
         return [
             Run(delivery.queue, delivery.token, list(map(_offset_of, mine)))

@@ -24,7 +24,7 @@ from cli.bench.report import Result
 from cli.bench.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
 from cli.bench.send import IN_FLIGHT, echoing, round_of
 from client import PopConsumer
-from client.pop_message import PopMessage
+from client.pop_message import PopMessage, runs_of
 from client.pop_requests import decode_batches
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH
@@ -104,11 +104,7 @@ async def pop(connection: Connection, group: str, invisible_ms: int) -> list[Pop
 
 async def ack(connection: Connection, group: str, messages: Sequence[PopMessage]) -> None:
     """Acknowledge messages in one request."""
-    offsets: dict[tuple[str, int, int], list[int]] = {}
-    for message in messages:
-        queue = message.queue
-        offsets.setdefault((queue.topic, queue.queue_id, message.token), []).append(message.offset)
-    body = msgpack.packb([[*key, mine] for key, mine in offsets.items()])
+    body = msgpack.packb([[run.queue.topic, run.queue.queue_id, run.token, run.offsets] for run in runs_of(messages)])
     dead: Any = raise_for_code(await connection.request(_ACK, {"group": group, "client_id": _CLIENT_ID}, body)).body
     assert dead == b"\x90", "a handle was dead"
 
