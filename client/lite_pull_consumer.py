@@ -222,7 +222,7 @@ class LitePullConsumer(GroupConsumer):
         await self._line.wait(timeout_s)
         taken = self._line.take(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
-            self._polled.hand_out(owned, messages)
+            self._polled.hand_out(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
 
     def _arrived(self, owned: OwnedQueue) -> None:

@@ -40,8 +40,9 @@ class PolledMessages:
         if not self._auto_commit:
             owned.commit_at = owned.process_queue.commit_offset
 
-    def hand_out(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        """Note what a poll is about to return."""
+    def hand_out(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
+        """Note what a poll is about to return, at a wall-clock time in milliseconds."""
+        owned.handed_out.add(messages, now_ms)
         self._handed_out.append((owned, messages))
 
     def processed(self) -> None:

@@ -36,6 +36,8 @@ def test_a_queue_that_is_given_up_is_released_by_the_next_poll_with_what_was_pro
         assert committed(cluster, Q1) == 2
         assert second.consumer.assignment() == [Q1]
         assert await second.drain() == [2, 3, 4, 5]
+        [told] = cluster.events_of(EventKind.MESSAGES_HANDED_OUT, client=first.consumer.client_id)
+        assert (told.queue_id, told.n, told.offset) == (Q1.queue_id, 2, 2)
 
     run(simulate, scenario, queues=2)
 

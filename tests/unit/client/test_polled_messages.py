@@ -18,7 +18,7 @@ def begun(polled: PolledMessages, start: int = 0, n: int = 5) -> OwnedQueue:
 
 def poll(polled: PolledMessages, owned: OwnedQueue, n: int) -> None:
     polled.processed()
-    polled.hand_out(owned, owned.process_queue.next_batch(n, 0.0))
+    polled.hand_out(owned, owned.process_queue.next_batch(n, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(("auto_commit", "after_polls"), [(True, [0, 2, 3]), (False, [0, 0, 0])])
