@@ -1,8 +1,9 @@
 """How changes of what is in flight are written down: one entry each, and a snapshot of each window. Pure.
 
-The entries of one turn of the loop are one row of the metadata store, committed together with the offsets that they
-moved and before anybody is answered. Played back in order onto the windows of the last snapshot, they give the windows
-as they were. There is no entry for time: what became due was delivered again, or becomes due after the start.
+The entries of one turn of the loop are one row of the metadata store, committed before anybody is answered. Played back
+in order onto the windows of the last snapshot, they give the windows as they were, and with them what the groups have
+committed: only when a window is forgotten is that stored by itself, in the same transaction. There is no entry for
+time: what became due was delivered again, or becomes due after the start.
 
     [OPEN, window, group, topic, queue id, floor]
     [DELIVER, window, token, delivered ms, visible ms, client id, upto, offsets]

@@ -7,7 +7,7 @@ the windows of the last snapshot and the entries since give the same ledger agai
     open("g", "t", 0, floor=7)
     deliver 7, 8, 9 to A        floor 7, A has three messages for as long as it asked
     ack 8                       floor 7
-    ack 7                       floor 9: what the group has committed; the caller stores it in the same transaction
+    ack 7                       floor 9: what the group has committed
     its time is over            9 is due: the next pop gets it, and A's handle of it dies then
 
 Times are loop times in seconds, and wall clock in milliseconds where they are written down.
@@ -82,16 +82,18 @@ class PopLedger:
 
     Args:
         note: called with the journal entry of each change.
+        forgotten: called with each window that is dropped: what the group has committed stands nowhere else.
 
     Attributes:
         windows: by group, topic and queue id.
         messages: offsets in all windows: memory for each of them is held.
     """
 
-    def __init__(self, note: Callable[[Entry], None]) -> None:
+    def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[PopWindow], None]) -> None:
         self.windows: dict[PopKey, PopWindow] = {}
         self.messages = 0
         self._note = note
+        self._forgotten = forgotten
         self._last_number = 0
         # Heap of (time, window). A window has one entry, or a few stale ones: one for each batch would be as
         # many as there are batches, and a consumer that acknowledges at once leaves them all behind.
@@ -125,6 +127,7 @@ class PopLedger:
             self.messages -= _size(window.queue)
             window.looked_at_by = -NEVER
             self._note((FORGET, window.number))
+            self._forgotten(window)
 
     def forget_all(self, windows: Iterable[PopWindow]) -> None:
         """Drop windows."""

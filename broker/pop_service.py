@@ -62,7 +62,7 @@ class PopService:
         self._extension: tuple[int, int, float] | None = None
         self._extension_token = 0
         self._journal_limit = MAX_POP_JOURNAL_BYTES
-        self.ledger = PopLedger(broker.metadata.note_pop)
+        self.ledger = PopLedger(broker.metadata.note_pop, self._forgotten)
         self._endings = PopEndings(broker, self.ledger, self.new_token, self.changed)
         self._taking = PopTaking(broker, self.ledger, self._endings, self.new_token)
 
@@ -70,6 +70,11 @@ class PopService:
         """Put back what earlier runs had in flight; once, when the other tables are loaded."""
         metadata = self._broker.metadata
         self.ledger.restore(metadata.pop_windows(), metadata.pop_entries(), self.times(), self._end_of)
+        offsets = self._broker.offsets
+        for key, window in self.ledger.windows.items():
+            # Below what is stored only after a power cut that took messages.
+            if window.queue.floor > (offsets.read(*key) or 0):
+                offsets.commit(*key, window.queue.floor)
         self._compact()
 
     @property
@@ -301,6 +306,16 @@ class PopService:
         self._waiters.take_connection(connection)
 
     # --- storing -----------------------------------------------------------------------------------------------------
+
+    def _forgotten(self, window: PopWindow) -> None:
+        """Store where the group stands, in the transaction after which no window tells it any more.
+
+        As long as there is one, it is in the journal: a row of its own for each acknowledgement took a tenth of the
+        time of a pop.
+        """
+        offset = self._broker.offsets.read(*window.key)
+        if offset is not None:
+            self._broker.metadata.save_offset(*window.key, offset)
 
     def compact_if_long(self) -> None:
         """Store a snapshot when the journal has grown long, so that it does not grow for ever."""

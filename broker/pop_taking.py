@@ -186,12 +186,12 @@ class PopTaking:
             now_ms = int(broker.config.clock_ms())
             committed = pop_start_offset(broker.store, entry, key.queue_id, pop, info, now_ms)
             self.commit(key, committed)
+            broker.metadata.save_offset(*key, committed)
         return committed
 
     def commit(self, key: PopKey, offset: int) -> None:
-        """Store where a group stands on a queue, if that is news."""
+        """Note where a group stands on a queue. It is not stored: the journal has whatever moved it."""
         if self._broker.offsets.commit(*key, offset):
-            self._broker.metadata.save_offset(*key, offset)
             self._broker.barrier.metadata_changed()
 
     def _take_queue(

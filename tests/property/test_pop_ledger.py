@@ -46,7 +46,7 @@ class Run:
         self.pending: list[Entry] = []
         self.tokens: list[int] = []
         self.extensions: dict[tuple[PopKey, int, int], int] = {}
-        self.ledger = PopLedger(self.pending.append)
+        self.ledger = PopLedger(self.pending.append, lambda window: None)
 
     @property
     def times(self) -> Times:
@@ -160,7 +160,7 @@ class Run:
         self.base = self.wall - 7 * n
         self.pending = []
         entries = [entry for data in self.entries for entry in unpacked(data)]
-        self.ledger = PopLedger(self.pending.append)
+        self.ledger = PopLedger(self.pending.append, lambda window: None)
         self.ledger.restore(self.rows, entries, self.times, lambda key: ANY_END)
         self.twin = deepcopy(self.durable_twin)
         self.compact()

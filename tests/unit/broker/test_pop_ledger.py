@@ -14,7 +14,7 @@ KEY = PopKey("g", "t", 0)
 
 def ledger_of(notes: list[Entry] | None = None) -> PopLedger:
     entries: list[Entry] = [] if notes is None else notes
-    return PopLedger(entries.append)
+    return PopLedger(entries.append, lambda window: None)
 
 
 def deliver(ledger: PopLedger, window: PopWindow, n: int, token: int, invisible_s: float = 10.0) -> None:

@@ -118,6 +118,41 @@ async def test_nobody_else_commits_a_queue_of_which_messages_are_in_flight_but_a
 
 
 @simulated
+async def test_after_a_restart_the_group_has_committed_what_it_had(world: World) -> None:
+    [a] = await world_of(world, "a", messages=6)
+    batch = await pop_one(a, max_n=6)
+    await ack(a, [*batch.row[:3], [0, 1, 2]])
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    assert await a.committed() == 3
+    await ack(a, batch.row)
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    assert await a.committed() == 6
+
+
+@simulated
+async def test_a_queue_whose_handles_are_forgotten_keeps_its_commit_over_a_restart(world: World) -> None:
+    [a] = await world_of(world, "a", messages=6)
+    await ack(a, (await pop_one(a, max_n=4)).row)
+    # Nothing new for the group's commit, so nobody but the ledger stores it; and the window goes.
+    assert await a.commit(4, reset=True) == []
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    assert await a.committed() == 4
+    await ack(a, (await pop_one(a)).row)
+    await a.heartbeat(consumer())
+    assert await a.token_of(0) > 0
+    await world.stop_broker()
+    await world.sleep(1)
+    await world.start_broker()
+    assert await a.committed() == 6
+
+
+@simulated
 async def test_after_a_restart_handles_are_as_good_and_times_go_on(world: World) -> None:
     [a] = await world_of(world, "a", messages=6)
     first = await pop_one(a, max_n=2, invisible_ms=20_000)
