@@ -31,6 +31,9 @@ from model.heartbeat import ConsumerData
 from model.topic_route import TopicConfig
 
 FILE_NAME = "metadata.sqlite"
+_CHECKPOINT_PAGES = 4_000
+"""Pages of 4 KiB in the write-ahead log before SQLite moves them to the file, for which it syncs, and the loop waits. With
+its own 1,000, a group that pops at full speed would stand still four times as often."""
 
 _SCHEMA = """
 create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);
@@ -310,6 +313,7 @@ def _open(path: Path, synchronous: str) -> sqlite3.Connection:
             on_failure.callback(db.close)
             db.execute("pragma journal_mode = wal")
             db.execute(f"pragma synchronous = {synchronous}")
+            db.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             db.executescript(_SCHEMA)
             on_failure.pop_all()
     except sqlite3.Error as error:
