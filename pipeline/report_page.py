@@ -134,7 +134,7 @@ def _timeline(group: GroupReport, marks: Sequence[tuple[float, str]], span_ms: f
         group.queues, group.intervals, marks, span_ms, (queue_name, lambda row: str(row["owner"]), owners)
     )
     key = "".join(
-        f'<i class="o{number % svg.OWNER_COLOURS}"></i>{escape(member_name(owner))}'
+        f'<span><i class="o{number % svg.OWNER_COLOURS}"></i>{escape(member_name(owner))}</span> '
         for number, owner in enumerate(owners[: 2 * svg.OWNER_COLOURS])
     )
     more = " and others in the same colours" if len(owners) > 2 * svg.OWNER_COLOURS else ""
@@ -142,7 +142,7 @@ def _timeline(group: GroupReport, marks: Sequence[tuple[float, str]], span_ms: f
         "<h3>Who had which queue</h3>"
         '<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are the queues that stood '
         "still longest.</p>"
-        f'<div class="key">{key}{more}<i class="k-orphan"></i>no owner</div>{chart}'
+        f'<div class="key">{key}{more}<span><i class="k-orphan"></i>no owner</span></div>{chart}'
     )
 
 
@@ -188,7 +188,8 @@ def _hazards(group: GroupReport) -> str:
         f"{counted(totals.backlog_max, 'message')} in one queue at the most.</p>"
     ) + _moves(group.bursts, "backlog", lambda row: f"{int(row['backlog']):,} from {row['start_offset']:,}")
     cards = "".join(f"<div>{card}</div>" for card in (paused, twice, burst))
-    return f'<h3>The three hazards</h3>{chart}<div class="three">{cards}</div>'
+    told = '<p class="hint">Moves by how long their queue stood still.</p>' if chart else ""
+    return f'<h3>The three hazards</h3>{told}{chart}<div class="three">{cards}</div>'
 
 
 def _moves(rows: Rows, head: str, value: Any) -> str:
@@ -220,7 +221,7 @@ def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) ->
     if mean:
         parts += [
             '<p class="hint">Time between store and hand-out, told with each commit of a member: '
-            '<span class="key"><i class="k-line"></i>mean<i class="k-orphan"></i>longest</span></p>',
+            '<span class="key"><span><i class="k-line"></i>mean</span> <span><i class="k-orphan"></i>longest</span></span></p>',
             svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms"),
         ]
     return "".join(parts)

@@ -61,8 +61,8 @@ svg text.small { font-size: 10.5px; }
 .line.longest { stroke: var(--bad); opacity: 0.6; }
 .line.spread { stroke: var(--warn); }
 .key { font-size: 13px; color: var(--soft); margin: 2px 0 6px; }
-.key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px 0 12px; }
-.key i:first-child { margin-left: 0; }
+.key span { white-space: nowrap; margin-right: 7px; }
+.key i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin: 0 5px 0 0; }
 .o0 { fill: #4e79a7; background: #4e79a7; } .o1 { fill: #f28e2b; background: #f28e2b; }
 .o2 { fill: #59a14f; background: #59a14f; } .o3 { fill: #b07aa1; background: #b07aa1; }
 .o4 { fill: #edc948; background: #edc948; } .o5 { fill: #76b7b2; background: #76b7b2; }
