@@ -221,7 +221,8 @@ def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) ->
     if mean:
         parts += [
             '<p class="hint">Time between store and hand-out, told with each commit of a member: '
-            '<span class="key"><span><i class="k-line"></i>mean</span> <span><i class="k-orphan"></i>longest</span></span></p>',
+            '<span class="key"><span><i class="k-line"></i>mean</span> '
+            '<span><i class="k-orphan"></i>longest</span></span></p>',
             svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms"),
         ]
     return "".join(parts)
