@@ -32,7 +32,7 @@ from model.topic_route import TopicConfig
 
 FILE_NAME = "metadata.sqlite"
 _CHECKPOINT_PAGES = 4_000
-"""Pages of 4 KiB in the write-ahead log before SQLite moves them to the file, for which it syncs, and the loop waits. With
+"""Pages of 4 KiB in the write-ahead log before SQLite moves them to the file. It syncs then, and the loop waits: with
 its own 1,000, a group that pops at full speed would stand still four times as often."""
 
 _SCHEMA = """

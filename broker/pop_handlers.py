@@ -19,6 +19,9 @@ from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
+_ROW = (str, int, int, list)
+_WANTED = f"the body must be an array of [topic, queue id, token, [offset, ...]], at most {MAX_ACKED_OFFSETS} offsets"
+
 
 class PopHandlers:
     """Serves consumers that take messages one by one."""
@@ -140,22 +143,19 @@ def _rows(body: bytes | None) -> list[list[Any]]:
     Raises:
         InvalidParameter: it is none, or too long.
     """
-    wanted = (
-        f"the body must be an array of [topic, queue id, token, [offset, ...]], at most {MAX_ACKED_OFFSETS} offsets"
-    )
     try:
         rows = msgpack.unpackb(body or b"", max_array_len=MAX_ACKED_OFFSETS)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"{wanted}: {error}") from error
+        raise InvalidParameter(f"{_WANTED}: {error}") from error
     if type(rows) is not list:
-        raise InvalidParameter(wanted)
+        raise InvalidParameter(_WANTED)
     n = 0
     for row in rows:
-        if type(row) is not list or [type(value) for value in row] != [str, int, int, list]:
-            raise InvalidParameter(f"{wanted}, and one row is not")
+        if type(row) is not list or len(row) != len(_ROW) or tuple(map(type, row)) != _ROW:
+            raise InvalidParameter(f"{_WANTED}, and one row is not")
         offsets = row[3]
         n += len(offsets)
         # A set of types: a check of each offset would cost as much as its acknowledgement.
         if n > MAX_ACKED_OFFSETS or (offsets and set(map(type, offsets)) != {int}):
-            raise InvalidParameter(f"{wanted}, and one row is not")
+            raise InvalidParameter(f"{_WANTED}, and one row is not")
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from model.errors import InvalidParameter
@@ -9,6 +10,11 @@ from model.heartbeat import ConsumeFrom
 from model.limits import MAX_ATTEMPTS
 from model.names import check_group, check_id, retry_topic
 from remoting.pop_schema import ANY_QUEUE
+
+# A client pops thousands of times with the same names; wrong ones are not kept.
+_checked_group = lru_cache(maxsize=1024)(check_group)
+_checked_id = lru_cache(maxsize=1024)(check_id)
+_BEGINNINGS = {each.value: each for each in ConsumeFrom}
 
 
 class PopRequest(NamedTuple):
@@ -49,7 +55,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
     Raises:
         InvalidParameter: an illegal name, tags that are no numbers, or a word that is no place to begin.
     """
-    group, topic, queue_id = check_group(header["group"]), header["topic"], header["queue_id"]
+    group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
     order = bool(header.get("order"))
     wants_retry = header.get("retry")
     if wants_retry is None:
@@ -60,7 +66,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         group,
         topic,
         queue_id,
-        check_id("client id", header["client_id"]),
+        _checked_id("client id", header["client_id"]),
         header["max_n"],
         header["invisible_ms"] / 1000,
         _tag_hashes(header.get("tag_hashes")),
@@ -73,11 +79,11 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
 
 
 def _consume_from(word: str) -> ConsumeFrom:
-    try:
-        return ConsumeFrom(word)
-    except ValueError:
-        words = ", ".join(ConsumeFrom)
-        raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}") from None
+    found = _BEGINNINGS.get(word)
+    if found is None:
+        words = ", ".join(_BEGINNINGS)
+        raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}")
+    return found
 
 
 def _tag_hashes(wanted: list[object] | None) -> frozenset[int] | None:

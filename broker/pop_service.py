@@ -12,6 +12,7 @@ when nothing is left the refused are told (`broker/pop_endings.py`).
 from __future__ import annotations
 
 import math
+from array import array
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
 _DUE_PER_TURN = 4_096
 """Messages that become due in one turn of the loop: a millisecond, or ten if each has a time of its own."""
+_TOKENS_AT_A_TIME = 64
 _EXTENSION_STEP_S = 0.01
 """Times of extended messages are rounded up to it, so that those of one batch stay together."""
 
@@ -56,6 +58,7 @@ class PopService:
     def __init__(self, broker: Broker, rng: Random) -> None:
         self._broker = broker
         self._rng = rng
+        self._tokens = array("Q")
         self._waiters: PopWaiters[Connection] = PopWaiters()
         self._draining: dict[PopWindow, None] = {}
         # (window, old token, time) of the newest extension, and the token that it gave.
@@ -88,9 +91,12 @@ class PopService:
 
     def new_token(self, window: PopWindow) -> int:
         """A token that nobody can guess and no other batch of the queue has."""
-        while (token := self._rng.getrandbits(64)) == 0 or token in window.queue.batches:
-            pass
-        return token
+        while True:
+            if not self._tokens:  # many at a time: the system's generator takes longer to ask than to answer
+                self._tokens = array("Q", self._rng.randbytes(8 * _TOKENS_AT_A_TIME))
+            token = self._tokens.pop()
+            if token and token not in window.queue.batches:
+                return token
 
     def extend(self, window: PopWindow, token: int, offset: int, invisible_s: float) -> tuple[int, int] | None:
         """Give a message another time and a new handle.
