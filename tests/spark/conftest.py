@@ -1,7 +1,7 @@
 """One Spark session and one cluster for all tests of this folder; both take seconds to start.
 
-Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. The long
-ones, which start many JVMs and kill them, run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
+Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. Those that
+start four JVMs beside this one run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.session import spark_session
+from tests.spark.copy_job import QUICK_JVM
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 
 _numbers = itertools.count(1)
 
 if not os.environ.get("RLAB_SPARK_LONG"):
-    collect_ignore = ["test_bench_spark.py", "test_kills.py", "test_report.py"]
+    collect_ignore = ["test_executor_kills.py"]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # Tests are over before the second compiler pays.
     with spark_session(
         "rlab tests",
         master="local[2]",
-        java_options="-XX:TieredStopAtLevel=1",
+        java_options=QUICK_JVM,
         conf={"spark.sql.shuffle.partitions": "1"},
     ) as session:
         yield session

@@ -1,6 +1,7 @@
 """A job that copies a topic to Parquet and to another topic, for tests that kill it: `python -m tests.spark.copy_job`.
 
-Its one argument is a JSON document of `CopyJob`. It ends by itself when it has copied what was there when it began.
+Its one argument is a JSON document of `CopyJob`. It begins when its standard input ends, and ends by itself when it has
+copied what was there then.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.session import spark_session
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that is over before the second compiler, or a collector with threads of its own, pays."""
 
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
@@ -86,13 +89,15 @@ def _highest(folder: Path) -> int:
 
 def main() -> None:
     job = CopyJob(**json.loads(sys.argv[1]))
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.task.maxFailures": "8"}
-    with spark_session("copy", master=job.master, java_options="-XX:TieredStopAtLevel=1", conf=conf) as spark:
-        try:
-            for query in job.start(spark):
-                query.awaitTermination()
-        except PySparkException as error:
-            sys.exit(str(error))  # while there is a JVM, which knows
+    conf = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.task.maxFailures": "8",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
+    }
+    with spark_session("copy", master=job.master, java_options=QUICK_JVM, conf=conf) as spark:
+        sys.stdin.read()
+        for query in job.start(spark):
+            query.awaitTermination()
 
 
 if __name__ == "__main__":
