@@ -94,7 +94,15 @@ class PulledQueues(ABC):
             return
         # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
         self._set_back(owned.queue, next_offset)
-        self.restart(owned, next_offset)
+        owned.lost, owned.commit_at = True, next_offset
+        owned.stop()
+        self._background.start_soon(self._restart_drained, owned, next_offset)
+
+    async def _restart_drained(self, owned: OwnedQueue, offset: int) -> None:
+        """Begin a queue again once no listener has messages of it: in order, what takes their place has to wait."""
+        await self._drain([owned])
+        if self.owned.get(owned.queue) is owned:
+            self.restart(owned, offset)
 
     @abstractmethod
     def _lost(self, owned: OwnedQueue) -> None:

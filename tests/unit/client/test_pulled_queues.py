@@ -7,6 +7,7 @@ import anyio
 from client.queue_share import QueueShare
 from model.events import EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
+from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
@@ -60,6 +61,31 @@ def test_a_queue_that_ends_before_the_offset_wanted_is_read_and_committed_from_i
         await producer.send("t", b"new")
         await anyio.sleep(1)
         assert consumer.bodies[3:] == [b"new"]
+
+    simulate(scenario, brokers=1)
+
+
+def test_what_takes_the_place_of_lost_messages_waits_until_no_listener_has_them(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with_listener: list[int] = []
+
+        async def slowly(message: MessageExt) -> None:
+            with_listener.append(message.offset)
+            assert with_listener == [message.offset]
+            await anyio.sleep(3)
+            with_listener.remove(message.offset)
+
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", work=slowly, order="queue")
+        await (await cluster.start_producer()).send_many("t", 2)
+        await anyio.sleep(1)
+        share = share_of(consumer)
+        with cluster.simulation.on_host(consumer.host):
+            share._moved(share.owned[QUEUE], 0)
+        await anyio.sleep(1)
+        assert share.owned[QUEUE].commit_offset == 0
+        await anyio.sleep(8)
+        assert consumer.bodies == [b"0", b"0", b"1"]
 
     simulate(scenario, brokers=1)
 
