@@ -311,7 +311,7 @@ def test_when_the_broker_has_lost_its_newest_messages_the_queue_goes_on_below_an
         before = share.owned[Q0]
         share._moved(before, 7)
         assert before.lost
-        assert share.owned[Q0].process_queue.commit_offset == 7
+        assert share.owned[Q0].commit_offset == 7
         await share.persist()
         assert committed(cluster) == 7
         await anyio.sleep(1)
