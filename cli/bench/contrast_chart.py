@@ -34,12 +34,12 @@ def chart(lines: Mapping[str, Sequence[int]], every_s: float, sent_s: float) -> 
 
     parts = [f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>']
     for n in range(_TICKS + 1):
-        value, time_s = high * n / _TICKS, long_s * n / _TICKS
+        value, time_s = high * n / _TICKS, _round_down(long_s / _TICKS) * n
         parts.append(f'<path d="M{_LEFT} {y(value):.1f}H{WIDTH - _RIGHT}" stroke="#e5e7eb"/>')
         parts.append(_text(_LEFT - 8, y(value) + 4, f"{value:,.0f}", "end"))
-        parts.append(_text(x(time_s), HEIGHT - _BOTTOM + 18, f"{time_s:.0f} s", "middle"))
+        parts.append(_text(x(time_s), HEIGHT - _BOTTOM + 18, f"{time_s:g} s", "middle"))
     parts.append(f'<path d="M{x(sent_s):.1f} {_TOP}V{HEIGHT - _BOTTOM}" stroke="#6b7280" stroke-dasharray="4 4"/>')
-    parts.append(_text(x(sent_s) + 6, HEIGHT - _BOTTOM - 8, "nothing is sent any more", "start"))
+    parts.append(_text(x(sent_s) + 6, y(high / 2) + 4, "nothing is sent any more", "start"))
     parts.append(_text(WIDTH / 2, HEIGHT - 8, "backlog, messages, over time", "middle"))
     for row, ((label, line), colour) in enumerate(zip(lines.items(), _COLOURS, strict=True)):
         points = " ".join(f"{x(n * every_s):.1f},{y(messages):.1f}" for n, messages in enumerate(line))
@@ -59,6 +59,14 @@ def _round_up(messages: int) -> int:
     while step * 10 < messages:
         step *= 10
     return -(-max(1, messages) // step) * step
+
+
+def _round_down(seconds: float) -> float:
+    """A time between two marks that reads well: whole tens where there are some, whole seconds, or what there is."""
+    for step in (10, 1):
+        if seconds >= step:
+            return seconds // step * step
+    return seconds
 
 
 def main() -> None:

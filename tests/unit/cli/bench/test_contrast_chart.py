@@ -15,3 +15,9 @@ def test_each_way_has_a_line_inside_the_picture_that_is_high_where_its_backlog_i
     assert min(points[0], key=lambda point: point[1]) == points[0][2]
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert {"a", "b", "c", "0", "100", "0 s", "3 s"} <= set(texts)
+
+
+def test_times_are_marked_at_round_seconds() -> None:
+    picture = chart({"a": [0] * 152, "b": [0], "c": [0]}, 1.0, 30.0)
+    texts = [element.text or "" for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("text")]
+    assert [text for text in texts if text.endswith(" s")] == ["0 s", "30 s", "60 s", "90 s", "120 s", "150 s"]
