@@ -15,8 +15,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from itertools import groupby, repeat
+from operator import attrgetter, is_, itemgetter
 from typing import Any, NamedTuple, cast
 
 import msgpack
@@ -31,40 +31,19 @@ Handle = tuple[MessageQueue, int, int]
 """Queue, offset and token of a delivery."""
 
 
-class Delivery(NamedTuple):
-    """What all messages have in common that one pop brought of one queue.
-
-    Attributes:
-        queue: where they are stored.
-        token: of their handles.
-        visible_ms: when they come again unless they are acknowledged, wall clock of their broker in milliseconds.
-    """
-
-    queue: MessageQueue
-    token: int
-    visible_ms: int
-
-
 class PopMessage(MessageExt):
     """A message as a pop brings it. RocketMQ: MessageView of a SimpleConsumer.
 
     A tuple like any other message, so that it costs no more, with what belongs to this delivery beside it.
 
     Attributes:
-        delivery: that which brought it; another one after each `extend`.
+        token: of its handle; another one after each `extend`.
+        visible_ms: when it comes again unless it is acknowledged, wall clock of its broker in milliseconds.
     """
 
-    delivery: Delivery
-
-    @property
-    def token(self) -> int:
-        """Of its handle."""
-        return self.delivery.token
-
-    @property
-    def visible_ms(self) -> int:
-        """When it comes again unless it is acknowledged, wall clock of its broker in milliseconds."""
-        return self.delivery.visible_ms
+    # Two numbers and not one object for the whole delivery: what holds only numbers, the garbage collector passes over.
+    token: int
+    visible_ms: int
 
     @property
     def attempts(self) -> int:
@@ -78,7 +57,7 @@ class PopMessage(MessageExt):
 
     def renewed(self, token: int, visible_ms: int) -> None:
         """Note that the broker gave it another handle and another time."""
-        self.delivery = Delivery(self.queue, token, visible_ms)
+        self.token, self.visible_ms = token, visible_ms
 
 
 class Run(NamedTuple):
@@ -89,7 +68,8 @@ class Run(NamedTuple):
     offsets: list[int]
 
 
-_delivery_of = attrgetter("delivery")
+_token_of = attrgetter("token")
+_queue_of = itemgetter(0)
 _offset_of = itemgetter(1)
 
 
@@ -99,14 +79,19 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
     Raises:
         InvalidParameter: a string is no receipt handle.
     """
-    if set(map(type, messages)) == {PopMessage}:
-        # Python code is run for each delivery, and not for each of its messages.
-        return [
-            Run(delivery.queue, delivery.token, list(map(_offset_of, mine)))
-            for delivery, mine in groupby(messages, _delivery_of)
-        ]
-    handles = [decode_handle(each) if isinstance(each, str) else handle_of(each) for each in messages]
-    return [Run(queue, token, [offset]) for queue, offset, token in handles]
+    if set(map(type, messages)) != {PopMessage}:
+        handles = [decode_handle(each) if isinstance(each, str) else handle_of(each) for each in messages]
+        return [Run(queue, token, [offset]) for queue, offset, token in handles]
+    runs: list[Run] = []
+    for token, group in groupby(messages, _token_of):
+        mine = list(group)
+        queue = _queue_of(mine[0])
+        # No Python code for each message: those of one delivery share the object of their queue.
+        if all(map(is_, map(_queue_of, mine), repeat(queue))):
+            runs.append(Run(queue, token, list(map(_offset_of, mine))))
+        else:
+            runs += [Run(_queue_of(message), token, [_offset_of(message)]) for message in mine]
+    return runs
 
 
 def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
@@ -121,7 +106,7 @@ def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms:
     if times_delivered != message.times_delivered:
         message = message._replace(times_delivered=times_delivered)
     popped = _new_tuple(PopMessage, message)
-    popped.delivery = Delivery(message.queue, token, visible_ms)
+    popped.renewed(token, visible_ms)
     return popped
 
 

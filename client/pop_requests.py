@@ -12,7 +12,7 @@ import msgpack
 
 from client.decode import decode_as
 from client.instance import ClientInstance
-from client.pop_message import Delivery, PopMessage
+from client.pop_message import PopMessage
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
@@ -311,8 +311,7 @@ def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
     messages: list[PopMessage] = []
     try:
         for topic, queue_id, token, visible_ms, attempts, records in cast("list[Any]", msgpack.unpackb(body)):
-            delivery = Delivery(MessageQueue(topic, broker_name, queue_id), token, visible_ms)
-            decoded = decode_as(PopMessage, delivery.queue, records)
+            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records)
             if len(decoded) != len(attempts):
                 raise ValueError(f"{len(attempts)} numbers of deliveries for {len(decoded)} messages")
             if any(map(_times_delivered_of, decoded)) or attempts.count(1) != len(attempts):
@@ -320,7 +319,8 @@ def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
                     message._replace(times_delivered=n - 1) for message, n in zip(decoded, attempts, strict=True)
                 ]
             for message in decoded:
-                message.delivery = delivery
+                message.token = token
+                message.visible_ms = visible_ms
             messages += decoded
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise RecordCorrupt(f"what {broker_name} answered to a pop is not whole batches ({error})") from error

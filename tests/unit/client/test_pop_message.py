@@ -66,3 +66,8 @@ def test_what_one_pop_brought_is_one_run_until_one_of_it_is_renewed() -> None:
     messages[31].renewed(8, 6000)
     assert (messages[31].token, messages[31].visible_ms, messages[30].token) == (8, 6000, 7)
     assert runs_of(messages) == [(QUEUE, 7, list(range(31))), (QUEUE, 8, [31])]
+
+
+def test_deliveries_of_two_queues_are_never_one_run_even_if_their_tokens_are_the_same() -> None:
+    other = popped_of(stored()._replace(queue=QUEUE._replace(queue_id=3)), 0, 7, 5000)
+    assert runs_of([popped(16, 7), other]) == [(QUEUE, 7, [16]), (other.queue, 7, [17])]
