@@ -116,16 +116,16 @@ class PopRequests:
         suspend_ms: int,
         queue_id: int = ANY_QUEUE,
     ) -> bool:
-        """The same without a task: it costs a fifth.
+        """Take messages without a task of one's own: to begin a task costs as much as the rest of the request.
 
         Args:
-            broker_name: see `pop`, as for the rest.
-            subscription: likewise.
+            broker_name: which broker.
+            subscription: the topic, and which tags of it.
             answered: called once with what `pop` returns or raises; must not raise.
-            max_n: likewise.
-            invisible_ms: likewise.
-            suspend_ms: likewise.
-            queue_id: likewise.
+            max_n: messages at the most.
+            invisible_ms: how long nobody else gets them.
+            suspend_ms: how long the broker may wait for some.
+            queue_id: one queue of the topic, or `ANY_QUEUE`.
 
         Returns:
             Whether it was sent; if not, ask with `pop`, which connects, waits, or says what is wrong.
