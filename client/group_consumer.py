@@ -302,8 +302,11 @@ class GroupConsumer(ABC):
     def consumer_data(self) -> ConsumerData | None:
         """See `GroupMember`."""
         instance, _ = self._parts()
-        if not self._is_member or self._state is not ServiceState.RUNNING:
+        if not self._is_member or self._state not in (ServiceState.RUNNING, ServiceState.SHUTDOWN_ALREADY):
             return None
+        # Whoever shuts down wants nothing any more, so that the others share without it; but it is a member until its
+        # listeners are done, or its leases would end while they have messages.
+        wanted = self.subscribed_topics() if self._state is ServiceState.RUNNING else ()
         return ConsumerData(
             group=self.group,
             consume_type=self._consume_type,
@@ -313,12 +316,14 @@ class GroupConsumer(ABC):
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
-            subscriptions=tuple(self._subscriptions[topic] for topic in self.subscribed_topics()),
+            subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
         )
 
     async def rebalance(self, due: RebalancePass) -> bool:
         """See `GroupMember`."""
         _, share = self._parts()
+        if self._state is not ServiceState.RUNNING:
+            return True  # it gives everything up without being asked
         try:
             return await share.rebalance(due, self.subscribed_topics())
         finally:

@@ -66,6 +66,8 @@ class Heartbeats:
         self._timeout_s = timeout_s
         self._interval_s = interval_s
         self._created_ms: dict[str, int] = {}
+        # Groups that we have left, or are about to: no heartbeat shall bring us back.
+        self._left: dict[str, None] = {}
         # By address: what we were last told that is wrong, and the refusals of brokers that know another one of our id.
         self._warnings: dict[str, list[str]] = {}
         self._refusals: dict[str, ClientIdConflict] = {}
@@ -94,8 +96,9 @@ class Heartbeats:
                     if address not in unanswered:
                         beats.start_soon(beat, address)
 
-    def sessions_changed(self) -> None:
+    def joining(self, group: str) -> None:
         """Say that a consumer was added, whose session may be shorter than those so far."""
+        self._left.pop(group, None)
         self._sessions_changed.set()
 
     async def send(self, cause: str = "", addresses: list[str] | None = None) -> bool:
@@ -167,7 +170,7 @@ class Heartbeats:
 
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
         """What there is to say now; None when there is nobody here to speak of."""
-        consumers = [consumer.consumer_data() for consumer in self._consumers.values()]
+        consumers = [each.consumer_data() for group, each in self._consumers.items() if group not in self._left]
         present = tuple(data for data in consumers if data is not None)
         if not present and not self.producer_groups:
             return None
@@ -188,6 +191,7 @@ class Heartbeats:
 
         Cancellation: some may not have been told.
         """
+        self._left[group] = None
         self.sessions.forget(group)
         header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
         connected = [address for address in self._addresses() if self._remoting.connected(address) is not None]

@@ -188,7 +188,7 @@ class ClientInstance:
                 "instance_name (or none)"
             )
         self._consumers[consumer.group] = consumer
-        self.heartbeats.sessions_changed()
+        self.heartbeats.joining(consumer.group)
 
     def introduced(self, consumer: GroupMember, cause: str) -> None:
         """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.

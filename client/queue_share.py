@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 
 import anyio
 
@@ -34,8 +35,12 @@ from model.heartbeat import GroupView, MessageModel
 from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
+from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
+
+_SOON_S = 0.05
+"""Listeners that are done so soon after a shutdown began are waited for without a word: the group would share twice."""
 
 
 class QueueShare(PulledQueues):
@@ -310,6 +315,8 @@ class QueueShare(PulledQueues):
     async def close(self, cause: str) -> None:
         """Give everything up: stop the intake, finish what listeners have, commit and unlock.
 
+        If that takes a while, the group hears now that we want nothing any more, so that the others have what is idle.
+
         Cancellation: queues that are not given back yet end with the membership.
         """
         self._closing = True
@@ -318,13 +325,22 @@ class QueueShare(PulledQueues):
             owned.stop()
             self._tell_dropped(owned, "shutdown", cause)
         self.owned.clear()
-        await self._drain(queues)
-        with anyio.move_on_after(self._instance.config.request_timeout_s):
-            await self._unlock(queues, cause)
+        with anyio.move_on_after(_SOON_S):
+            await self._drain(queues)
+        busy = [owned for owned in queues if owned.process_queue.in_flight]
+        await self._give_back([owned for owned in queues if owned not in busy], cause)
+        if busy:
+            told = partial(self._instance.heartbeats.send, cause)
+            await run_together([told, *(partial(self._give_back, [owned], cause) for owned in busy)])
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
             while self._releasing:  # given up before, and released by their own tasks
                 self._released = anyio.Event()
                 await self._released.wait()
+
+    async def _give_back(self, queues: list[OwnedQueue], cause: str) -> None:
+        await self._drain(queues)
+        with anyio.move_on_after(self._instance.config.request_timeout_s):
+            await self._unlock(queues, cause)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
