@@ -40,7 +40,7 @@ class ConsumeOrder(StrEnum):
     QUEUE = "queue"
     """Those of a queue (RocketMQ: MessageListenerOrderly)."""
     KEY = "key"
-    """Those of a queue with the same first key. Producers send the messages of a key to the same queue."""
+    """Those of a queue with the same first key. Producers send the messages of a key to the same queue. Not popping."""
 
 
 class ConsumeMode(StrEnum):
@@ -66,7 +66,7 @@ class ConsumerOptions:
         max_unacked: with `pop`: unfinished messages of a topic and broker that it may have; others cannot get them.
         consume_from: where a group without commits starts; in BROADCASTING, a member without offsets.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
-        order: which messages wait for each other: `none`, `queue` or `key`.
+        order: which messages wait for each other: `none`, `queue` or `key`; with `pop`: `none` or `queue`.
         auto_commit: in order only: whether SUCCESS ends a message, or waits for a COMMIT.
         suspend_s: in order only: how long those that wait for a failed message stand still.
         max_workers: batches that may be with listeners at the same time.
@@ -128,6 +128,11 @@ class ConsumerOptions:
             raise ConfigError(f"mode must be one of {', '.join(ConsumeMode)}; got {self.mode!r}")
         if self.mode == ConsumeMode.POP and (self.model is MessageModel.BROADCASTING or not self.auto_commit):
             raise ConfigError("mode='pop' needs model=CLUSTERING and auto_commit=True: it ends each message by itself")
+        if self.mode == ConsumeMode.POP and self.order == ConsumeOrder.KEY:
+            raise ConfigError(
+                "mode='pop' keeps no order by key: a broker hands out the next batch of a queue when the one before is "
+                "ended, whatever its keys; choose order='queue' for that, or mode='pull' with order='key'"
+            )
         if self.assignment not in list(AssignedBy):
             raise ConfigError(f"assignment must be one of {', '.join(AssignedBy)}; got {self.assignment!r}")
         if self.assignment == AssignedBy.BROKER and self.model is MessageModel.BROADCASTING:

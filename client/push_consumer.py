@@ -86,6 +86,12 @@ class PushConsumer(GroupConsumer):
     @property
     def _make_popping(self) -> Callable[[], PopShare]:
         def make() -> PopShare:
+            if self.options.order == ConsumeOrder.KEY:
+                logger.warning(
+                    "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
+                    "other; let the group pull where that is too slow",
+                    *(self.client_id, self.group),
+                )
             wants = self._subscription_of, self._listen
             self._popped = PopShare(self._parts()[0], self.group, self.options, self._background, *wants)
             return self._popped

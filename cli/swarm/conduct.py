@@ -11,7 +11,7 @@ from cli.swarm.parts import SwarmPart, run_parts
 from client.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.config import wall_clock_ms
-from client.consumer_options import ConsumeMode, ConsumeOrder
+from client.consumer_options import ConsumeMode, ConsumeOrder, ConsumerOptions
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
 from simulation.ownership import Rebalance
@@ -49,7 +49,7 @@ class ConductOptions:
         clock_ms: wall clock in milliseconds.
 
     Raises:
-        ConfigError: there is no such order, or mode.
+        ConfigError: there is no such order, or mode, or the mode does not keep the order.
     """
 
     name_servers: str
@@ -74,6 +74,7 @@ class ConductOptions:
             raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
         if self.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
+        ConsumerOptions(order=self.order, mode=self.mode)  # before a topic is created for nothing
 
 
 def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:

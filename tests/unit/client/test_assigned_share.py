@@ -94,6 +94,52 @@ def test_a_consumer_that_cannot_pop_says_so_and_goes_on_with_the_rest(
     simulate(scenario, brokers=1)
 
 
+def test_one_that_polls_and_gives_its_last_topic_up_gives_its_queues_to_the_others(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        staying = await cluster.start_consumer("g", "t", assignment="broker")
+        with cluster.simulation.on_host("lite"):
+            async with LitePullConsumer(
+                cluster.addresses,
+                "g",
+                assignment="broker",
+                instance_name="lite",
+                trace=False,
+                clock_ms=cluster.simulation.clock_ms,
+            ) as consumer:
+                await consumer.subscribe("t")
+                await anyio.sleep(2)
+                assert len(consumer.queues) == 1
+                await consumer.unsubscribe("t")
+                await anyio.sleep(1)
+                assert consumer.queues == []
+                assert [queue.topic for queue in staying.queues].count("t") == 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_one_that_keeps_keys_in_order_keeps_whole_queues_when_it_is_to_pop_and_says_so(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def slow_first(message: MessageExt) -> None:
+        await anyio.sleep(0 if int(message.body) else 3)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", assignment="broker", order="key", work=slow_first)
+        await anyio.sleep(1)
+        assert "order='key'" not in caplog.text
+        await pop(cluster)
+        assert caplog.text.count("group g is to pop, and order='key' keeps the order of whole queues then") == 1
+        producer = await cluster.start_producer()
+        for n in range(4):
+            await producer.send("t", b"%d" % n, key=f"k{n}")
+        await anyio.sleep(5)
+        assert [int(body) for body in consumer.bodies] == list(range(4))
+
+    simulate(scenario, brokers=1)
+
+
 def test_who_decides_is_said_once_and_goes_with_the_other_options() -> None:
     with pytest.raises(ConfigError, match="one or the other"):
         PushConsumer("a:1", "g", assignment="broker", strategy=AllocateMessageQueueAveragely())

@@ -25,6 +25,14 @@ def test_the_ends_of_a_range_are_allowed_and_what_is_past_them_is_not(name: str,
             ConsumerOptions(**option)
 
 
+def test_an_order_by_key_that_no_broker_keeps_is_refused_with_what_to_use_instead() -> None:
+    ConsumerOptions(mode="pop", order="queue")
+    ConsumerOptions(mode="pull", order="key")
+    ConsumerOptions(assignment="broker", order="key")
+    with pytest.raises(ConfigError, match=r"choose order='queue' for that, or mode='pull' with order='key'"):
+        ConsumerOptions(mode="pop", order="key")
+
+
 def test_every_number_has_a_range() -> None:
     numbers = {field.name for field in fields(ConsumerOptions) if field.name.startswith(("max_", "consume_batch"))}
     assert numbers <= {name for name, _, _ in _RANGES}

@@ -72,6 +72,11 @@ def test_an_order_that_there_is_not_is_refused() -> None:
         replace(OPTIONS, order="keys")
 
 
+def test_an_order_that_the_mode_does_not_keep_is_refused_before_anything_is_created() -> None:
+    with pytest.raises(ConfigError, match="mode='pop' keeps no order by key"):
+        replace(OPTIONS, order="key", mode="pop")
+
+
 def test_a_mode_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
         replace(OPTIONS, mode="push")
