@@ -60,6 +60,9 @@ class AssignedShare(QueueShare):
         self._popping: PopShare | None = None
 
     async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
+        if not topics:
+            self._pop(())
+            return []
         view = await self._view(topics, cause)
         if view is None:
             return None

@@ -16,6 +16,7 @@ import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.allocate.left_to_broker import LeftToBroker
+from client.allocate.strategy import check_strategy
 from client.assigned_share import AssignedShare
 from client.background import Background
 from client.config import ClientConfig
@@ -56,7 +57,7 @@ class GroupConsumer(ABC):
 
     Raises:
         InvalidParameter: an illegal group name.
-        ConfigError: a strategy, although the broker is to share the queues out.
+        ConfigError: a strategy that is none, or any although the broker is to share the queues out.
     """
 
     _consume_type: ConsumeType
@@ -77,7 +78,7 @@ class GroupConsumer(ABC):
             if strategy is not None:
                 raise ConfigError("assignment='broker' leaves no choice to a strategy: give one or the other")
             strategy = LeftToBroker()
-        self._strategy = strategy or AllocateMessageQueueAveragely()
+        self._strategy = AllocateMessageQueueAveragely() if strategy is None else _checked(strategy)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
         # One that gave its last topic up is still one: it leaves at the shutdown.
@@ -349,3 +350,12 @@ class GroupConsumer(ABC):
         assert self._instance is not None, "the consumer was not started"
         assert self._share is not None, "the consumer was not started"
         return self._instance, self._share
+
+
+def _checked(strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
+    # Found out by the first heartbeat or pass it would be a crash in the background, long after the mistake.
+    try:
+        check_strategy("strategy", strategy)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return strategy

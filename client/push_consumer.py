@@ -28,7 +28,7 @@ from client.pop_share import PopShare
 from client.send_back import SendBack
 from client.share import Share
 from client.worker_pool import WorkerPool
-from model.errors import IllegalOperation
+from model.errors import IllegalOperation, InvalidParameter
 from model.heartbeat import ConsumeType, MessageModel
 from model.message import MessageExt
 
@@ -134,11 +134,13 @@ class PushConsumer(GroupConsumer):
             expression: `*`, or tags as `tagA || tagB`.
 
         Raises:
-            InvalidParameter: an illegal topic or expression.
+            InvalidParameter: an illegal topic or expression, or a listener that cannot be called.
             ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
 
         Cancellation: the subscription stays.
         """
+        if not callable(listener):  # every message would fail, and end as a dead letter
+            raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
         self._listeners[topic] = ListenerCall(listener, topic)
         await self._wanted_changed()

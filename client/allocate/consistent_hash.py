@@ -46,7 +46,7 @@ class AllocateMessageQueueConsistentHash:
     def __init__(
         self, virtual_node_cnt: int = VIRTUAL_NODE_CNT, hash_function: Callable[[str], int] | None = None
     ) -> None:
-        if not isinstance(virtual_node_cnt, int) or virtual_node_cnt < 0:
+        if isinstance(virtual_node_cnt, bool) or not isinstance(virtual_node_cnt, int) or virtual_node_cnt < 0:
             raise ValueError(f"virtual_node_cnt must be a number from 0 up, and is {virtual_node_cnt!r}")
         if hash_function is not None and not callable(hash_function):
             raise ValueError(f"hash_function must be a function of a text to an integer, and is {hash_function!r}")

@@ -26,12 +26,14 @@ class AllocateMessageQueueByConfig:
         message_queue_list: the queues of this member; None, as when nobody has set it in RocketMQ, means none.
 
     Raises:
-        ValueError: something else than a queue is in the list.
+        ValueError: it is no list, or something else than a queue is in it.
     """
 
     name = "CONFIG"
 
     def __init__(self, message_queue_list: Iterable[MessageQueue] | None = None) -> None:
+        if message_queue_list is not None and not isinstance(message_queue_list, Iterable):
+            raise ValueError(f"message_queue_list must be a list of MessageQueue, and is {message_queue_list!r}")
         self._queues = list(message_queue_list or ())
         for queue in self._queues:
             if not isinstance(queue, MessageQueue):
@@ -77,9 +79,10 @@ class AllocateMessageQueueByClientIp:
         # A text is a collection of texts as well: without the test, "10.0.0.7" would allow machines 1, 0, 7 and ".".
         if isinstance(allowed_ips, str) or not isinstance(allowed_ips, Iterable):
             raise ValueError(f"allowed_ips must be a collection of IPs, and is {allowed_ips!r}")
-        self._allowed = frozenset(allowed_ips)
-        if not self._allowed or not all(isinstance(ip, str) and ip for ip in self._allowed):
-            raise ValueError(f"allowed_ips must name at least one IP, each as a text, and is {allowed_ips!r}")
+        ips = list(allowed_ips)
+        if not ips or not all(isinstance(ip, str) and ip for ip in ips):
+            raise ValueError(f"allowed_ips must name at least one IP, each as a text, and is {ips!r}")
+        self._allowed = frozenset(ips)
         self._inner = AllocateMessageQueueAveragely() if inner is None else inner
         check_strategy("inner", self._inner)
 

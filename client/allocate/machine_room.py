@@ -34,9 +34,10 @@ class AllocateMessageQueueByMachineRoom:
     def __init__(self, consumer_idcs: Collection[str]) -> None:
         if isinstance(consumer_idcs, str) or not isinstance(consumer_idcs, Iterable):
             raise ValueError(f"consumer_idcs must be a collection of room names, and is {consumer_idcs!r}")
-        self._rooms = frozenset(consumer_idcs)
-        if not all(isinstance(room, str) for room in self._rooms):
-            raise ValueError(f"consumer_idcs must hold texts only, and is {consumer_idcs!r}")
+        rooms = list(consumer_idcs)
+        if not all(isinstance(room, str) for room in rooms):
+            raise ValueError(f"consumer_idcs must hold texts only, and is {rooms!r}")
+        self._rooms = frozenset(rooms)
 
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]

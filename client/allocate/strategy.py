@@ -94,11 +94,17 @@ def position_of(
 
 
 def check_strategy(what: str, strategy: object) -> None:
-    """Refuse an inner strategy that is none.
+    """Refuse what was given as a strategy and is none.
+
+    Args:
+        what: name of the argument.
+        strategy: anything; the name of a strategy and its class are what people mistake for one.
 
     Raises:
-        ValueError: it lacks a name or an `allocate`.
+        ValueError: it is a class, or lacks a name or an `allocate`.
     """
+    if isinstance(strategy, type) and callable(getattr(strategy, "allocate", None)):
+        raise ValueError(f"{what} must be a strategy and is a class: make one, as {strategy.__name__}()")
     if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):
         raise ValueError(f"{what} must be an allocation strategy, with a name and allocate(), and is {strategy!r}")
 

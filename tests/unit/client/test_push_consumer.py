@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from client.allocate import AllocateMessageQueueAveragely
 from client.push_consumer import PushConsumer
 from model.errors import ConfigError, ConnectFailed, IllegalOperation, InvalidParameter
 from model.events import EventKind
@@ -45,6 +46,28 @@ def finished(consumer: SimulatedConsumer) -> list[bytes]:
 def test_a_wrong_option_is_refused_with_what_would_be_right(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         made(**options)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("AVG", "must be an allocation strategy, with a name and allocate"),
+        (AllocateMessageQueueAveragely, r"make one, as AllocateMessageQueueAveragely\(\)"),
+    ],
+)
+def test_a_strategy_that_is_none_is_refused_at_once(strategy: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        made(strategy=strategy)
+
+
+def test_a_listener_that_cannot_be_called_is_refused_and_leaves_no_trace(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        consumer = made()
+        with pytest.raises(InvalidParameter, match="got 'tagA'; tags come third"):
+            await consumer.subscribe("t", "tagA")  # type: ignore[arg-type]
+        assert consumer.topics() == ()
+
+    simulate(scenario)
 
 
 def test_a_wrong_group_is_refused() -> None:

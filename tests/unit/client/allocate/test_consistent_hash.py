@@ -93,8 +93,8 @@ def test_a_stranger_gets_nothing_and_an_empty_argument_is_illegal() -> None:
 
 @pytest.mark.parametrize(
     ("count", "function"),
-    [(-1, None), (1.5, None), (None, None), (10, "md5")],
-    ids=["below 0", "float", "none", "text"],
+    [(-1, None), (1.5, None), (None, None), (True, None), (10, "md5")],
+    ids=["below 0", "float", "none", "truth", "text"],
 )
 def test_illegal_arguments_are_refused(count: int, function: Callable[[str], int] | None) -> None:
     with pytest.raises(ValueError, match="must be a"):

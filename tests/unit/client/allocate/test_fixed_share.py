@@ -43,6 +43,8 @@ def test_over_all_topics_only_what_exists_and_is_subscribed_to_is_taken() -> Non
 def test_something_else_than_a_queue_cannot_be_configured() -> None:
     with pytest.raises(ValueError, match="holds 't@b:0'"):
         AllocateMessageQueueByConfig(["t@b:0"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="must be a list of MessageQueue, and is 5"):
+        AllocateMessageQueueByConfig(5)  # type: ignore[arg-type]
 
 
 MEMBERS = ["10.0.0.1@a", "10.0.0.1@b", "10.0.0.11@a", "10.0.0.2@a"]
@@ -70,7 +72,7 @@ def test_the_common_checks_apply_to_those_who_are_not_allowed_too() -> None:
         strategy.allocate("g", "10.0.0.2@a", [], MEMBERS)
 
 
-@pytest.mark.parametrize("ips", ["10.0.0.1", [], None, [7], [""]])
+@pytest.mark.parametrize("ips", ["10.0.0.1", [], None, [7], [""], [["10.0.0.1"]]])
 def test_a_list_that_allows_nobody_or_is_none_is_refused(ips: Any) -> None:
     with pytest.raises(ValueError, match="allowed_ips must"):
         AllocateMessageQueueByClientIp(ips)
@@ -79,3 +81,5 @@ def test_a_list_that_allows_nobody_or_is_none_is_refused(ips: Any) -> None:
 def test_an_inner_strategy_has_to_be_one() -> None:
     with pytest.raises(ValueError, match="inner must be"):
         AllocateMessageQueueByClientIp(["10.0.0.1"], "AVG")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"make one, as AllocateMessageQueueAveragelyByCircle\(\)"):
+        AllocateMessageQueueByClientIp(["10.0.0.1"], AllocateMessageQueueAveragelyByCircle)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def test_queues_of_other_rooms_and_of_other_names_belong_to_nobody() -> None:
         assert AllocateMessageQueueByMachineRoom(rooms).allocate("g", "x", queues("r1@a", "plain"), ["x"]) == []
 
 
-@pytest.mark.parametrize("rooms", ["r1", None, [1]])
+@pytest.mark.parametrize("rooms", ["r1", None, [1], [["r1"]]])
 def test_rooms_have_to_be_a_collection_of_texts(rooms: Any) -> None:
     with pytest.raises(ValueError, match="consumer_idcs must"):
         AllocateMessageQueueByMachineRoom(rooms)
