@@ -209,33 +209,32 @@ class PopReceiver:
         left_s = max(0.0, this.deadline - now)
         # Whoever gave messages goes to the end of the line.
         for target in list(self._targets.values()):
-            if target.not_before > now or (left_s == 0 and target in this.asked):
+            subscription = self._subscription_of(target.queue.topic)
+            # A topic that was given up has no subscription any more, and is a target until the next pass.
+            if subscription is None or target.not_before > now or (left_s == 0 and target in this.asked):
                 continue
             if target.hot and not this.hurrying:
-                self._start(target, this, 0.0)
+                self._start(target, subscription, this, 0.0)
             elif not target.hot and not target.popping:
-                self._start(target, this, left_s)
+                self._start(target, subscription, this, left_s)
 
-    def _start(self, target: _Target, this: _Receive, suspend_s: float) -> None:
+    def _start(self, target: _Target, subscription: SubscriptionData, this: _Receive, suspend_s: float) -> None:
         """Ask a broker in the background, so that whoever gives up a `receive` loses nothing."""
         this.asked[target] = None
         target.popping += 1
         this.hurrying += not suspend_s
         suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
         terms = {"max_n": this.max_n, "invisible_ms": round(this.invisible_s * 1000), "suspend_ms": suspend_ms}
-        subscription, broker_name = self._subscription_of(target.queue.topic), target.queue.broker_name
+        broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
         # A task only for what does not succeed at once: it would cost more than the rest of the request.
-        if subscription is None or not self._requests.start_pop(broker_name, subscription, popped, **terms):
+        if not self._requests.start_pop(broker_name, subscription, popped, **terms):
             self._background.start_soon(self._pop, broker_name, subscription, terms, popped)
 
-    async def _pop(
-        self, broker: str, subscription: SubscriptionData | None, terms: dict[str, int], popped: _Popped
-    ) -> None:
+    async def _pop(self, broker: str, subscription: SubscriptionData, terms: dict[str, int], popped: _Popped) -> None:
         outcome: _Outcome = []
         try:
-            if subscription is not None:
-                outcome = await self._requests.pop(broker, subscription, **terms)
+            outcome = await self._requests.pop(broker, subscription, **terms)
         except RlabError as error:
             outcome = error
         finally:
@@ -251,7 +250,8 @@ class PopReceiver:
             found = bool(outcome)
             target.error, target.hot = None, found
             if found:
-                self._targets[target.queue] = self._targets.pop(target.queue, target)
+                if self._targets.get(target.queue) is target:  # a pass may have removed it meanwhile
+                    self._targets[target.queue] = self._targets.pop(target.queue)
                 self._keep(target, outcome, sent_at, this.invisible_s)
         if found:
             self._wake_one()

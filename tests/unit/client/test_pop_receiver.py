@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import anyio
@@ -140,5 +141,64 @@ def test_a_kept_message_is_made_longer_for_whoever_asks_next_unless_it_is_anothe
         fault.heal()
         assert await popper.receive(invisible_s=8, wait_s=2) == []
         assert await other.ack([message]) == []
+
+    simulate(scenario, brokers=1)
+
+
+def limit_pops(popper: SimulatedPopConsumer, n: int) -> None:
+    """Lets a receiver that asks again and again fail, for without this it would do so in no virtual time."""
+    receiver = receiver_of(popper)
+    shipped, begun = receiver._start, count(1)
+
+    def start(*args: Any) -> None:
+        assert next(begun) <= n, "it spins"
+        shipped(*args)
+
+    receiver._start = start  # type: ignore[method-assign]
+
+
+def test_what_a_held_poll_brings_of_a_topic_that_was_given_up_goes_back_and_the_topic_is_not_asked_for_again(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("u", queues=1)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        with cluster.simulation.on_host(popper.host):
+            await popper.consumer.subscribe("u")
+        limit_pops(popper, 20)
+        assert await popper.receive(wait_s=1) == []
+        with anyio.move_on_after(1):
+            await popper.receive()
+        with cluster.simulation.on_host(popper.host):
+            await popper.consumer.unsubscribe("t")
+        await anyio.sleep(1)
+        assert {queue.topic for queue in receiver_of(popper)._targets} == {"u"}
+        producer = await cluster.start_producer()
+        await producer.send("t", b"late")
+        await anyio.sleep(0.1)
+        assert {queue.topic for queue in receiver_of(popper)._targets} == {"u"}
+        started_at = cluster.simulation.loop.time()
+        assert await popper.receive(wait_s=5) == []
+        assert cluster.simulation.loop.time() - started_at >= 5
+        (message,) = await (await cluster.start_popper("g", "t", **FIRST)).receive()
+        assert (message.body, message.attempts) == (b"late", 2)
+
+    simulate(scenario, brokers=1)
+
+
+def test_between_giving_a_topic_up_and_the_next_pass_only_the_others_are_asked(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("u", queues=1)
+        popper = await cluster.start_popper("g", "t", **FIRST)
+        with cluster.simulation.on_host(popper.host):
+            await popper.consumer.subscribe("u")
+        limit_pops(popper, 20)
+        assert await popper.receive(wait_s=0) == []
+        del popper.consumer._subscriptions["t"]  # as `unsubscribe` does before it tells anybody
+        started_at = cluster.simulation.loop.time()
+        assert await popper.receive(wait_s=0.5) == []
+        assert 0.5 <= cluster.simulation.loop.time() - started_at < 1
 
     simulate(scenario, brokers=1)
