@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import anyio
 
-from client.decode import decode_messages
+from client.decode import Undecodable, decode_messages
 from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
+from client.undecodable import tell_undecodable
 from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
@@ -91,7 +92,8 @@ class PullLoop:
                     token = owned.token
                     go_on = await self._take(await self._pull(), token)
                 except (NetworkError, RecordCorrupt) as error:
-                    logger.debug("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+                    level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+                    logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
                     with anyio.move_on_after(PULL_RETRY_ERROR_S):
                         await self._instance.broker_returned.wait()
                     continue
@@ -164,7 +166,11 @@ class PullLoop:
         subscription = self._callbacks.subscription_of(owned.queue.topic)
         if subscription is None:
             return  # the next owner gets them
-        messages = decode_messages(owned.queue, response.body or b"")
+        undecodable: list[Undecodable] = []
+        messages = decode_messages(owned.queue, response.body or b"", undecodable)
+        if undecodable:
+            # Left out like those of other tags: what is committed passes over them once all before them is finished.
+            tell_undecodable(self._instance, self._group, undecodable, owned.cause)
         if (tags := subscription.tags) is not None:
             # The broker compares hashes; two tags may share one.
             messages = [message for message in messages if message.tags in tags]

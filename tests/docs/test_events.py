@@ -20,6 +20,8 @@ from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
+from remoting.request_code import RequestCode
+from simulation.clients import SimulatedProducer
 from simulation.cluster import SimulatedCluster
 from simulation.run import Simulation, run_simulation
 from tests.docs.pages import ROOT, table_of, text_of
@@ -66,6 +68,15 @@ async def pop_twice(cluster: SimulatedCluster) -> None:
                 await anyio.sleep(1)
 
 
+async def store_nonsense(cluster: SimulatedCluster, producer: SimulatedProducer) -> None:
+    """Store what is not a message, which no producer does."""
+    instance = producer.producer._instance
+    assert instance is not None
+    connection = await instance.connect_master("broker-a", 1.0)
+    header = {"topic": "t", "queue_id": 0, "tag_hash": 0}
+    await connection.request(RequestCode.SEND_MESSAGE, header, b"nonsense", 1.0)
+
+
 async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
@@ -74,6 +85,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     producer = await cluster.start_producer()
     for queue in cluster.target("g"):
         await producer.send("t", b"x", queue=queue)
+    await store_nonsense(cluster, producer)
     await cluster.start_consumer("g", "t")
     await anyio.sleep(10)
     await first.subscribe("other")

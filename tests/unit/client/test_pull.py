@@ -245,6 +245,31 @@ def test_records_that_were_damaged_on_their_way_are_pulled_again() -> None:
     assert member.told == [("arrived", 6)]
 
 
+def test_a_record_that_is_no_message_is_told_and_passed_over_and_its_neighbours_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = [(found(offset).body or b"") for offset in (5, 7)]
+    mixed = found(5)._replace(
+        header={"next_offset": 10},
+        body=whole[0] + encode_record(1, 3, 6, 0, 0, 0, 0, b"{}") + whole[1] + encode_record(1, 3, 8, 0, 0, 0, 0, b"x"),
+    )
+    member = run(lambda: Member(ScriptedBroker(mixed)), 5)
+    assert member.broker.offsets == [5, 10]
+    process_queue = member.owned.process_queue
+    batch = process_queue.next_batch(99, 0)
+    assert [message.offset for message in batch] == [5, 7]
+    assert process_queue.commit_offset == 5
+    process_queue.finish(batch)
+    assert process_queue.commit_offset == 10
+    told = [(entry.levelname, entry.getMessage()) for entry in caplog.records]
+    assert [(level, "t@b:3+6" in text, "t@b:3+8" in text) for level, text in told] == [
+        ("ERROR", True, False),
+        ("ERROR", False, True),
+    ]
+    (event,) = [event for event in member.broker.noted if event.kind == EventKind.MESSAGES_UNDECODABLE]
+    assert (event.group, event.queue_id, event.offset, event.n, event.cause) == ("g", 3, 6, 2, "cause/1")
+
+
 def test_a_full_queue_is_not_pulled_until_messages_are_finished() -> None:
     def finish_one(member: Member) -> None:
         process_queue = member.owned.process_queue
