@@ -1,7 +1,7 @@
 """One Spark session and one cluster for all tests of this folder; both take seconds to start.
 
 Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. Those that
-start four JVMs beside this one run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
+start many JVMs beside this one run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
 """
 
 from __future__ import annotations

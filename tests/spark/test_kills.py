@@ -1,9 +1,9 @@
 """What kill -9 does to a stream: every message of the source is in its output exactly once.
 
-The drivers are started ahead of their turn, each while the one before it runs: a JVM takes seconds. Killed executors
-have a file of their own, which runs when RLAB_SPARK_LONG is set.
+The drivers are started ahead of their turn, each while the one before it runs: a JVM takes seconds. Two are killed in
+every run of the tests, five when RLAB_SPARK_LONG is set. Killed executors have a file of their own, for then.
 
-RLAB_SPARK_KILLS=50 RLAB_SPARK_ROWS=400000 makes the same of a night.
+RLAB_SPARK_KILLS=50 makes the same of a night.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.tcp.rlab_process import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
-KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "5"))
-ROWS = int(os.environ.get("RLAB_SPARK_ROWS", "30000"))
+KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "5" if os.environ.get("RLAB_SPARK_LONG") else "2"))
+ROWS = int(os.environ.get("RLAB_SPARK_ROWS", str(6_000 * KILLS)))
 
 
 def test_what_a_killed_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_once(
@@ -52,7 +52,7 @@ def test_what_a_killed_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_
         assert with_late.batches(LATE) == (1, 0)
         cluster.send_bodies(with_late.late, [BODY] * 50)
         for number, process in enumerate(processes):
-            process.wait_begun_anew((TABLE, TOPIC)[number % 2])
+            process.wait_begun_anew((TOPIC, TABLE)[number % 2])
             Event().wait(rng.uniform(0, 0.15))
             process.kill()
     for query in with_late.start(spark):
