@@ -28,8 +28,10 @@ from broker.sink_store import SinkStore
 from broker.store.message_store import MessageStore
 from broker.topic_table import TopicEntry, TopicTable, queue_count
 from broker.write_barrier import WriteBarrier
+from model.assignment import BROKER_STRATEGY, RequestMode
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
+from model.heartbeat import ConsumeType
 from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
 from model.quirks import Quirk
@@ -265,9 +267,21 @@ class Broker:
             )
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
-            if not waiters:
+            if not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
                 self.pops.wake(*queue)
         self.tell_released(waiting, cause)
+
+    def _pulls(self, group: str, client_id: str, topic: str) -> bool:
+        """Whether a member that was refused a queue still wants it: the group may have gone over to POP since.
+
+        If so pops are not woken: what they took would have to be ended before the member gets the queue.
+        """
+        info = self.groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
+            return False
+        by_broker = member.data.strategy == BROKER_STRATEGY
+        return not by_broker or self.assignments.mode_of(group, topic).mode is RequestMode.PULL
 
     def tell_released(self, waiting: dict[tuple[str, str], int], cause: str) -> None:
         """Tell members that were refused queues how many of them are free now; (group, client id) -> how many."""

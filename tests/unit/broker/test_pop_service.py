@@ -6,8 +6,10 @@ import pytest
 
 from broker.retention import RetentionOptions
 from broker.store.store_options import StoreOptions
+from model.assignment import BROKER_STRATEGY
 from model.errors import StorageFull
 from model.events import EventKind
+from model.heartbeat import ConsumeType
 from model.limits import MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
@@ -83,6 +85,36 @@ async def test_a_queue_that_a_member_has_leased_is_passed_over(world: World) -> 
     held = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000))
     await a.unlock(("t", 0, -1, token))
     assert [batch.queue_id for batch in popped(await held)] == [0]
+
+
+@pytest.mark.parametrize("is_stale", ["told to pop", "pops by itself", "gave the topic up", "left", ""])
+@simulated
+async def test_a_queue_that_becomes_free_goes_to_held_pops_unless_a_member_waits_to_pull_it(
+    world: World, is_stale: str
+) -> None:
+    a, b, c = await world_of(world, "a", "b", "c", messages=1)
+    for peer in (a, b):
+        await peer.heartbeat(consumer(strategy=BROKER_STRATEGY))
+    token = await a.token_of(0)
+    assert (await b.lock(0))[0] == []
+    match is_stale:
+        case "told to pop":
+            mode = {"group": "g", "topic": "t", "mode": "POP", "pop_share_queue_num": -1}
+            await a.call(RequestCode.SET_MESSAGE_REQUEST_MODE, mode)
+        case "pops by itself":
+            await b.heartbeat(consumer(consume_type=ConsumeType.POP))
+        case "gave the topic up":
+            await b.heartbeat(consumer("g", "u", strategy=BROKER_STRATEGY))
+        case "left":
+            await b.unregister("g")
+    held = await c.begin(RequestCode.POP_MESSAGE, header(c, suspend_ms=30_000))
+    await world.sleep(1)
+    assert not held.done()
+    await a.unlock(("t", 0, -1, token))
+    await world.sleep(1)
+    assert held.done() == bool(is_stale)
+    if not is_stale:
+        assert len((await b.lock(0))[0]) == 1
 
 
 @simulated

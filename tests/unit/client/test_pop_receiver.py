@@ -154,7 +154,7 @@ def limit_pops(popper: SimulatedPopConsumer, n: int) -> None:
         assert next(begun) <= n, "it spins"
         shipped(*args)
 
-    receiver._start = start  # type: ignore[method-assign]
+    receiver._start = start  # type: ignore[assignment,method-assign]
 
 
 def test_what_a_held_poll_brings_of_a_topic_that_was_given_up_goes_back_and_the_topic_is_not_asked_for_again(
