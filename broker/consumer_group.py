@@ -68,6 +68,8 @@ class ConsumerGroupInfo:
         split: what they were last reported to disagree in.
         disagreement: that report; "" while they agree.
         shared_topics: the one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
+        encoded_view: the view as it was sent last: thousands of members ask for it, so it is encoded once a version.
+        encoded_version: of which version that is.
     """
 
     group: str
@@ -81,6 +83,8 @@ class ConsumerGroupInfo:
     split: tuple[tuple[str, tuple[str, ...]], ...] = ()
     disagreement: str = ""
     shared_topics: tuple[str, ...] | None = None
+    encoded_view: bytes = b""
+    encoded_version: int = -1
 
     def view(self) -> GroupView:
         """The sorted member list at this version."""

@@ -26,8 +26,6 @@ class GroupHandlers:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        # group -> (version, encoded view): thousands of members ask for the same list, so it is encoded once a version.
-        self._encoded_views: dict[str, tuple[int, bytes]] = {}
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -138,11 +136,9 @@ class GroupHandlers:
             return Reply({"version": 0}, msgpack.packb([0, []]))
         if request.header["known_version"] == info.version:
             return Reply({"version": info.version, "unchanged": True})
-        version, encoded = self._encoded_views.get(group, (-1, b""))
-        if version != info.version:
-            encoded = msgpack.packb(info.view().to_wire())
-            self._encoded_views[group] = (info.version, encoded)
-        return Reply({"version": info.version}, encoded)
+        if info.encoded_version != info.version:
+            info.encoded_view, info.encoded_version = msgpack.packb(info.view().to_wire()), info.version
+        return Reply({"version": info.version}, info.encoded_view)
 
 
 def _unpack(body: bytes | None) -> Any:

@@ -117,6 +117,18 @@ async def test_a_changed_subscription_is_told_and_a_changed_expression_only_note
 
 
 @simulated
+async def test_a_group_that_was_deleted_leaves_no_list_of_members_to_its_next_one(world: World) -> None:
+    await world.start_broker(clock_ms=lambda: 1_000.0)  # the next one begins with the same version
+    a, b = world.peer("a"), world.peer("b")
+    first = await a.heartbeat(consumer())
+    assert await a.members() == [a.client_id]
+    await a.unregister("g")
+    await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
+    assert await b.heartbeat(consumer()) == first
+    assert await b.members() == [b.client_id]
+
+
+@simulated
 async def test_members_of_a_broadcasting_group_are_told_nothing(world: World) -> None:
     await world.start_broker()
     a, b = world.peer("a"), world.peer("b")
