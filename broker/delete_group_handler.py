@@ -36,7 +36,7 @@ class DeleteGroupHandler:
         """Delete a group with its offsets and its retry topic; its dead letters stay. Answered once that is stored."""
         broker, group = self._broker, check_group(request.header["group"])
         info = broker.groups.get(group)
-        if info is None and not broker.offsets.of_group(group):
+        if info is None and not broker.offsets.of_group(group) and not broker.assignments.modes_of(group):
             raise GroupNotExist(f"group {group!r} is not known to broker {broker.config.name!r}")
         if info is not None and info.members:
             names = sorted(info.members)

@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from broker.assignment import assign, moves
 from broker.pop_assignment import pop_share
 from model.assignment import AssignmentQuery, MemberShare, RequestMode, TopicQueues
+from model.errors import SystemBusy
+from model.limits import MAX_REQUEST_MODES
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
@@ -105,6 +107,7 @@ class GroupAssignments:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._modes: dict[str, dict[str, TopicMode]] = {}
+        self._n_modes = 0
 
     # --- modes -------------------------------------------------------------------------------------------------------
 
@@ -117,8 +120,21 @@ class GroupAssignments:
         return dict(sorted(self._modes.get(group, {}).items()))
 
     def set_mode(self, group: str, topic: str, mode: TopicMode) -> None:
-        """Set how a group gets messages of a topic."""
-        self._modes.setdefault(group, {})[topic] = mode
+        """Set how a group gets messages of a topic.
+
+        Raises:
+            SystemBusy: too many are set; nothing has changed.
+        """
+        of_group = self._modes.get(group, {})
+        if topic not in of_group:
+            if self._n_modes >= MAX_REQUEST_MODES:
+                raise SystemBusy(
+                    f"this broker knows {MAX_REQUEST_MODES} groups and topics with a mode already: delete groups that "
+                    "are not needed any more"
+                )
+            self._n_modes += 1
+        of_group[topic] = mode
+        self._modes[group] = of_group
         if group in self._groups:
             self._groups[group].stale = True
 
@@ -136,7 +152,9 @@ class GroupAssignments:
     def delete(self, group: str) -> list[str]:
         """Drop everything about a group; returns the topics whose modes were set."""
         self.forget(group)
-        return sorted(self._modes.pop(group, ()))
+        topics = sorted(self._modes.pop(group, ()))
+        self._n_modes -= len(topics)
+        return topics
 
     def query(
         self,
@@ -202,9 +220,10 @@ class GroupAssignments:
             newest.update(dict.fromkeys(report.queues, client_id))
         if told:
             # A broker that was added after the modes were set goes on with what members have been told of them.
-            of_group = self._modes.setdefault(group, {})
+            known = self.modes_of(group)
             for topic, share in told[-1][1].popped.items():
-                of_group.setdefault(topic, TopicMode(mode=RequestMode.POP, pop_share_queue_num=share))
+                if topic not in known and self._n_modes < MAX_REQUEST_MODES:
+                    self.set_mode(group, topic, TopicMode(mode=RequestMode.POP, pop_share_queue_num=share))
         state.owners = newest
         return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in told)))
 

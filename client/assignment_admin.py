@@ -7,7 +7,7 @@ from client.cluster_requests import fail, unpack
 from client.topic_admin import TopicAdmin
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import InvalidParameter, RlabError
-from model.names import check_group, check_topic
+from model.names import check_group, check_topic, is_retry_topic
 from remoting.request_code import RequestCode
 
 
@@ -47,6 +47,7 @@ class AssignmentAdmin(TopicAdmin):
         Raises:
             InvalidParameter: an illegal name or mode.
             IllegalOperation: a retry topic.
+            TopicNotExist: no broker serves the topic.
             RlabError: a broker refused or could not be reached; others may have taken it. Safe to repeat.
 
         Cancellation: some brokers may have taken it.
@@ -59,6 +60,8 @@ class AssignmentAdmin(TopicAdmin):
             "mode": RequestMode(mode).value,
             "pop_share_queue_num": pop_share_queue_num,
         }
+        if not is_retry_topic(topic):  # brokers say what is wrong with one
+            await self.route(topic)  # brokers take any name: each is told of topics that only others have
         masters = await self._cluster.masters()
         answers = await self._cluster.ask_brokers(masters, RequestCode.SET_MESSAGE_REQUEST_MODE, header)
         for name, answer in answers.items():

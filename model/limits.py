@@ -64,6 +64,8 @@ MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
 MAX_ASSIGNED_QUEUES = 100_000
 """Queues of all topics of a group, if a broker shares them out."""
+MAX_REQUEST_MODES = 100_000
+"""Groups times topics of which a broker knows whether they are pulled or popped."""
 
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker import group_assignments
 from model.assignment import ALL_QUEUES, BROKER_STRATEGY, AssignmentQuery, MemberShare
-from model.errors import GroupNotExist, IllegalOperation, InvalidParameter
+from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, SystemBusy
 from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.limits import NOTIFY_WINDOW_S
@@ -170,6 +171,24 @@ async def test_a_mode_that_is_none_and_that_of_a_retry_topic_are_refused(world: 
         await set_mode(a, "PUSH")
     with pytest.raises(IllegalOperation, match="retry topic"):
         await set_mode(a, "POP", topic="%RETRY%g")
+
+
+@simulated
+async def test_modes_are_bounded_and_those_of_a_group_that_never_was_go_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_assignments, "MAX_REQUEST_MODES", 2)
+    broker = await world.start_broker()
+    a = world.peer("a")
+    await set_mode(a, "POP", topic="t")
+    await set_mode(a, "POP", topic="u")
+    with pytest.raises(SystemBusy, match="delete groups"):
+        await set_mode(a, "POP", topic="v")
+    await set_mode(a, "PULL", topic="u")
+    assert list(broker.assignments.modes_of("g")) == ["t", "u"]
+    await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
+    await set_mode(a, "POP", topic="v")
+    assert list(broker.assignments.modes_of("g")) == ["v"]
 
 
 @simulated

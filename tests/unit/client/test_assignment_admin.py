@@ -9,7 +9,7 @@ import pytest
 
 from client.admin import Admin
 from model.assignment import RequestMode
-from model.errors import IllegalOperation, InvalidParameter, NetworkError
+from model.errors import IllegalOperation, InvalidParameter, NetworkError, TopicNotExist
 from simulation.cluster import SimulatedCluster
 from tests.unit.client.admin_cluster import administer
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.simulation
 
 def test_a_mode_is_known_to_every_broker_also_before_the_group_has_members(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=1)
         await admin.set_request_mode("g", "t", "POP", pop_share_queue_num=2)
         for server in cluster.brokers.values():
             mode = server.running.broker.assignments.mode_of("g", "t")
@@ -34,6 +35,20 @@ def test_a_broker_that_is_away_is_named(tmp_path: Path) -> None:
         cluster.simulation.network.partition("operator", "broker-b")
         with pytest.raises(NetworkError, match="could not be set on broker broker-b"):
             await admin.set_request_mode("g", "t", RequestMode.POP)
+
+    administer(scenario, tmp_path)
+
+
+def test_a_topic_that_the_cluster_does_not_have_is_refused_and_one_that_a_single_broker_has_is_not(
+    tmp_path: Path,
+) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        with pytest.raises(TopicNotExist, match="'ordrs' does not exist"):
+            await admin.set_request_mode("g", "ordrs", RequestMode.POP)
+        await admin.create_topic("orders", 1, brokers=["broker-b"])
+        await admin.set_request_mode("g", "orders", RequestMode.POP)
+        for server in cluster.brokers.values():
+            assert list(server.running.broker.assignments.modes_of("g")) == ["orders"]
 
     administer(scenario, tmp_path)
 
