@@ -42,6 +42,9 @@ logger = logging.getLogger(__name__)
 _SOON_S = 0.05
 """Listeners that are done so soon after a shutdown began are waited for without a word: the group would share twice."""
 
+_GIVE_FIRST_S = 0.25
+"""Longest wait for brokers to take back what is given up, before more is asked for: one of them may hang."""
+
 
 class QueueShare(PulledQueues):
     """The share of one member.
@@ -162,6 +165,8 @@ class QueueShare(PulledQueues):
         """Go from what is owned towards the target; returns (queues moved, balanced)."""
         plan = plan_rebalance(self.owned, target)
         self._release([self.owned[queue] for queue in plan.revoke], cause)
+        if plan.acquire and plan.revoke:
+            await self._wait_given_up(plan.revoke)
         self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
         again = self._leases.unconfirmed(self.owned[queue] for queue in plan.keep)
@@ -275,6 +280,23 @@ class QueueShare(PulledQueues):
         for of_one_broker in idle.values():
             self._background.start_soon(self._finish_release, of_one_broker, cause)
 
+    async def _wait_given_up(self, revoked: Collection[MessageQueue]) -> None:
+        """Give before taking: wait until those of these queues are given back that no listener has messages of.
+
+        When a newcomer moves a queue from each member to the next, all of them do this at the same time. Whoever asked
+        at once would be refused, told when its neighbour has given up, and ask again.
+        """
+        with anyio.move_on_after(_GIVE_FIRST_S):
+            while any(
+                not owned.process_queue.in_flight for q in revoked if (owned := self._releasing.get(q)) is not None
+            ):
+                await self._wait_released()
+
+    async def _wait_released(self) -> None:
+        if self._released.is_set():
+            self._released = anyio.Event()
+        await self._released.wait()
+
     async def _finish_release(self, queues: list[OwnedQueue], cause: str) -> None:
         await self._drain(queues)
         await self._unlock(queues, cause)
@@ -334,8 +356,7 @@ class QueueShare(PulledQueues):
             await run_together([told, *(partial(self._give_back, [owned], cause) for owned in busy)])
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
             while self._releasing:  # given up before, and released by their own tasks
-                self._released = anyio.Event()
-                await self._released.wait()
+                await self._wait_released()
 
     async def _give_back(self, queues: list[OwnedQueue], cause: str) -> None:
         await self._drain(queues)
