@@ -10,9 +10,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import cast
 
+from client.listener_threads import ListenerThreads
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -39,7 +41,8 @@ PlainListener = Callable[[Sequence[MessageExt]], ConsumeResult | None]
 Listener = AsyncListener | PlainListener
 """Gets the messages of one batch, all of one queue, in offset order; returning None means success.
 
-An `async def` runs on the event loop and must not block it; a plain `def` runs in a worker thread and may.
+An `async def` runs on the event loop and must not block it; a plain `def` runs in a thread of its consumer, which has
+`max_workers` of them, and may.
 """
 
 
@@ -49,15 +52,17 @@ class ListenerCall:
     Args:
         listener: the user's function.
         name: what to call it in logs, for instance the topic.
+        threads: where it runs if it is plain.
     """
 
-    __slots__ = ("_is_async", "_listener", "_name")
+    __slots__ = ("_is_async", "_listener", "_name", "_threads")
 
-    def __init__(self, listener: Listener, name: str) -> None:
+    def __init__(self, listener: Listener, name: str, threads: ListenerThreads) -> None:
         call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
         self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
         self._listener = listener
         self._name = name
+        self._threads = threads
 
     async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
         """Hand a batch to the listener.
@@ -72,7 +77,9 @@ class ListenerCall:
                 result = await cast(AsyncListener, self._listener)(messages)
             else:
                 loop = asyncio.get_running_loop()
-                result = await loop.run_in_executor(None, cast(PlainListener, self._listener), messages)
+                result = await loop.run_in_executor(
+                    self._threads.executor, cast(PlainListener, self._listener), messages
+                )
                 if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
                     result = await result
             # In here, because an answer that is none of these is the listener's mistake as well.
@@ -86,7 +93,7 @@ class ListenerCall:
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
 """Gets (topic, all its queues, those that are mine), sorted, after they changed. RocketMQ: MessageQueueListener.
 
-As with messages, an `async def` runs on the event loop and a plain `def` in a worker thread.
+As with messages, an `async def` runs on the event loop and a plain `def` in a thread of its own.
 """
 
 TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
@@ -103,7 +110,12 @@ async def call_observer(listener: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
             result = listener(*args)
         else:
-            result = await asyncio.get_running_loop().run_in_executor(None, lambda: listener(*args))
+            # It is called so rarely that a thread for each call costs nothing, and one that hangs holds up nobody else.
+            thread = ThreadPoolExecutor(1, thread_name_prefix="rlab observer")
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(thread, lambda: listener(*args))
+            finally:
+                thread.shutdown(wait=False)
         if inspect.isawaitable(result):
             await result
     except Exception:

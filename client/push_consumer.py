@@ -23,6 +23,7 @@ from client.consumer import ConsumeResult, Listener, ListenerCall, MessageQueueL
 from client.consumer_options import ConsumeMode, ConsumeOrder, split_options
 from client.group_consumer import GroupConsumer
 from client.instance import ClientInstance
+from client.listener_threads import ListenerThreads
 from client.owned_queue import OwnedQueue
 from client.pop_share import PopShare
 from client.send_back import SendBack
@@ -70,6 +71,7 @@ class PushConsumer(GroupConsumer):
             self._consume_type = ConsumeType.POP
         self._late_results = 0
         self._popped: PopShare | None = None
+        self._threads = ListenerThreads(self.options.max_workers, self._background)
         self._listeners: dict[str, ListenerCall] = {}
         self._pool: WorkerPool | None = None
         self._service: ConsumeService | None = None
@@ -142,7 +144,7 @@ class PushConsumer(GroupConsumer):
         if not callable(listener):  # every message would fail, and end as a dead letter
             raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
-        self._listeners[topic] = ListenerCall(listener, topic)
+        self._listeners[topic] = ListenerCall(listener, topic, self._threads)
         await self._wanted_changed()
 
     # --- consuming ---------------------------------------------------------------------------------------------------

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
 import pytest
 
-from client.consumer import ConsumeResult, ListenerCall
+from client.background import Background
+from client.consumer import ConsumeResult, ListenerCall, call_observer
+from client.listener_threads import ListenerThreads
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.run import Simulation, run_simulation
@@ -18,9 +22,13 @@ from simulation.run import Simulation, run_simulation
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")
 
 
+def threads_of(background: Background) -> ListenerThreads:
+    return ListenerThreads(4, background)
+
+
 def call(listener: Any) -> ConsumeResult:
     async def main(simulation: Simulation) -> ConsumeResult:
-        return await ListenerCall(listener, "t")([MESSAGE])
+        return await ListenerCall(listener, "t", threads_of(Background("test")))([MESSAGE])
 
     return run_simulation(main)
 
@@ -89,14 +97,43 @@ def test_a_cancelled_listener_is_cancelled_and_not_failed() -> None:
 
     async def main(simulation: Simulation) -> None:
         with anyio.move_on_after(1) as scope:
-            await ListenerCall(forever, "t")([MESSAGE])
+            await ListenerCall(forever, "t", threads_of(Background("test")))([MESSAGE])
         assert scope.cancelled_caught
 
     run_simulation(main)
 
 
 @pytest.mark.asyncio
-async def test_a_plain_listener_runs_in_a_thread_of_its_own() -> None:
+async def test_plain_listeners_and_observers_run_in_threads_that_are_not_those_of_the_process() -> None:
     threads: list[threading.Thread] = []
-    await ListenerCall(lambda messages: threads.append(threading.current_thread()), "t")([MESSAGE])
-    assert threads[0] is not threading.main_thread()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, thread_name_prefix="process"))
+    background = Background("test")
+    await background.start()
+    await ListenerCall(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))(
+        [MESSAGE]
+    )
+    await call_observer(lambda topic: threads.append(threading.current_thread()), "t")
+    await background.stop()
+    assert threading.main_thread() not in threads
+    assert [thread.name.startswith("process") for thread in threads] == [False, False]
+
+
+@pytest.mark.asyncio
+async def test_observers_that_hang_hold_up_nobody_else() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    hung, go_on = threading.Semaphore(0), threading.Event()
+
+    def hangs(topic: str) -> None:
+        hung.release()
+        go_on.wait(10)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for topic in ("a", "b"):
+                tasks.start_soon(call_observer, hangs, topic)
+            both = await loop.run_in_executor(None, lambda: [hung.acquire(timeout=5) for _ in range(2)])
+            assert both == [True, True]
+            go_on.set()
+    finally:
+        go_on.set()
