@@ -48,6 +48,8 @@ JOIN_AT_ONCE = 32
 """Consumers that join at the same time: the brokers tell the others of them in one go."""
 TICK_S = 0.005
 """Sends begin in bunches of what is due after so long, so that they share their writes."""
+OUTAGE_OVER_S = 15.0
+"""Sends that are given up are one outage, with one warning, until none was for so long; above all tries of a send."""
 
 
 class SwarmSink(Protocol):
@@ -161,6 +163,7 @@ class Swarm:
         self._pacing: list[anyio.CancelScope] = []
         self._producers_running = 0
         self._producers_done = anyio.Event()
+        self._gave_up_at = -math.inf
 
     # --- consumers ---------------------------------------------------------------------------------------------------
 
@@ -342,9 +345,18 @@ class Swarm:
                 await producer.send(Message(options.topic, body, () if key is None else (key,)), key=key)
             except RlabError as error:
                 self._sink.failed(index, number)
-                logger.warning("send: %s", error)
+                self._gave_up(error)
             else:
                 self._sink.acknowledged(index, number)
+
+    def _gave_up(self, error: RlabError) -> None:
+        """Warn once an outage; the sink counts the rest."""
+        now = anyio.current_time()
+        if now - self._gave_up_at >= OUTAGE_OVER_S:
+            logger.warning("sends fail, and are only counted from now on: %s", error)
+        else:
+            logger.debug("send: %s", error)
+        self._gave_up_at = now
 
 
 async def _release_at_rate(due: anyio.Semaphore, rate: float) -> None:

@@ -112,7 +112,7 @@ async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
     conductor = Conductor(
         options,
         on_rebalance=lambda rebalance: say(rebalance_line(rebalance, shares_queues=shares_queues)),
-        on_status=lambda summary: say(status_line(summary)),
+        on_status=lambda summary: say(status_line(summary, shares_queues=shares_queues)),
     )
     try:
         await conductor.run()
@@ -138,12 +138,12 @@ def rebalance_line(rebalance: Rebalance, *, shares_queues: bool = True) -> str:
     )
 
 
-def status_line(summary: SwarmSummary) -> str:
+def status_line(summary: SwarmSummary, *, shares_queues: bool = True) -> str:
     """Say in a line how the messages stand."""
     return (
         f"sent {summary.sent:,}, received {summary.received_unique:,}, lag {summary.lost:,}, "
-        f"duplicates {summary.duplicates:,}, {summary.consumers} consumers, {summary.queues} queues"
-    )
+        f"duplicates {summary.duplicates:,}, {summary.consumers} consumers"
+    ) + (f", {summary.queues} queues" if shares_queues else "")
 
 
 def _print_summary(summary: SwarmSummary | None, *, shares_queues: bool, as_json: bool) -> bool:

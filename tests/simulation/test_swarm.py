@@ -97,3 +97,25 @@ def test_equal_seeds_give_equal_swarms(simulate: Simulate) -> None:
         return await watch(new_observer(), cluster, 8.0, consumers=3, producers=1, churn_s=0.5, seed=5)
 
     assert simulate(scenario, seed=5) == simulate(scenario, seed=5)
+
+
+def test_an_outage_is_one_warning_however_many_sends_fail_in_it(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> SwarmSummary:
+        async def cut_twice() -> None:
+            for _ in range(2):
+                await anyio.sleep(5)
+                cluster.simulation.network.partition("swarm", "broker-a")
+                await anyio.sleep(20)
+                cluster.simulation.network.heal()
+                await anyio.sleep(20)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cut_twice)
+            return await watch(new_observer(), cluster, 95.0, producers=2, rate=20.0)
+
+    summary = simulate(scenario, brokers=1)
+    assert summary.failed_sends > 100
+    warnings = [record.getMessage() for record in caplog.records if record.name == "simulation.swarm"]
+    assert [text.startswith("sends fail") for text in warnings] == [True, True]
