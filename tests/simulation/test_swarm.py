@@ -113,7 +113,8 @@ def test_an_outage_is_one_warning_however_many_sends_fail_in_it(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cut_twice)
-            return await watch(new_observer(), cluster, 95.0, producers=2, rate=20.0)
+            summary = await watch(new_observer(), cluster, 95.0, producers=2, rate=20.0)
+        return summary
 
     summary = simulate(scenario, brokers=1)
     assert summary.failed_sends > 100
