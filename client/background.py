@@ -8,6 +8,7 @@ that makes a task outside a task group, and everything that runs in it is inside
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,12 +17,14 @@ from anyio.abc import TaskGroup
 
 from model.errors import IllegalOperation
 
+logger = logging.getLogger(__name__)
+
 
 class Background:
     """One task group in a task of its own.
 
     Args:
-        name: name of the task, for debuggers.
+        name: name of the task, for debuggers and for the log.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,6 +36,7 @@ class Background:
         """Open the task group. Cancellation: it is closed again."""
         ready = anyio.Event()
         self._task = asyncio.get_running_loop().create_task(self._hold(ready), name=self._name)
+        self._task.add_done_callback(_seen)
         try:
             await ready.wait()
         except BaseException:
@@ -40,10 +44,17 @@ class Background:
             raise
 
     async def _hold(self, ready: anyio.Event) -> None:
-        async with anyio.create_task_group() as group:
-            self._group = group
-            ready.set()
-            await anyio.sleep_forever()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                ready.set()
+                await anyio.sleep_forever()
+        except ExceptionGroup:
+            # Nobody may be waiting, and what these tasks did is not done any more.
+            logger.critical(
+                "%s: a background task failed, and all were ended; this is a bug", self._name, exc_info=True
+            )
+            raise
 
     @property
     def running(self) -> bool:
@@ -72,3 +83,9 @@ class Background:
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait([self._task])
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Keep asyncio from telling of a failure once more, whenever the task happens to be collected."""
+    if not task.cancelled():
+        task.exception()

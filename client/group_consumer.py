@@ -41,6 +41,7 @@ from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
 from model.quirks import Quirk
 from model.subscription import SubscriptionData, subscription_of
+from remoting.tasks import background_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -166,9 +167,13 @@ class GroupConsumer(ABC):
         """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
 
         Raises:
-            ExceptionGroup: a background task failed, which is a bug.
+            ExceptionGroup: a background task failed, its own or one of its client instance, which is a bug or an
+                `event_sink` that raises. Nothing is shut down by that: whoever is told does it.
         """
-        await self._background.wait()
+        async with background_tasks() as tasks:
+            if self._instance is not None:
+                tasks.start_soon(self._instance.wait_stopped)
+            await self._background.wait()
 
     @abstractmethod
     def _begin(self, instance: ClientInstance) -> None:

@@ -62,6 +62,7 @@ class ClientInstance:
         broker_returned: set, and replaced, when a lost broker is back and knows us.
         masters: broker name -> open connection to its master, for those who send a lot; emptied whenever a route
             changes or a connection is lost.
+        wait_stopped: see `Background.wait`.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -99,6 +100,7 @@ class ClientInstance:
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
         self._background = Background("client instance")
+        self.wait_stopped = self._background.wait
         self._reconnects = Reconnects(
             self.remoting,
             self.heartbeats,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import anyio
 import pytest
 
@@ -73,6 +75,43 @@ def test_who_waits_is_told_what_a_task_raised_and_goes_on_when_there_was_nothing
             await fine.stop()
 
     run_simulation(main)
+
+
+def test_a_failure_is_told_at_once_and_only_once_though_nobody_waits(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken() -> None:
+        raise ValueError("a bug")
+
+    async def main(simulation: Simulation) -> None:
+        background = Background("consumer of g")
+        await background.start()
+        background.start_soon(broken)
+        await anyio.sleep(1)
+        assert len(caplog.records) == 1
+        await background.stop()
+
+    run_simulation(main)
+    gc.collect()
+    (told,) = caplog.records
+    assert told.levelname == "CRITICAL"
+    assert "consumer of g" in told.getMessage()
+    assert "ValueError: a bug" in caplog.text
+    assert "in broken" in caplog.text
+
+
+def test_a_start_and_a_stop_that_are_cancelled_are_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(simulation: Simulation) -> None:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await Background("test").start()
+        background = Background("test")
+        await background.start()
+        background.start_soon(anyio.sleep_forever)
+        with anyio.move_on_after(0):
+            await background.stop()
+
+    run_simulation(main)
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_cancelling_who_waits_leaves_the_tasks_alone() -> None:
