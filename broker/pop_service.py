@@ -131,7 +131,11 @@ class PopService:
     # --- popping -----------------------------------------------------------------------------------------------------
 
     def pop(self, connection: Connection, request: Command) -> Reply | None:
-        """Answer a pop, or hold it."""
+        """Answer a pop, or hold it.
+
+        Whoever asks need not be a member: handles say whose a message is. One that was dropped, because its heartbeats
+        did not come through, goes on, and is listed again with its next heartbeat.
+        """
         broker, pop = self._broker, read_pop(request.header)
         now = broker.loop.time()
         broker.groups.touch(pop.group, pop.client_id, now)

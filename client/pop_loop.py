@@ -11,7 +11,7 @@ import anyio
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
 from client.pop_requests import PopRequests
-from model.errors import GroupNotExist, NetworkError, RlabError
+from model.errors import NetworkError, RlabError
 from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
@@ -114,10 +114,6 @@ class PopLoop:
             if not self.stopping:
                 with anyio.move_on_after(PULL_RETRY_ERROR_S):
                     await instance.broker_returned.wait()
-        except GroupNotExist:
-            # This broker does not know us: it is new, or took us for dead.
-            await instance.heartbeats.send()
-            await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A topic that was deleted: the next route says so. Or the broker is busy, stopping, or out of disk.
             logger.warning("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)

@@ -24,12 +24,11 @@ from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
 from client.pop_acks import PopAcks
 from client.pop_message import PopMessage, handle_of
-from client.pop_requests import ANY_QUEUE, PopRequests
+from client.pop_requests import PopRequests, places_to_pop
 from client.rebalance import RebalancePass
-from model.errors import GroupNotExist, IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
+from model.errors import IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
-from model.names import is_retry_topic
 from model.subscription import SubscriptionData
 from remoting.deadline_driver import DeadlineDriver
 from remoting.tasks import run_together
@@ -50,7 +49,7 @@ class _Target:
     """A topic on a broker.
 
     Attributes:
-        queue: the two, and `ANY_QUEUE`.
+        queue: the two, and `pop_requests.ANY_QUEUE`.
         hot: whether it gave messages the last time.
         popping: requests under way.
         error: why the last one failed.
@@ -139,13 +138,8 @@ class PopReceiver:
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Note which brokers have the topics. See `QueueShare.rebalance`."""
-        queues = {
-            MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
-            for topic in topics
-            if not is_retry_topic(topic)  # each broker adds its own to what it gives
-            for queue in self._instance.routes.subscribe_queues(topic)
-        }
-        self._targets = {queue: self._targets.get(queue) or _Target(queue) for queue in queues}
+        places = places_to_pop(self._instance.routes, topics)
+        self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
         for target in self._targets.values():
             target.not_before = 0.0  # a broker may be back
         self._wake_all()
@@ -267,9 +261,6 @@ class PopReceiver:
         topic, broker_name, _ = target.queue
         logger.log(level, "%s: pop of %s on %s: %s", self._instance.client_id, topic, broker_name, error)
         target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
-        if isinstance(error, GroupNotExist) and self._background.running:
-            # This broker does not know us: it is new, or took us for dead.
-            self._background.start_soon(self._instance.heartbeats.send)
 
     def _wake_one(self) -> None:
         for this in self._waiting:

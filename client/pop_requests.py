@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -13,10 +13,12 @@ import msgpack
 from client.decode import decode_as
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
+from client.route_cache import RouteCache
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
 from model.message_queue import MessageQueue
+from model.names import is_retry_topic
 from model.record import RecordCorrupt
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
@@ -267,6 +269,19 @@ class _Call(Generic[T]):
         """See `Waiter`: a lost connection, or no answer in time."""
         assert isinstance(exception, RlabError)
         self._answered(exception)
+
+
+def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueue, None]:
+    """Say what to ask which broker for: each topic of each broker that serves it, with `ANY_QUEUE` as the queue.
+
+    Retry topics are left out: each broker adds its own to what it gives.
+    """
+    return {
+        MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
+        for topic in topics
+        if not is_retry_topic(topic)
+        for queue in routes.subscribe_queues(topic)
+    }
 
 
 def _pop_timeout_s(suspend_ms: int) -> float:

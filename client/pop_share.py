@@ -28,7 +28,7 @@ from client.owned_queue import OwnedQueue
 from client.pop_acks import PopAcks
 from client.pop_loop import PopLoop
 from client.pop_message import PopMessage, handle_of
-from client.pop_requests import ANY_QUEUE, PopOptions, PopRequests
+from client.pop_requests import PopOptions, PopRequests, places_to_pop
 from client.popped_queue import Popped, PoppedQueue, not_renewed, renewed
 from client.rebalance import RebalancePass
 from client.send_back import SendBack
@@ -38,7 +38,6 @@ from model.errors import ReceiptHandleDead, RlabError
 from model.limits import MAX_INVISIBLE_MS, PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.names import is_retry_topic
 from model.subscription import SubscriptionData
 from remoting.deadline_driver import DeadlineDriver
 
@@ -123,20 +122,14 @@ class PopShare:
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Pop the topics on every broker that has them, and no others. See `QueueShare.rebalance`."""
-        queues = {
-            MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
-            for topic in topics
-            if not is_retry_topic(topic)  # each broker adds its own to what it gives
-            for queue in self._instance.routes.subscribe_queues(topic)
-        }
-        self.pop_from(queues)
+        self.pop_from(places_to_pop(self._instance.routes, topics))
         return True
 
     def pop_from(self, queues: Collection[MessageQueue]) -> None:
         """Pop exactly these from now on.
 
         Args:
-            queues: with `ANY_QUEUE` as the id for all queues of a topic on a broker.
+            queues: with `pop_requests.ANY_QUEUE` as the id for all queues of a topic on a broker.
         """
         if self._closing:
             return
@@ -228,7 +221,6 @@ class PopShare:
         for message in messages:
             # All behind it wait meanwhile: they must not overtake a message that no broker has taken.
             if message.times_delivered >= self._options.max_attempts and await self._send_back.bury(message):
-                logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
                 self._end(queue, [message], self._acknowledge)
             else:
                 again.append(message)

@@ -178,7 +178,9 @@ def test_in_order_a_queue_goes_on_only_when_the_message_before_is_done(simulate:
     simulate(scenario, brokers=1)
 
 
-def test_a_message_that_fails_for_good_in_order_becomes_a_dead_letter_and_its_queue_goes_on(simulate: Simulate) -> None:
+def test_a_message_that_fails_for_good_in_order_becomes_a_dead_letter_and_its_queue_goes_on(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
     async def fails_on_three(message: MessageExt) -> ConsumeResult | None:
         return ConsumeResult.RECONSUME_LATER if message.body == b"3" else None
 
@@ -195,6 +197,7 @@ def test_a_message_that_fails_for_good_in_order_becomes_a_dead_letter_and_its_qu
         assert broker.offsets.read("g", "t", 0) == 6
 
     simulate(scenario, brokers=1)
+    assert caplog.text.count("failed 3 times and is a dead letter now") == 1
 
 
 def test_only_messages_with_a_wanted_tag_are_handed_out_and_the_others_are_done_with(simulate: Simulate) -> None:

@@ -43,6 +43,22 @@ async def test_a_message_wakes_one_of_those_who_wait_and_the_one_that_waits_long
 
 
 @simulated
+async def test_one_that_was_dropped_is_given_messages_all_the_same_and_is_listed_again_with_its_next_heartbeat(
+    world: World,
+) -> None:
+    a, b = await world_of(world, "a", "b", messages=2)
+    member = consumer(consume_type=ConsumeType.POP, session_timeout_s=5.0)
+    await a.heartbeat(member)
+    batch = await pop_one(a, max_n=1)
+    await world.sleep(6)
+    assert await b.members() == []
+    assert (await pop_one(a, max_n=1)).offsets == [1]
+    assert await ack(a, batch.row) == []
+    await a.heartbeat(member)
+    assert await b.members() == [a.client_id]
+
+
+@simulated
 async def test_a_pop_of_a_connection_that_is_gone_takes_nothing(world: World) -> None:
     a, b = await world_of(world, "a", "b")
     held = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000))

@@ -10,13 +10,15 @@ import pytest
 
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
-from client.pop_requests import Dead, PopOptions, PopRequests, decode_batches
+from client.pop_requests import ANY_QUEUE, Dead, PopOptions, PopRequests, decode_batches, places_to_pop
+from client.route_cache import RouteCache
 from model.errors import ConnectionLost, FlowControl, GroupNotExist, ProtocolError, RlabError
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt, encode_record
 from model.response_code import ResponseCode
 from model.subscription import subscription_of
+from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute
 from remoting.command import RESPONSE, Command
 from remoting.connection import Waiter
 
@@ -125,3 +127,17 @@ def test_an_acknowledgement_without_a_task_calls_back_with_the_dead_handles() ->
     assert came[:2] == [[], [("orders", 2, 5)]]
     assert isinstance(came[2], ProtocolError)
     assert not came[2].definite
+
+
+def test_each_broker_of_a_topic_is_asked_for_all_its_queues_and_adds_what_is_to_be_tried_again_by_itself() -> None:
+    routes = RouteCache()
+    for topic, names in {"t": ("broker-a", "broker-b"), "%RETRY%g": ("broker-a",)}.items():
+        queues = tuple(
+            QueueData(broker_name=name, read_queue_nums=2, write_queue_nums=2, perm=READ_WRITE) for name in names
+        )
+        brokers = tuple(BrokerData(cluster="c", broker_name=name, addresses={0: "h:1"}) for name in names)
+        routes.update(topic, TopicRoute(topic=topic, queues=queues, brokers=brokers))
+    assert list(places_to_pop(routes, ("%RETRY%g", "t", "unknown"))) == [
+        MessageQueue("t", "broker-a", ANY_QUEUE),
+        MessageQueue("t", "broker-b", ANY_QUEUE),
+    ]
