@@ -36,11 +36,13 @@ class Undecodable(NamedTuple):
         queue: where it is.
         offset: likewise.
         reason: what is wrong with it.
+        position: how many records are before it in what was decoded.
     """
 
     queue: MessageQueue
     offset: int
     reason: str
+    position: int
 
 
 def decode_messages(queue: MessageQueue, body: bytes, undecodable: list[Undecodable] | None = None) -> list[MessageExt]:
@@ -102,11 +104,11 @@ def _decode_each(kind: type[M], queue: MessageQueue, body: bytes, undecodable: l
     messages: list[M] = []
     bad: list[Undecodable] = []
     try:
-        for record in iter_records(body, check_crc=True):
+        for position, record in enumerate(iter_records(body, check_crc=True)):
             try:
                 fields = _fields_of(record.payload)
             except (ValueError, TypeError, msgpack.UnpackException) as error:
-                bad.append(Undecodable(queue, record.queue_offset, str(error) or "not msgpack"))
+                bad.append(Undecodable(queue, record.queue_offset, str(error) or "not msgpack", position))
             else:
                 place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
                 messages.append(_new_tuple(kind, place + fields))

@@ -67,6 +67,8 @@ class PopAcks:
         self._requests = requests
         self._background = background
         self._retry_s = retry_s
+        # Given back it would come again until it is a dead letter, and be the same each time.
+        requests.pass_over = self.add
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, AckBatch] = {}
         self._sending: dict[AckBatch, None] = {}

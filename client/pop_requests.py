@@ -10,10 +10,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgpack
 
-from client.decode import decode_as
+from client.decode import Undecodable, decode_as
 from client.instance import ClientInstance
-from client.pop_message import PopMessage
+from client.pop_message import Handle, PopMessage
 from client.route_cache import RouteCache
+from client.undecodable import tell_undecodable
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
@@ -65,9 +66,13 @@ class PopRequests:
         instance: the client instance.
         group: the group.
         options: what every pop says.
+
+    Attributes:
+        pass_over: ends the delivery of a record that is not a message; set by whoever acknowledges.
     """
 
     def __init__(self, instance: ClientInstance, group: str, options: PopOptions) -> None:
+        self.pass_over: Callable[[Handle], object] = lambda handle: None
         self._instance = instance
         self._group = group
         self._options = options
@@ -105,7 +110,7 @@ class PopRequests:
         """
         header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
         code, timeout_s = RequestCode.POP_MESSAGE, _pop_timeout_s(suspend_ms)
-        return _read_pop(broker_name, await self._request(broker_name, code, header, None, timeout_s))
+        return self._read_pop(broker_name, await self._request(broker_name, code, header, None, timeout_s))
 
     def start_pop(
         self,
@@ -133,7 +138,7 @@ class PopRequests:
             Whether it was sent; if not, ask with `pop`, which connects, waits, or says what is wrong.
         """
         header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
-        call = _Call(partial(_read_pop, broker_name), answered)
+        call = _Call(partial(self._read_pop, broker_name), answered)
         return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, _pop_timeout_s(suspend_ms), call)
 
     def _pop_header(
@@ -158,6 +163,17 @@ class PopRequests:
         if self._options.max_attempts is not None:
             header["max_attempts"] = self._options.max_attempts
         return header
+
+    def _read_pop(self, broker_name: str, answer: Command) -> list[PopMessage]:
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            return []
+        passed_over: list[tuple[Undecodable, int]] = []
+        messages = decode_batches(broker_name, raise_for_code(answer).body or b"", passed_over)
+        if passed_over:
+            tell_undecodable(self._instance, self._group, [record for record, _ in passed_over])
+            for record, token in passed_over:
+                self.pass_over((record.queue, record.offset, token))
+        return messages
 
     async def ack(self, broker_name: str, acked: Acked) -> Dead:
         """End messages on one broker.
@@ -288,12 +304,6 @@ def _pop_timeout_s(suspend_ms: int) -> float:
     return suspend_ms / 1000 + PULL_TIMEOUT_S / 2
 
 
-def _read_pop(broker_name: str, answer: Command) -> list[PopMessage]:
-    if answer.code == ResponseCode.PULL_NOT_FOUND:
-        return []
-    return decode_batches(broker_name, raise_for_code(answer).body or b"")
-
-
 def _acked_body(acked: Acked) -> bytes:
     packed: bytes = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
     return packed
@@ -310,12 +320,15 @@ def _read_dead(broker_name: str, answer: Command) -> Dead:
         raise ProtocolError(text) from error
 
 
-def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
+def decode_batches(
+    broker_name: str, body: bytes, passed_over: list[tuple[Undecodable, int]] | None = None
+) -> list[PopMessage]:
     """Decode the answer of a pop.
 
     Args:
         broker_name: who answered.
         body: msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records].
+        passed_over: gets the records that are not messages, each with its token; see `decode_as`.
 
     Returns:
         The messages, in the order of the answer.
@@ -326,7 +339,14 @@ def decode_batches(broker_name: str, body: bytes) -> list[PopMessage]:
     messages: list[PopMessage] = []
     try:
         for topic, queue_id, token, visible_ms, attempts, records in cast("list[Any]", msgpack.unpackb(body)):
-            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records)
+            undecodable: list[Undecodable] = []
+            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records, undecodable)
+            if undecodable:
+                if passed_over is None:
+                    raise ValueError(f"the record at {undecodable[0].offset} is not a message")
+                passed_over += [(record, token) for record in undecodable]
+                left_out = {record.position for record in undecodable}
+                attempts[:] = [n for place, n in enumerate(attempts) if place not in left_out]
             if len(decoded) != len(attempts):
                 raise ValueError(f"{len(attempts)} numbers of deliveries for {len(decoded)} messages")
             if any(map(_times_delivered_of, decoded)) or attempts.count(1) != len(attempts):

@@ -69,3 +69,44 @@ def test_a_queue_goes_on_behind_what_is_not_a_message_and_is_committed_to_its_en
         check_told(cluster, caplog, [5, 6, 7, 8, 14])
 
     simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("order", ["none", "queue"])
+def test_what_is_popped_with_it_comes_once_and_nothing_becomes_a_dead_letter(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture, order: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        options: dict[str, Any] = {"mode": "pop", "order": order, "invisible_s": 3.0, "max_attempts": 1}
+        consumer = await cluster.start_consumer("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET, **options)
+        await store(cluster, producer)
+        await anyio.sleep(30)
+        assert sorted(int(each.message.body) for each in consumer.deliveries) == list(range(10))
+        assert committed(cluster) == 15
+        assert cluster.events_of(EventKind.DEAD_LETTER) == []
+        assert cluster.events_of(EventKind.MESSAGES_REDELIVERED) == []
+        check_told(cluster, caplog, [5, 6, 7, 8, 14])
+
+    simulate(scenario, brokers=1)
+
+
+def test_who_receives_gets_the_messages_around_it_and_never_what_is_none(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer()
+        await store(cluster, producer)
+        popper = await cluster.start_popper("g", "t", consume_from=ConsumeFrom.FIRST_OFFSET)
+        got: list[int] = []
+        for _ in range(12):
+            messages = await popper.receive(3, invisible_s=3.0, wait_s=1.0)
+            got += [int(message.body) for message in messages]
+            assert await popper.ack(messages) == []
+        assert got == list(range(10))
+        await anyio.sleep(5)
+        assert committed(cluster) == 15
+        check_told(cluster, caplog, [5, 6, 7, 8, 14])
+
+    simulate(scenario, brokers=1)

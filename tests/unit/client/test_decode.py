@@ -112,7 +112,7 @@ def test_a_payload_cannot_bring_a_record_of_its_own_making() -> None:
     second, third = record(rest + forged, offset=8), record(payload_of(b"y"), offset=9)
     undecodable: list[Undecodable] = []
     assert decode_messages(QUEUE, first + second + third, undecodable) == decode_messages(QUEUE, third)
-    assert [each.offset for each in undecodable] == [7, 8]
+    assert [(each.offset, each.position) for each in undecodable] == [(7, 0), (8, 1)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgpack
 import pytest
 
+from client.decode import Undecodable
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
 from client.pop_requests import ANY_QUEUE, Dead, PopOptions, PopRequests, decode_batches, places_to_pop
@@ -58,6 +59,23 @@ def test_each_batch_gives_its_messages_their_queue_token_and_attempts() -> None:
 def test_a_damaged_answer_is_an_error_that_names_the_broker(batches: object) -> None:
     with pytest.raises(RecordCorrupt, match="broker-a"):
         decode_batches("broker-a", msgpack.packb(batches))
+
+
+def test_what_is_not_a_message_is_left_out_of_its_batch_with_its_token_and_its_number_of_attempts() -> None:
+    odd = encode_record(1, 2, 5, 1000, 0, 0, 0, b"odd")
+    body = msgpack.packb(
+        [
+            ["orders", 2, 77, 5000, [1, 4, 3], records(4) + odd + records(6)],
+            ["orders", 2, 78, 5000, [2], odd],
+        ]
+    )
+    passed_over: list[tuple[Undecodable, int]] = []
+    messages = decode_batches("broker-a", body, passed_over)
+    assert [(m.offset, m.token, m.attempts) for m in messages] == [(4, 77, 1), (6, 77, 3)]
+    queue = MessageQueue("orders", "broker-a", 2)
+    assert [(each.queue, each.offset, token) for each, token in passed_over] == [(queue, 5, 77), (queue, 5, 78)]
+    with pytest.raises(RecordCorrupt, match="broker-a"):
+        decode_batches("broker-a", body)
 
 
 class Peer:

@@ -27,7 +27,7 @@ def test_each_is_told_in_the_log_and_each_queue_has_one_event_that_counts_them(
 ) -> None:
     instance = Noted()
     first, second = MessageQueue("t", "b", 3), MessageQueue("t", "b", 4)
-    records = [Undecodable(first, 7, "odd"), Undecodable(first, 9, "worse"), Undecodable(second, 1, "odd")]
+    records = [Undecodable(first, 7, "odd", 0), Undecodable(first, 9, "worse", 1), Undecodable(second, 1, "odd", 0)]
     tell_undecodable(cast("ClientInstance", instance), "g", records, "cause/1")
     assert [entry.levelname for entry in caplog.records] == ["ERROR"] * 3
     for entry, record in zip(caplog.records, records, strict=True):
