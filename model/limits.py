@@ -21,6 +21,8 @@ WRITE_HIGH_WATER_BYTES = 1024 * 1024
 WRITE_LOW_WATER_BYTES = 256 * 1024
 COMMANDS_PER_TURN = 16
 """Commands of one connection handled per turn of the loop; see `remoting/connection.py`."""
+COMMANDS_PER_BATCH = 4
+"""A pull, a pop or an acknowledgement of a batch counts as so many commands of the turn."""
 BODY_BYTES_AS_ONE_COMMAND = 512
 """So many bytes of a command's body count as one more command of the turn."""
 MAX_INBOX_COMMANDS = 4_096

@@ -15,6 +15,7 @@ from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BYTES, REQUEST_TIMEO
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from simulation.run import Simulation, run_simulation
 
 GARBAGE = b"\x00\x00\x00\x01\xc1"
@@ -182,6 +183,20 @@ async def test_requests_of_the_peer_are_handed_on_and_answered_at_any_later_time
     rig.connection.respond(request, {"next_offset": 1}, b"records")
     await turn()
     assert rig.transport.sent() == [Command(RESPONSE, 0, 9, {"next_offset": 1}, b"records")]
+
+
+@on_virtual_loop
+async def test_a_turn_of_the_loop_takes_fewer_requests_about_batches_so_that_both_sides_work_at_once() -> None:
+    for code, in_a_turn in (
+        (RequestCode.GET_MAX_OFFSET, 16),
+        (RequestCode.POP_MESSAGE, 4),
+        (RequestCode.HEART_BEAT, 16),
+    ):
+        rig = Rig()
+        rig.receive(*[Command(REQUEST, code, opaque, {}, b"") for opaque in range(1, 21)])
+        assert len(rig.requests) == in_a_turn
+        await checkpoint()
+        assert len(rig.requests) == min(20, 2 * in_a_turn)
 
 
 @on_virtual_loop
