@@ -14,6 +14,8 @@ Queues of retry topics are left out: they follow the others, and nobody waits fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
@@ -21,13 +23,13 @@ from model.events import EventKind
 from model.names import RETRY_PREFIX
 
 QUEUE = ("group", "topic", "broker", "queue_id")
-_CLAIM = (*QUEUE, "client")
+_CLAIM = ("claim", *QUEUE, "client")
+"""Who may have what. `claim` is a hash of the rest: of rows, Spark compares the first column quickly when it sorts, and
+names of groups begin alike."""
 
+_BOUNDS = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED)
 _TOLD = (
-    EventKind.QUEUE_ACQUIRED,
-    EventKind.QUEUE_DROPPED,
-    EventKind.LOCK_EXPIRED,
-    EventKind.LOCK_GRANTED,
+    *_BOUNDS,
     EventKind.FIRST_PULL,
     EventKind.FIRST_MESSAGE,
     EventKind.MESSAGES_HANDED_OUT,
@@ -47,16 +49,19 @@ def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
         `start_offset`, `backlog` (messages that waited there; null if the broker did not say), `first_pull_ms`,
         `first_message_ms`, `handed_out` (messages), `reach` (the offset behind the last one handed out).
     """
-    told = events.where(F.col("kind").isin([kind.value for kind in _TOLD]))
+    told = events.where(_is_any(_TOLD))
     told = told.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
+    told = told.withColumn("claim", F.xxhash64(*QUEUE, "client"))
     by_client = F.col("node") == F.col("client")
-    steps = _claims(told.select(*_CLAIM, *_STEP_COLUMNS, by_client.cast("int").alias("by_client")))
+    # The texts of events that begin and end nothing are half of all bytes to be sorted.
+    texts = {"cause": F.when(_is_any(_BOUNDS), F.col("cause")), "detail": F.when(_is_any(_BOUNDS), F.col("detail"))}
+    steps = _claims(told.withColumns(texts).select(*_CLAIM, *_STEP_COLUMNS, by_client.cast("int").alias("by_client")))
     rows = steps.where("n_interval > 0").groupBy(*_CLAIM, "n_interval").agg(*_interval_columns(end_ms))
     # By the token and not as the grant before: the clock of the broker may be behind that of the member.
     granted = told.where(_is(EventKind.LOCK_GRANTED) & (F.col("n") >= 0)).withColumnRenamed("version", "token")
     backlogs = granted.groupBy(*_CLAIM, "token").agg(F.min_by("n", F.struct("t_ms", "seq")).alias("backlog"))
     rows = rows.join(backlogs, [*_CLAIM, "token"], "left")
-    return rows.drop("n_interval").withColumnRenamed("client", "owner")
+    return rows.drop("claim", "n_interval").withColumnRenamed("client", "owner")
 
 
 _STEP_COLUMNS = ("t_ms", "seq", "kind", "cause", "version", "offset", "n", "detail")
@@ -64,6 +69,10 @@ _STEP_COLUMNS = ("t_ms", "seq", "kind", "cause", "version", "offset", "n", "deta
 
 def _is(kind: EventKind) -> Column:
     return F.col("kind") == kind.value
+
+
+def _is_any(kinds: Sequence[EventKind]) -> Column:
+    return F.col("kind").isin([kind.value for kind in kinds])
 
 
 def _claims(told: DataFrame) -> DataFrame:

@@ -18,6 +18,7 @@ Everything joins on ids of causes; columns stand at each function.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from model.errors import ConfigError
 from pipeline.trace_delivery import delivery_of
 from pipeline.trace_ownership import hazards_of, ownership_of
 from pipeline.trace_rebalances import fairness_of, rebalances_of, with_minimum_moves
-from pipeline.trace_source import trace_events
+from pipeline.trace_source import any_twice, each_once, events_of, trace_events
 
 TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
 MOST_BUCKETS = 600
@@ -66,7 +67,13 @@ def write_tables(
         return spark.read.parquet(path)
 
     # Later jobs read from disk what earlier ones have written: nothing is computed twice, and memory holds one of them.
-    events = write("events", trace_events(read, group))
+    events = write("events", events_of(read, group))
+    if any_twice(events):
+        # Seldom, and all columns of all events have to be sorted for it. A table cannot be read and replaced at once.
+        path = directory / "events"
+        twice = path.rename(path.with_name("events_as_read"))
+        events = write("events", each_once(spark.read.parquet(str(twice))))
+        shutil.rmtree(twice)
     start_ms, end_ms = _bounds(events)
     ownership = write("ownership", ownership_of(events, end_ms))
     hazards = write("hazards", hazards_of(ownership))
