@@ -22,8 +22,6 @@ from typing import Any, Protocol, cast
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
-    BODY_BYTES_AS_ONE_COMMAND,
-    COMMANDS_PER_BATCH,
     COMMANDS_PER_TURN,
     MAX_INBOX_COMMANDS,
     MAX_UNSENT_BYTES,
@@ -35,16 +33,13 @@ from remoting.address import format_address
 from remoting.codec import CODEC, Codec
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.keepalive import keep_alive
-from remoting.request_code import RequestCode
 from remoting.session import RequestSession
+from remoting.turn import work_of
 
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
 _MAX_REMARK_CHARS = 1_000
-_MORE_WORK = dict.fromkeys(
-    (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.BATCH_ACK_MESSAGE), COMMANDS_PER_BATCH - 1
-)
 
 
 class Waiter(Protocol):
@@ -326,14 +321,7 @@ class Connection(asyncio.Protocol):
         inbox, work = self._inbox, COMMANDS_PER_TURN
         while inbox and work > 0:
             command = inbox.popleft()
-            work -= 1
-            if command.flags != RESPONSE:
-                # A batch of messages is as much work as the messages would be, and so is a request for one. What a
-                # pull brought is not: it only wakes the one who waits for it, and with fewer of them per turn a
-                # consumer took half the messages.
-                work -= _MORE_WORK.get(command.code, 0)
-                if command.body:
-                    work -= len(command.body) // BODY_BYTES_AS_ONE_COMMAND
+            work -= work_of(command)
             self._handle(command)
         self._update_reading()
         if inbox:
