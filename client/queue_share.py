@@ -169,7 +169,8 @@ class QueueShare(PulledQueues):
             await self._wait_given_up(plan.revoke)
         self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
-        again = self._leases.unconfirmed(self.owned[queue] for queue in plan.keep)
+        kept = [owned for queue in plan.keep if (owned := self.owned.get(queue)) is not None]  # some may be lost by now
+        again = self._leases.unconfirmed(kept)
         again += [queue for queue in self._unsure if queue not in target and queue not in self._releasing]
         outcome = await self._leases.lock(wanted + again, cause)
         for queue, grant in outcome.granted.items():

@@ -21,53 +21,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import NamedTuple
 
 from client.rebalance import RebalancePass, RebalanceSchedule, Trigger, plan_rebalance
 from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
+from pipeline.replay_outcome import Outcome, Span
 from pipeline.replay_rules import Handover, Rules, leaves_under, shifted_changes, views_of
 from pipeline.replay_shares import Members, RouteId, Shares
-from pipeline.replay_trace import Leave, Move, Recorded, RecordedPass, moves_of
+from pipeline.replay_trace import Leave, Recorded, RecordedPass, moves_of
 
 _NEAR_MS = 100.0
 """A pass that the trace has so much later than whatever set it off is the pass that this set off."""
 _SAME_MS = 1.5
 """Two times are of the same moment, on clocks that count milliseconds."""
 _OUTSIDE = frozenset({Trigger.START, Trigger.NOTIFY, Trigger.ROUTE, Trigger.RECONNECT})
-
-
-class Span(NamedTuple):
-    """A member consumed a queue from `from_ms` to `to_ms`.
-
-    Attributes:
-        drained_ms: when the last of what its listener had was done.
-        ended: `revoked`, `shutdown`, `silent`, or `open` at the end of the trace.
-    """
-
-    queue: MessageQueue
-    client: str
-    from_ms: float
-    to_ms: float
-    drained_ms: float
-    ended: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a replay gave.
-
-    Attributes:
-        moves: leases that went to another member than the last time, in order.
-        spans: who consumed what when.
-        alive: (from, to, client): who was there to consume.
-        passes: how many the members made.
-    """
-
-    moves: tuple[Move, ...]
-    spans: tuple[Span, ...]
-    alive: tuple[tuple[float, float, str], ...]
-    passes: int
 
 
 @dataclass(slots=True)
@@ -82,6 +49,8 @@ class _Member:
     next_recorded: int = 0
     alive_since: float | None = None
     lives: int = 0
+    missed: dict[MessageQueue, None] = field(default_factory=dict)
+    """Its leases that ended while it could not hear of it."""
 
 
 @dataclass(slots=True)
@@ -96,6 +65,8 @@ class _Pass:
     life: int
     recorded: RecordedPass | None
     begin_ms: float
+    believed: frozenset[MessageQueue] = frozenset()
+    """What its member takes for its own, and asks for only in the next pass."""
     target: frozenset[MessageQueue] | None = None
     granted: list[MessageQueue] = field(default_factory=list)
 
@@ -144,7 +115,7 @@ class _Replay:
 
     def _schedule_all(self) -> None:
         for change in self._changes:
-            if change.topics is not None:
+            if change.topics:  # whoever shuts down wants nothing any more, and leaves when its listeners are done
                 self._at(change.at_ms, partial(self._join, change.client))
         for at_ms, client in self._recorded.stops:
             self._at(at_ms, partial(self._stop, client))
@@ -191,7 +162,14 @@ class _Replay:
             member.schedule.add(client, at_ms / 1000)
             for queue in member.owned:  # it was silent, and has missed nothing
                 member.owned[queue] = at_ms
-            self._pump_later(client, at_ms)
+            waited = next((each for each in member.recorded if each.begin_ms < at_ms < each.end_ms), None)
+            if waited is None:
+                self._pump_later(client, at_ms)
+            else:  # a pass that could not ask anybody while it was cut off goes on
+                member.schedule.wake(client, Trigger.RECONNECT, now=at_ms / 1000)
+                member.schedule.take_due(at_ms / 1000)
+                self._go_on(_Pass(client, member.lives, waited, at_ms, frozenset(member.missed)), at_ms)
+            member.missed.clear()
 
     def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...], _at_ms: float) -> None:
         member = self._member(client)
@@ -224,6 +202,7 @@ class _Replay:
         member = self._member(leave.client)
         for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
             since_ms = member.owned.pop(queue)
+            member.missed[queue] = None
             if member.alive_since is not None:
                 self._spans.append(Span(queue, leave.client, since_ms, at_ms, at_ms, "silent"))
         for queue, lease in self._leases.items():
@@ -265,10 +244,12 @@ class _Replay:
                 self._begin(client, due, at_ms)
 
     def _begin(self, client: str, due: RebalancePass, at_ms: float) -> None:
-        member, timing = self._members[client], self._timing
+        member = self._members[client]
+        self._go_on(_Pass(client, member.lives, self._recorded_pass(member, due, at_ms), at_ms), at_ms)
+
+    def _go_on(self, running: _Pass, at_ms: float) -> None:
+        recorded, timing = running.recorded, self._timing
         self._passes += 1
-        recorded = self._recorded_pass(member, due, at_ms)
-        running = _Pass(client, member.lives, recorded, at_ms)
         if recorded is not None and self._recorded.has_versions and recorded.version < 0:
             self._at(max(at_ms, recorded.end_ms), lambda end_ms: self._end(running, end_ms))
             return  # nobody told it the members
@@ -306,11 +287,10 @@ class _Replay:
         plan = plan_rebalance(member.owned, running.target)
         for queue in plan.revoke:
             self._give_up(client, queue, at_ms, "revoked")
-        member.wanted_back = {queue: None for queue in plan.acquire if queue in member.releasing}
+        member.wanted_back = {}
         of_broker: dict[str, list[MessageQueue]] = {}
-        for queue in plan.acquire:
-            if queue not in member.releasing:
-                of_broker.setdefault(queue.broker_name, []).append(queue)
+        for queue in sorted(set(plan.acquire) - running.believed):
+            of_broker.setdefault(queue.broker_name, []).append(queue)
         recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
         end_ms = at_ms
         for broker, queues in of_broker.items():
@@ -332,7 +312,11 @@ class _Replay:
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], at_ms: float) -> None:
         if self._is_over(running):
             return
+        member = self._members[running.client]
         for queue in queues:
+            if queue in member.releasing:
+                member.wanted_back[queue] = None
+                continue
             served = self._recorded.routes.at(queue.topic, at_ms)
             if queue not in self._readable.setdefault(served, frozenset(served)):
                 continue  # the topic has shrunk, and the member does not know it yet

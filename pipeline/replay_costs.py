@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
-from pipeline.replay import Outcome, Span
+from pipeline.replay_outcome import Outcome, Span
 from pipeline.replay_rules import Handover
 from pipeline.replay_trace import Recorded
 

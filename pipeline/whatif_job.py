@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from client.group_target import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
-from pipeline.replay import Outcome, replay
+from pipeline.replay import replay
 from pipeline.replay_costs import Costs, capacity_of, costs_of
+from pipeline.replay_outcome import Outcome
 from pipeline.replay_rules import Handover, Rules
 from pipeline.replay_trace import Recorded, groups_in, read_recorded
 

@@ -8,7 +8,8 @@ import pytest
 
 from client.group_target import BUILT_IN_STRATEGIES
 from model.message_queue import MessageQueue
-from pipeline.replay import Outcome, replay
+from pipeline.replay import replay
+from pipeline.replay_outcome import Outcome
 from pipeline.replay_rules import Handover, Rules
 from pipeline.replay_trace import Recorded, read_recorded
 from tests.unit.pipeline.golden_trace import TIMEOUT_MS, golden_events
