@@ -6,6 +6,8 @@ Invariant: two runs of `make test` on one tree run the same examples. Hypothesis
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -20,3 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in item.path.relative_to(item.config.rootpath).parts:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give pytest's own log handler its form back: pyspark makes it write JSON, for all tests that come after."""
+    plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
+    plugin.caplog_handler.setFormatter(plugin.formatter)
