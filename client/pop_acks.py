@@ -144,7 +144,7 @@ class PopAcks:
                     outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
                 except RlabError as error:
                     outcome = error
-        except BaseException:
+        except BaseException:  # a cancellation too: whoever waits for this batch must not be told that it was answered
             self._end(batch, RequestTimeout("the consumer was shut down before the answer came"))
             raise
         self._end(batch, outcome)

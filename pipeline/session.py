@@ -206,7 +206,7 @@ def spark_session(
         application = session.sparkContext.applicationId
         try:
             yield session
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, its causes ask a JVM for their texts that is about to end
             keep_texts(error)
             raise
         finally:

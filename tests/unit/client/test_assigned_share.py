@@ -27,6 +27,17 @@ async def pop(cluster: SimulatedCluster, topic: str = "t") -> None:
     await anyio.sleep(1)
 
 
+def polled(cluster: SimulatedCluster) -> LitePullConsumer:
+    return LitePullConsumer(
+        cluster.addresses,
+        "g",
+        assignment="broker",
+        instance_name="lite",
+        trace=False,
+        clock_ms=cluster.simulation.clock_ms,
+    )
+
+
 def test_a_member_pulls_some_topics_and_pops_others(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
@@ -75,14 +86,7 @@ def test_a_consumer_that_cannot_pop_says_so_and_goes_on_with_the_rest(
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         with cluster.simulation.on_host("lite"):
-            async with LitePullConsumer(
-                cluster.addresses,
-                "g",
-                assignment="broker",
-                instance_name="lite",
-                trace=False,
-                clock_ms=cluster.simulation.clock_ms,
-            ) as consumer:
+            async with polled(cluster) as consumer:
                 await consumer.subscribe("t")
                 await anyio.sleep(2)
                 assert isinstance(consumer._share, AssignedShare)
@@ -99,14 +103,7 @@ def test_one_that_polls_and_gives_its_last_topic_up_gives_its_queues_to_the_othe
         await cluster.create_topic("t", queues=2)
         staying = await cluster.start_consumer("g", "t", assignment="broker")
         with cluster.simulation.on_host("lite"):
-            async with LitePullConsumer(
-                cluster.addresses,
-                "g",
-                assignment="broker",
-                instance_name="lite",
-                trace=False,
-                clock_ms=cluster.simulation.clock_ms,
-            ) as consumer:
+            async with polled(cluster) as consumer:
                 await consumer.subscribe("t")
                 await anyio.sleep(2)
                 assert len(consumer.queues) == 1
