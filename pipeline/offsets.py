@@ -176,6 +176,25 @@ def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None
     return pieces
 
 
+def together(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]]:
+    """Put neighbouring pieces together that have few messages, up to `max_rows` in all.
+
+    Returns:
+        What each task reads: every piece once, in order.
+    """
+    tasks: list[tuple[Range, ...]] = []
+    room = 0
+    for piece in pieces:
+        size = piece.end - piece.start
+        if tasks and size <= room:
+            tasks[-1] += (piece,)
+        else:
+            tasks.append((piece,))
+            room = max_rows
+        room -= size
+    return tasks
+
+
 def is_due(available: int, min_rows: int, waited_s: float, max_wait_s: float) -> bool:
     """Whether a micro-batch that wants `min_rows` messages may start: it has them, or has waited long enough."""
     return available >= min_rows or (available > 0 and waited_s >= max_wait_s)

@@ -1,27 +1,40 @@
-"""One task of a read: its range, and how an executor reads it. Batch and stream share it."""
+"""The tasks of a read: what each reads, and how an executor does it. Batch and stream share it."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.columns import ColumnSettings, arrow_batches, rows
-from pipeline.offsets import Range
+from pipeline.offsets import Range, split, together
 from pipeline.queue_reader import PullSettings, QueueReader
 from pipeline.source_options import SourceOptions
 from pipeline.wire import WireClient
 
+SMALL_TASK_ROWS = 1_000
+"""Queues with few messages share a task up to so many: a task costs Spark as much time as reading 10,000 messages does.
+Not as many as that, because what a query does with a row may take longer than reading it."""
 
-class QueueRange(InputPartition):
-    """What one task reads. Its broker is a name: where that is now is found out by whoever reads."""
 
-    def __init__(self, wanted: Range) -> None:
-        super().__init__(tuple(wanted))
-        self.range = wanted
+class QueueRanges(InputPartition):
+    """What one task reads. The brokers are names: where they are now is found out by whoever reads."""
+
+    def __init__(self, wanted: tuple[Range, ...]) -> None:
+        super().__init__(wanted)
+        self.ranges = wanted
+
+
+def plan_tasks(ranges: Iterable[Range], options: SourceOptions) -> list[InputPartition]:
+    """Share what is to be read among tasks, as the options say."""
+    pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
+    most = options.max_rows_per_partition or SMALL_TASK_ROWS
+    # Who asks for many tasks has many of them, however small.
+    small = 0 if options.min_partitions else min(most, SMALL_TASK_ROWS)
+    return [QueueRanges(task) for task in together(pieces, small)]
 
 
 def open_client(options: SourceOptions) -> WireClient:
@@ -29,17 +42,16 @@ def open_client(options: SourceOptions) -> WireClient:
     return WireClient(options.name_servers, timeout_s=options.pull_timeout_s, retries=options.fetch_retries)
 
 
-def read_range(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
-    """Read one range as Arrow batches, or as rows when the options say so. Runs on an executor.
+def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
+    """Read the ranges of a task as Arrow batches, or as rows when the options say so. Runs on an executor.
 
     Raises:
-        MessagesLost: messages of the range are gone, and `failOnDataLoss` is set.
-        RlabError: the broker cannot be reached, or refuses.
+        MessagesLost: messages of a range are gone, and `failOnDataLoss` is set.
+        RlabError: a broker cannot be reached, or refuses.
     """
     # A plan without partitions is carried out as one of no range (pyspark 4.3).
-    if not isinstance(partition, QueueRange):
+    if not isinstance(partition, QueueRanges):
         return
-    wanted = partition.range
     pulls = PullSettings(
         group=options.group,
         batch=options.pull_batch,
@@ -59,8 +71,9 @@ def read_range(partition: InputPartition, options: SourceOptions, schema: Struct
     gc.disable()
     try:
         with open_client(options) as client:
-            bodies = QueueReader(client, wanted, pulls).bodies()
-            yield from decode(wanted.queue, wanted.end, bodies, columns)
+            for wanted in partition.ranges:
+                bodies = QueueReader(client, wanted, pulls).bodies()
+                yield from decode(wanted.queue, wanted.end, bodies, columns)
     finally:
         if collected:
             gc.enable()

@@ -28,11 +28,11 @@ from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
 from pipeline.columns import SCHEMA, check_schema
-from pipeline.offsets import Range, split, to_text
+from pipeline.offsets import Range, to_text
 from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
 from pipeline.queue_reader import HINT, MessagesLost
-from pipeline.ranges import QueueRange, open_client, read_range
+from pipeline.ranges import open_client, plan_tasks, read_ranges
 from pipeline.sink import BatchSink, StreamSink, check_topic_exists
 from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
 from pipeline.sink_rows import check_sink_schema
@@ -118,12 +118,11 @@ class BatchReader(DataSourceReader):
         """
         with open_client(self._options) as client:
             ranges = self._narrow(batch_ranges(Planner(client, self._options), self._options))
-        pieces = split(ranges, self._options.min_partitions, self._options.max_rows_per_partition)
-        return [QueueRange(piece) for piece in pieces]
+        return plan_tasks(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one range, on an executor."""
-        return read_range(partition, self._options, self._schema)
+        """Read the ranges of a task, on an executor."""
+        return read_ranges(partition, self._options, self._schema)
 
     def _narrow(self, ranges: list[Range]) -> list[Range]:
         return ranges

@@ -28,10 +28,10 @@ from pyspark.sql.types import StructType
 
 from model.errors import NetworkError
 from model.message_queue import MessageQueue
-from pipeline.offsets import Offsets, Range, from_json, is_due, limited, split, to_json
+from pipeline.offsets import Offsets, Range, from_json, is_due, limited, to_json
 from pipeline.planner import Planner
 from pipeline.queue_reader import MessagesLost
-from pipeline.ranges import QueueRange, open_client, read_range
+from pipeline.ranges import open_client, plan_tasks, read_ranges
 from pipeline.source_options import SourceOptions
 from pipeline.wire import WireClient
 
@@ -135,8 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A start beyond the end is no loss either: the first batch of a query is run again, from a «latest» that
             # lies further on; or the queue was made anew, which `latestOffset` has told already.
             ranges.append(Range(queue, min(first, last), last))
-        pieces = split(ranges, self._options.min_partitions, self._options.max_rows_per_partition)
-        return [QueueRange(piece) for piece in pieces]
+        return plan_tasks(ranges, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing; see the module header."""
@@ -149,8 +148,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- reading, on executors ---------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one range."""
-        return read_range(partition, self._options, self._schema)
+        """Read the ranges of a task."""
+        return read_ranges(partition, self._options, self._schema)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

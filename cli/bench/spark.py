@@ -176,8 +176,8 @@ async def _trickle(
     query = await _blocking(spark, writer.start)
     try:
         async with Producer(name_server) as producer:
-            # The first batches of a query are slow, and not those of a stream that runs for days.
-            warm = sizes.trickle // 4
+            # The JVM compiles what a batch needs during the first fifty or so; a stream that runs for days has that done.
+            warm = 2 * sizes.trickle
             for n in range(warm + sizes.trickle):
                 progress(f"trickle: {n} of {warm + sizes.trickle} messages")
                 await producer.send(Message(_TRICKLE, str(time.time() * 1000).encode()))

@@ -20,6 +20,7 @@ from pipeline.offsets import (
     split,
     to_json,
     to_text,
+    together,
 )
 
 queues = st.builds(
@@ -103,6 +104,15 @@ def test_the_pieces_of_a_split_join_to_what_was_split(
     assert len(pieces) >= min(min_partitions, total)
     assert max_rows is None or all(piece.end - piece.start <= max(50, max_rows) for piece in pieces)
     assert len(pieces) <= min_partitions + len(found) + (0 if max_rows is None else total // max(50, max_rows))
+
+
+@given(ranges(longest=20), st.integers(0, 60))
+def test_pieces_put_together_keep_their_order_and_are_no_more_than_they_may_be(found: list[Range], most: int) -> None:
+    tasks = together(found, most)
+    assert [piece for task in tasks for piece in task] == found
+    sizes = [[piece.end - piece.start for piece in task] for task in tasks]
+    assert all(sum(task) <= most for task in sizes if len(task) > 1)
+    assert all(sum(task) + later[0] > most for task, later in pairwise(sizes)), "nothing that fits is left out"
 
 
 def test_the_pieces_of_one_range_differ_by_one_at_the_most() -> None:

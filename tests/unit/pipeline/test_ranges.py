@@ -10,7 +10,7 @@ from model.message_queue import MessageQueue
 from pipeline import ranges
 from pipeline.columns import SCHEMA
 from pipeline.offsets import Range
-from pipeline.ranges import QueueRange, read_range
+from pipeline.ranges import SMALL_TASK_ROWS, QueueRanges, plan_tasks, read_ranges
 from pipeline.source_options import SourceOptions, parse_options
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
 
@@ -36,23 +36,42 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def test_queues_with_few_messages_share_a_task_unless_as_many_tasks_are_asked_for() -> None:
+    ranges = [Range(QUEUE._replace(queue_id=n), 0, rows) for n, rows in enumerate((10, 0, SMALL_TASK_ROWS, 1, 1))]
+
+    def rows(**more: str) -> list[list[int]]:
+        tasks = [task for task in plan_tasks(ranges, options(**more)) if isinstance(task, QueueRanges)]
+        return [[one.end - one.start for one in task.ranges] for task in tasks]
+
+    assert rows() == [[10], [SMALL_TASK_ROWS], [1, 1]]
+    assert rows(minPartitions="1") == [[10], [SMALL_TASK_ROWS], [1], [1]]
+    assert rows(maxRecordsPerPartition="800") == [[10, 500], [500, 1, 1]]
+
+
 def test_a_plan_without_ranges_reads_nothing(closed: list[str]) -> None:
-    assert list(read_range(InputPartition(None), options(), SCHEMA)) == []
+    assert list(read_ranges(InputPartition(None), options(), SCHEMA)) == []
 
 
 def test_a_range_is_read_as_arrow_batches_or_as_rows(closed: list[str]) -> None:
-    part = QueueRange(Range(QUEUE, 10, 40))
-    (batch,) = read_range(part, options(), SCHEMA)
+    part = QueueRanges((Range(QUEUE, 10, 40),))
+    (batch,) = read_ranges(part, options(), SCHEMA)
     assert batch.column("offset").to_pylist() == list(range(10, 40))
-    assert [row[3] for row in read_range(part, options(useArrow="false"), SCHEMA)] == list(range(10, 40))
+    assert [row[3] for row in read_ranges(part, options(useArrow="false"), SCHEMA)] == list(range(10, 40))
     assert closed == ["names:1", "a:1"] * 2
+
+
+def test_a_task_reads_each_of_its_ranges(closed: list[str]) -> None:
+    part = QueueRanges((Range(QUEUE, 10, 20), Range(QUEUE, 30, 32)))
+    found = [offset for batch in read_ranges(part, options(), SCHEMA) for offset in batch.column("offset").to_pylist()]
+    assert found == [*range(10, 20), 30, 31]
+    assert closed == ["names:1", "a:1"]
 
 
 @pytest.mark.parametrize("arrow", ["true", "false"])
 def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_nobody_wants_the_rest(
     closed: list[str], arrow: str
 ) -> None:
-    read: Iterator[object] = read_range(QueueRange(Range(QUEUE, 0, 50)), options(useArrow=arrow), SCHEMA)
+    read: Iterator[object] = read_ranges(QueueRanges((Range(QUEUE, 0, 50),)), options(useArrow=arrow), SCHEMA)
     next(read)
     assert not gc.isenabled()
     read.close()  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from model.errors import ConfigError
 from pipeline import source
 from pipeline.columns import SCHEMA
 from pipeline.queue_reader import MessagesLost
-from pipeline.ranges import QueueRange
+from pipeline.ranges import QueueRanges
 from pipeline.source import BatchReader, PushingReader, RlabDataSource, resolve_offsets
 from pipeline.stream_source import StreamReader
 from tests.unit.pipeline.fake_cluster import FakeCluster
@@ -32,7 +32,7 @@ def reader(**more: str) -> DataSourceReader:
 
 def planned(partitions: object) -> list[tuple[int, int, int]]:
     assert isinstance(partitions, list), "Spark refuses anything else"
-    ranges = [part.range for part in partitions if isinstance(part, QueueRange)]
+    ranges = [one for part in partitions if isinstance(part, QueueRanges) for one in part.ranges]
     return [(one.queue.queue_id, one.start, one.end) for one in ranges]
 
 

@@ -12,7 +12,7 @@ from pipeline import stream_source
 from pipeline.columns import SCHEMA
 from pipeline.offsets import from_json
 from pipeline.queue_reader import MessagesLost
-from pipeline.ranges import QueueRange
+from pipeline.ranges import QueueRanges
 from pipeline.source_options import parse_options
 from pipeline.stream_source import StreamReader
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
@@ -49,7 +49,7 @@ def latest(found: StreamReader, start: Offsets) -> Offsets:
 
 
 def planned(found: StreamReader, start: Offsets, end: Offsets) -> list[tuple[int, int, int]]:
-    ranges = [part.range for part in found.partitions(start, end) if isinstance(part, QueueRange)]
+    ranges = [one for part in found.partitions(start, end) if isinstance(part, QueueRanges) for one in part.ranges]
     return [(one.queue.queue_id, one.start, one.end) for one in ranges]
 
 
