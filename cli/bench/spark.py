@@ -176,7 +176,7 @@ async def _trickle(
     query = await _blocking(spark, writer.start)
     try:
         async with Producer(name_server) as producer:
-            # The JVM compiles what a batch needs during the first fifty or so; a stream that runs for days has that done.
+            # What a batch needs is compiled during the first fifty or so; a stream that runs for days has that done.
             warm = 2 * sizes.trickle
             for n in range(warm + sizes.trickle):
                 progress(f"trickle: {n} of {warm + sizes.trickle} messages")
