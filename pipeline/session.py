@@ -22,11 +22,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
+from pipeline.spark_home import home_without_zip
 
 if TYPE_CHECKING:
     from pyspark.errors.exceptions.captured import CapturedException
@@ -158,18 +159,20 @@ def build_session(
             "and rebalance-lab[spark-jdk] as well where there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)
-    settings = _session_settings(work_dir)
+    settings, is_local = _session_settings(work_dir), False
     if not _is_submitted():
         ensure_java()
         master = master or "local[*]"
-        _prepare_environment(is_local=is_local_master(master))
+        is_local = is_local_master(master)
+        _prepare_environment(is_local=is_local)
         settings |= _jvm_settings(work_dir, master, driver_memory, java_options)
         _quiet_pyspark()
         builder = builder.master(master)
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        with home_without_zip(work_dir) if is_local else nullcontext():
+            return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
 
@@ -203,7 +206,6 @@ def spark_session(
             java_options=java_options,
             conf=conf,
         )
-        application = session.sparkContext.applicationId
         try:
             yield session
         except BaseException as error:  # whatever it is, its causes ask a JVM for their texts that is about to end
@@ -213,7 +215,6 @@ def spark_session(
             session.stop()
             if not _is_submitted():
                 _end_jvm()
-            _remove_application(application)
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
 
@@ -282,16 +283,6 @@ def _end_jvm() -> None:
         process.kill()
         process.wait()
     SparkContext._gateway = SparkContext._jvm = None
-
-
-def _remove_application(application: str) -> None:
-    """Remove what the workers of a `local-cluster` leave where pyspark is installed; there is no setting for it."""
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
-
-    work = Path(_find_spark_home()) / "work"
-    shutil.rmtree(work / application, ignore_errors=True)
-    with suppress(OSError):
-        work.rmdir()
 
 
 def is_local_master(master: str) -> bool:

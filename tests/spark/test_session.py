@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import traceback
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import AnalysisException
@@ -36,18 +38,23 @@ except PySparkException as error:
 COMMANDS_WITHOUT_JAVA = ("sh", "bash", "dirname", "ps", "env")
 
 
-def test_the_workers_of_a_session_run_this_interpreter(spark: SparkSession) -> None:
-    rows = spark.range(1).mapInPandas(_interpreter, "executable string, has_project boolean").collect()
-    assert [tuple(row) for row in rows] == [(sys.executable, True)]
+def test_the_workers_of_a_session_run_this_interpreter_and_what_is_installed_in_it(spark: SparkSession) -> None:
+    rows = spark.range(1).mapInPandas(_interpreter, "executable string, has_project boolean, pyspark string").collect()
+    # Not that of Spark's zip, which each worker would compile anew.
+    assert [tuple(row) for row in rows] == [(sys.executable, True, pyspark.__file__)]
+    assert "SPARK_HOME" not in os.environ, "what was set for the JVM is not left to other processes"
 
 
 def _interpreter(frames):  # type: ignore[no-untyped-def]
     import importlib.util  # noqa: PLC0415 - runs in a worker
 
+    import pyspark as imported  # noqa: PLC0415
+
     for frame in frames:
         frame["executable"] = sys.executable
         frame["has_project"] = importlib.util.find_spec("pipeline.session") is not None
-        yield frame[["executable", "has_project"]]
+        frame["pyspark"] = imported.__file__
+        yield frame[["executable", "has_project", "pyspark"]]
 
 
 def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSession) -> None:
