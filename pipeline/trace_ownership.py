@@ -2,9 +2,9 @@
 
 A member has a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, except while its broker takes the lease for ended: from
 LOCK_EXPIRED with the member's token to its next LOCK_GRANTED. This is what `simulation/ownership.py` says, too. All
-that one member tells of one queue is followed in its own order; two members are put in order by the tokens of their
-leases, which grow with every grant, and by time only where there are no leases. How long a queue had no owner, or two,
-is a difference of two nodes' clocks, and as exact as they agree.
+that one member tells of one queue is followed in its own order (`pipeline/trace_intervals.py`); two members are put in order
+by the tokens of their leases, which grow with every grant, and by time only where there are no leases. How long a queue
+had no owner, or two, is a difference of two nodes' clocks, and as exact as they agree.
 
     c1 acquires at 100, drops at 150, c2 acquires at 160, pulls at 162     pause 12 ms, orphan 10 ms, double 0 ms
     c1's lease expires at 300 and c2 acquires at 290                       double 10 ms
@@ -14,26 +14,22 @@ Queues of retry topics are left out: they follow the others, and nobody waits fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import partial
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
+from pipeline.trace_intervals import COLUMNS, KINDS, SCHEMA, intervals_of
 
 QUEUE = ("group", "topic", "broker", "queue_id")
-_CLAIM = ("claim", *QUEUE, "client")
-"""Who may have what. `claim` is a hash of the rest: of rows, Spark compares the first column quickly when it sorts, and
-names of groups begin alike."""
-
 _BOUNDS = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED)
-_TOLD = (
-    *_BOUNDS,
-    EventKind.FIRST_PULL,
-    EventKind.FIRST_MESSAGE,
-    EventKind.MESSAGES_HANDED_OUT,
-)
+EVENTS_PER_TASK = 500_000
+"""Whoever finds intervals has its events in memory; with more tasks than that gives, each is over too soon."""
 
 
 def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
@@ -49,87 +45,22 @@ def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
         `start_offset`, `backlog` (messages that waited there; null if the broker did not say), `first_pull_ms`,
         `first_message_ms`, `handed_out` (messages), `reach` (the offset behind the last one handed out).
     """
-    told = events.where(_is_any(_TOLD))
+    told = events.where(F.col("kind").isin([kind.value for kind in KINDS]))
     told = told.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
-    told = told.withColumn("claim", F.xxhash64(*QUEUE, "client"))
-    by_client = F.col("node") == F.col("client")
-    # The texts of events that begin and end nothing are half of all bytes to be sorted.
-    texts = {"cause": F.when(_is_any(_BOUNDS), F.col("cause")), "detail": F.when(_is_any(_BOUNDS), F.col("detail"))}
-    steps = _claims(told.withColumns(texts).select(*_CLAIM, *_STEP_COLUMNS, by_client.cast("int").alias("by_client")))
-    rows = steps.where("n_interval > 0").groupBy(*_CLAIM, "n_interval").agg(*_interval_columns(end_ms))
-    # By the token and not as the grant before: the clock of the broker may be behind that of the member.
-    granted = told.where(_is(EventKind.LOCK_GRANTED) & (F.col("n") >= 0)).withColumnRenamed("version", "token")
-    backlogs = granted.groupBy(*_CLAIM, "token").agg(F.min_by("n", F.struct("t_ms", "seq")).alias("backlog"))
-    rows = rows.join(backlogs, [*_CLAIM, "token"], "left")
-    return rows.drop("claim", "n_interval").withColumnRenamed("client", "owner")
+    # The texts of events that begin and end nothing are half of all bytes to be moved.
+    is_bound = F.col("kind").isin([kind.value for kind in _BOUNDS])
+    texts = {name: F.when(is_bound, F.col(name)) for name in ("cause", "detail")}
+    by_client = (F.col("node") == F.col("client")).cast("byte")
+    told = told.withColumns({**texts, "by_client": by_client}).select(*COLUMNS)
+    tasks = -(-events.count() // EVENTS_PER_TASK)
+    parts = told.repartition(max(1, tasks), *QUEUE, "client")
+    return parts.mapInArrow(partial(_intervals_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
 
 
-_STEP_COLUMNS = ("t_ms", "seq", "kind", "cause", "version", "offset", "n", "detail")
-
-
-def _is(kind: EventKind) -> Column:
-    return F.col("kind") == kind.value
-
-
-def _is_any(kinds: Sequence[EventKind]) -> Column:
-    return F.col("kind").isin([kind.value for kind in kinds])
-
-
-def _claims(told: DataFrame) -> DataFrame:
-    """Each event of a member about a queue, with the number of its interval, and whether it begins or ends one.
-
-    Of events at the same time those of the broker count first: it grants a lease before the member has it.
-    """
-    member = Window.partitionBy(*_CLAIM).orderBy("t_ms", "by_client", "seq")
-    so_far = member.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    acquired, granted = _is(EventKind.QUEUE_ACQUIRED), _is(EventKind.LOCK_GRANTED)
-    claimed = _latest(F.when(acquired, True).when(_is(EventKind.QUEUE_DROPPED), False), so_far)
-    token = F.last(F.when(acquired | granted, F.col("version")), ignorenulls=True).over(so_far)
-    steps = told.withColumns(
-        {
-            "claimed": claimed,
-            "token": token,
-        }
-    )
-    expired = _is(EventKind.LOCK_EXPIRED) & (F.col("version") == F.col("token"))
-    leased = _latest(F.when(acquired | granted, True).when(expired, False), so_far)
-    steps = steps.withColumn("owning", F.col("claimed") & leased)
-    before = F.coalesce(F.lag("owning").over(member), F.lit(False))
-    steps = steps.withColumns({"begins": F.col("owning") & ~before, "ends": ~F.col("owning") & before})
-    return steps.withColumn("n_interval", F.sum(F.col("begins").cast("int")).over(so_far))
-
-
-def _latest(value: Column, window: WindowSpec) -> Column:
-    return F.coalesce(F.last(value, ignorenulls=True).over(window), F.lit(False))
-
-
-def _interval_columns(end_ms: float) -> list[Column]:
-    at_begin = {
-        "from_ms": F.col("t_ms"),
-        "began": F.when(_is(EventKind.QUEUE_ACQUIRED), "acquired").otherwise("resumed"),
-        "cause": F.col("cause"),
-        "token": F.col("version"),
-        "start_offset": F.col("offset"),
-    }
-    at_end = {
-        "ended": F.when(_is(EventKind.LOCK_EXPIRED), "expired").otherwise(F.col("detail")),
-        "end_cause": F.col("cause"),
-    }
-    handed_out = _is(EventKind.MESSAGES_HANDED_OUT)
-    return [
-        *(F.max(F.when(F.col("begins"), value)).alias(name) for name, value in at_begin.items()),
-        F.coalesce(F.max(F.when(F.col("ends"), F.col("t_ms"))), F.lit(float(end_ms))).alias("to_ms"),
-        *(
-            F.coalesce(F.max(F.when(F.col("ends"), value)), F.lit(missing)).alias(name)
-            for (name, value), missing in zip(at_end.items(), ("open", ""), strict=True)
-        ),
-        F.min(F.when(_is(EventKind.FIRST_PULL), F.col("t_ms"))).alias("first_pull_ms"),
-        F.min(F.when(_is(EventKind.FIRST_MESSAGE), F.col("t_ms"))).alias("first_message_ms"),
-        F.coalesce(F.sum(F.when(handed_out, F.col("n"))), F.lit(0)).alias("handed_out"),
-        F.greatest(F.max(F.when(F.col("begins"), F.col("offset"))), F.max(F.when(handed_out, F.col("offset")))).alias(
-            "reach"
-        ),
-    ]
+def _intervals_in(batches: Iterator[pa.RecordBatch], end_ms: float) -> Iterator[pa.RecordBatch]:
+    read = list(batches)
+    if read:
+        yield from intervals_of(pa.Table.from_batches(read), end_ms).to_batches()
 
 
 def hazards_of(ownership: DataFrame) -> DataFrame:

@@ -1,0 +1,193 @@
+"""Who had which queue from when to when, out of what members and brokers told of it. Pure; whole columns at a time.
+
+A *claim* is one member and one queue. Its events are followed in their own order:
+
+    LOCK_GRANTED 7   QUEUE_ACQUIRED 7   FIRST_PULL   HANDED_OUT 34   LOCK_EXPIRED 7   LOCK_GRANTED 8   QUEUE_DROPPED
+                     [------------------------ acquired -------------)               [--- resumed ---)
+
+A member has a queue while it has acquired it and not dropped it, except from the end of its lease to its next grant. An
+old lease may end when a newer one is there, and that changes nothing: tokens tell them apart.
+
+Ten million rows in Spark's own windows are copied five times, texts and all, which takes longer than the rest of a
+report. Here they are sorted once, by number, and texts are touched only where an interval begins or ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from model.events import EventKind
+
+NAMES = ("group", "topic", "broker", "client")
+COLUMNS = (*NAMES, "queue_id", "t_ms", "by_client", "seq", "kind", "cause", "version", "offset", "n", "detail")
+"""Columns of the events; `by_client` is 1 for what the member told itself, and 0 for what its broker told."""
+KINDS = (
+    EventKind.QUEUE_ACQUIRED,
+    EventKind.QUEUE_DROPPED,
+    EventKind.LOCK_EXPIRED,
+    EventKind.LOCK_GRANTED,
+    EventKind.FIRST_PULL,
+    EventKind.FIRST_MESSAGE,
+    EventKind.MESSAGES_HANDED_OUT,
+)
+SCHEMA = pa.schema(
+    [
+        ("group", pa.string()),
+        ("topic", pa.string()),
+        ("broker", pa.string()),
+        ("queue_id", pa.int64()),
+        ("owner", pa.string()),
+        ("from_ms", pa.float64()),
+        ("to_ms", pa.float64()),
+        ("began", pa.string()),
+        ("ended", pa.string()),
+        ("cause", pa.string()),
+        ("end_cause", pa.string()),
+        ("token", pa.int64()),
+        ("start_offset", pa.int64()),
+        ("backlog", pa.int64()),
+        ("first_pull_ms", pa.float64()),
+        ("first_message_ms", pa.float64()),
+        ("handed_out", pa.int64()),
+        ("reach", pa.int64()),
+    ]
+)
+"""Of the result; the columns are explained at `trace_ownership.ownership_of`."""
+
+_Array = np.ndarray[Any, Any]
+
+
+def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
+    """Find the intervals in the events of some claims.
+
+    Args:
+        events: those of `KINDS`, with `COLUMNS`, in any order; all that there are of each claim in it.
+        end_ms: end of the trace, where intervals end that nobody ended.
+
+    Returns:
+        A row for each interval, with `SCHEMA`.
+    """
+    if not events.num_rows:
+        return SCHEMA.empty_table()
+    steps = _Steps(events)
+    begins, ends = steps.turns()
+    first = np.flatnonzero(begins)
+    # The interval that a row belongs to, the one that began last; -1 before the first of its claim.
+    interval = np.where(steps.latest(begins) >= 0, np.cumsum(begins) - 1, -1)
+    last = np.full(len(first), -1)
+    last[interval[ends]] = np.flatnonzero(ends)
+    is_open, expired = last < 0, steps.is_kind(EventKind.LOCK_EXPIRED)[last]
+    ended = pc.if_else(pa.array(expired), "expired", steps.texts("detail", last))
+    handed_out, reach = np.zeros(len(first), np.int64), steps.numbers["offset"][first]
+    given = np.flatnonzero(steps.is_kind(EventKind.MESSAGES_HANDED_OUT) & (interval >= 0))
+    np.add.at(handed_out, interval[given], steps.numbers["n"][given])
+    np.maximum.at(reach, interval[given], steps.numbers["offset"][given])
+    columns = {
+        **{name: steps.texts(name, first) for name in NAMES},
+        "queue_id": steps.numbers["queue_id"][first],
+        "from_ms": steps.numbers["t_ms"][first],
+        "to_ms": np.where(is_open, end_ms, steps.numbers["t_ms"][last]),
+        "began": np.where(steps.is_kind(EventKind.QUEUE_ACQUIRED)[first], "acquired", "resumed"),
+        "ended": pc.if_else(pa.array(is_open), "open", ended),
+        "cause": steps.texts("cause", first),
+        "end_cause": pc.if_else(pa.array(is_open), "", steps.texts("cause", last)),
+        "token": steps.numbers["version"][first],
+        "start_offset": steps.numbers["offset"][first],
+        "backlog": steps.backlogs(first),
+        "first_pull_ms": steps.first_times(EventKind.FIRST_PULL, interval, len(first)),
+        "first_message_ms": steps.first_times(EventKind.FIRST_MESSAGE, interval, len(first)),
+        "handed_out": handed_out,
+        "reach": reach,
+    }
+    columns["owner"] = columns.pop("client")
+    return pa.table([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+class _Steps:
+    """The events, claim after claim, each in its order; rows are told by their place in it.
+
+    Of events at the same time those of the broker count first: it grants a lease before the member has it.
+    """
+
+    def __init__(self, events: pa.Table) -> None:
+        self._events = events
+        numbers = {
+            name: pc.fill_null(events[name], -1).to_numpy()
+            for name in ("queue_id", "t_ms", "by_client", "seq", "version", "offset", "n")
+        }
+        claim = [numbers["queue_id"], *(_codes(events[name]) for name in NAMES)]
+        self._order = np.lexsort((numbers["seq"], numbers["by_client"], numbers["t_ms"], *claim))
+        self.numbers = {name: values[self._order] for name, values in numbers.items()}
+        kinds = pc.index_in(events["kind"], pa.array([kind.value for kind in KINDS])).to_numpy()
+        self._kinds = kinds[self._order]
+        self._places = np.arange(len(self._order))
+        is_first = np.zeros(len(self._order), bool)
+        is_first[0] = True
+        for values in claim:
+            ordered = values[self._order]
+            is_first[1:] |= ordered[1:] != ordered[:-1]
+        self._claim = np.cumsum(is_first)
+        self._first_of_claim = np.maximum.accumulate(np.where(is_first, self._places, 0))
+
+    def is_kind(self, kind: EventKind) -> _Array:
+        """Which rows are events of this kind."""
+        found: _Array = self._kinds == KINDS.index(kind)
+        return found
+
+    def latest(self, wanted: _Array) -> _Array:
+        """For each row the last one of its claim so far that is wanted, or -1."""
+        latest = np.maximum.accumulate(np.where(wanted, self._places, -1))
+        return np.where(latest >= self._first_of_claim, latest, -1)
+
+    def turns(self) -> tuple[_Array, _Array]:
+        """Which rows begin an interval, and which end one."""
+        version = self.numbers["version"]
+        acquired, granted = self.is_kind(EventKind.QUEUE_ACQUIRED), self.is_kind(EventKind.LOCK_GRANTED)
+        claimed = self._is(acquired, otherwise=self.is_kind(EventKind.QUEUE_DROPPED))
+        lease = self.latest(acquired | granted)
+        expired = self.is_kind(EventKind.LOCK_EXPIRED) & (lease >= 0) & (version == version[lease])
+        owning = claimed & self._is(acquired | granted, otherwise=expired)
+        before = np.zeros_like(owning)
+        before[1:] = owning[:-1]
+        before &= self._places != self._first_of_claim
+        return owning & ~before, before & ~owning
+
+    def _is(self, true: _Array, *, otherwise: _Array) -> _Array:
+        """For each row whether the last of either kind was `true`."""
+        latest = self.latest(true | otherwise)
+        return (latest >= 0) & true[latest]
+
+    def texts(self, name: str, rows: _Array) -> pa.ChunkedArray:
+        """A column of some rows; that of row -1 means nothing."""
+        return pc.fill_null(self._events[name].take(pa.array(self._order[rows])), "")
+
+    def first_times(self, kind: EventKind, interval: _Array, intervals: int) -> pa.Array:
+        """The time of the first event of a kind in each interval, or null."""
+        rows = np.flatnonzero(self.is_kind(kind) & (interval >= 0))[::-1]
+        times = np.full(intervals, np.nan)
+        times[interval[rows]] = self.numbers["t_ms"][rows]  # of several, the one that is assigned last stays: the first
+        return pa.array(times, from_pandas=True)
+
+    def backlogs(self, first: _Array) -> pa.Array:
+        """How many messages waited when the lease of each interval was granted, or null if the broker did not say.
+
+        By the token and not as the grant before: the clock of the broker may be behind that of the member.
+        """
+        granted = np.flatnonzero(self.is_kind(EventKind.LOCK_GRANTED) & (self.numbers["n"] >= 0))[::-1]
+        waited = dict(zip(self._leases(granted), self.numbers["n"][granted].tolist(), strict=True))
+        return pa.array(map(waited.get, self._leases(first)), pa.int64())
+
+    def _leases(self, rows: _Array) -> zip[tuple[int, int]]:
+        return zip(self._claim[rows].tolist(), self.numbers["version"][rows].tolist(), strict=True)
+
+
+def _codes(texts: pa.ChunkedArray) -> _Array:
+    """A number for each text, the same for equal ones."""
+    encoded = pc.fill_null(texts, "").combine_chunks().dictionary_encode()
+    codes: _Array = encoded.indices.to_numpy()
+    # Numbers of 16 bits are sorted in one pass.
+    return codes.astype(np.uint16) if len(encoded.dictionary) <= np.iinfo(np.uint16).max else codes
