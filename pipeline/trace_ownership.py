@@ -2,9 +2,9 @@
 
 A member has a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, except while its broker takes the lease for ended: from
 LOCK_EXPIRED with the member's token to its next LOCK_GRANTED. This is what `simulation/ownership.py` says, too. All
-that one member tells of one queue is followed in its own order (`pipeline/trace_intervals.py`); two members are put in order
-by the tokens of their leases, which grow with every grant, and by time only where there are no leases. How long a queue
-had no owner, or two, is a difference of two nodes' clocks, and as exact as they agree.
+that one member tells of one queue is followed in its own order (`pipeline/trace_intervals.py`); two members are put in
+order by the tokens of their leases, which grow with every grant, and by time only where there are no leases. How long a
+queue had no owner, or two, is a difference of two nodes' clocks, and as exact as they agree.
 
     c1 acquires at 100, drops at 150, c2 acquires at 160, pulls at 162     pause 12 ms, orphan 10 ms, double 0 ms
     c1's lease expires at 300 and c2 acquires at 290                       double 10 ms

@@ -57,7 +57,7 @@ def in_order(rows: list[Any]) -> list[Row]:
 
 def event(kind: EventKind, t_ms: float, **columns: Any) -> Event:
     node = "b" if kind in BROKERS_SAY else "c1"
-    place = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c1"}
+    place: dict[str, Any] = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c1"}
     return Event(t_ms, node, int(t_ms), kind.value, f"x/{t_ms:.0f}", **place | columns)
 
 
