@@ -11,9 +11,10 @@ from cli import group_delete, group_dlq, group_mode, group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import document, print_json, print_line, print_table
 from cli.runtime import run
+from model.heartbeat import MessageModel
 
 if TYPE_CHECKING:
-    from client.admin_records import GroupInfo, GroupSummary, QueueProgress
+    from client.admin_records import GroupInfo, GroupMemberInfo, GroupSummary, QueueProgress
     from model.group_agreement import Disagreement
 
 app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
@@ -118,6 +119,11 @@ def group_document(info: GroupInfo) -> dict[str, object]:
     return {**document(info), **summary, "disagreements": contradictions, "members": members, "queues": queues}
 
 
+def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
+    """What its members share: queues, messages, or nothing at all."""
+    return "broadcasting" if member.model is MessageModel.BROADCASTING else info.mode_of(member)
+
+
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
     pops = any(info.popped_by(member) for member in info.members)
     targets = [client_id for queue in info.queues for client_id in queue.targets]
@@ -132,15 +138,15 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
                 labels[member.client_id],
                 member.client_id,
                 member.address or None,
-                None if info.mode_of(member) == "pop" else member.strategy,
-                info.mode_of(member),
+                member.strategy if _mode(info, member).startswith("pull") else None,
+                _mode(info, member),
                 ", ".join(
                     s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
                 ),
-                len(member.queues),
-                None
-                if member.strategy in info.unknown_strategies or info.mode_of(member) == "pop"
-                else targets.count(member.client_id),
+                None if member.model is MessageModel.BROADCASTING else len(member.queues),
+                targets.count(member.client_id)
+                if member.strategy not in info.unknown_strategies and _mode(info, member).startswith("pull")
+                else None,
                 *([info.in_flight_of(member.client_id)] if pops else []),
                 f"{member.expires_in_s:.0f} s",
             )
@@ -152,7 +158,8 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
 
 
 def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
-    if all(info.mode_of(member) == "pop" for member in info.members) and not any(each.owner for each in info.queues):
+    nobody_has_any = all(_mode(info, member) in ("pop", "broadcasting") for member in info.members)
+    if nobody_has_any and not any(each.owner for each in info.queues):
         labels = {}  # nobody has queues, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
     who = list(labels.values()) if as_matrix else ["owner", "target"]
@@ -205,13 +212,13 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 
 def verdict(info: GroupInfo) -> str:
     """How a group is doing, in one line."""
-    parts = [f"lag {info.lag}"]
+    parts = [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
         parts.append(f"{deleted} messages were deleted before it read them")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:
-        parts.append("broadcasting: every member reads every queue")
+        parts.append("broadcasting: every member reads every queue, and keeps its own offsets")
     elif info.unknown_strategies:
         parts.append(f"target unknown: strategy {', '.join(info.unknown_strategies)} is not built in")
     elif not info.members:

@@ -121,6 +121,17 @@ def test_a_group_that_shares_messages_is_shown_with_what_is_in_flight_and_withou
     assert document["popped_queues"][0]["oldest_ms"] == 1_540  # type: ignore[index]
 
 
+def test_a_group_that_broadcasts_is_shown_without_owners_and_targets_as_it_has_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reader = member("c@1", model=MessageModel.BROADCASTING)
+    assert printed(replace(MOVING, members=(reader,), queues=(progress(0, None, "c@1"),)), capsys)[2:-1] == [
+        ["c1", "c@1", "10.0.0.1:5", "-", "broadcasting", "t,", "u=a", "||", "b", "-", "-", "120", "s"],
+        ["queue", "lag", "committed", "end"],
+        ["t@broker-a:0", "3", "7", "10"],
+    ]
+
+
 def test_what_members_disagree_about_is_said_below_them_with_their_labels(capsys: pytest.CaptureFixture[str]) -> None:
     line = "members disagree about the strategy: AVG (c1), CIRCLE (c2): some queues are consumed by nobody"
     assert printed(SPLIT, capsys)[4] == line.split()
@@ -167,7 +178,7 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
         (replace(MOVING, unknown_strategies=("MINE",)), "lag 6; target unknown: strategy MINE is not built in"),
         (
             replace(MOVING, members=(member("c@1", model=MessageModel.BROADCASTING),)),
-            "lag 6; broadcasting: every member reads every queue",
+            "broadcasting: every member reads every queue, and keeps its own offsets",
         ),
         (
             replace(MOVING, queues=(), unreachable=("broker-b",)),
