@@ -23,8 +23,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from client.allocate import AllocateMessageQueueStrategy
+from client.rebalance import allocate_target
 from model.events import Event, EventKind
+from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
+from model.names import retry_topic
 
 _CLAIM_EVENTS = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED})
 _TIMER = "TIMER"
@@ -128,9 +131,17 @@ class OwnershipTracker:
             self._queues.setdefault(queue, _Queue(now_ms))
         for state in self._queues.values():
             state.target = None
-        for member in self._members if wanted else ():
-            for queue in self._strategy.allocate(self._group, member, wanted, self._members):
-                self._queues[queue].target = member
+        # A strategy that shares all topics together shares the group's retry queues with them: one on each broker.
+        retry = retry_topic(self._group)
+        topics = (self._topic, retry)
+        queues_of = {self._topic: wanted}
+        queues_of[retry] = [MessageQueue(retry, name, 0) for name in sorted({queue.broker_name for queue in wanted})]
+        view = GroupView(group=self._group, version=0, members=dict.fromkeys(self._members, topics))
+        for member in self._members:
+            clustering = MessageModel.CLUSTERING
+            for queue in allocate_target(self._strategy, self._group, member, clustering, topics, queues_of, view):
+                if queue.topic == self._topic:
+                    self._queues[queue].target = member
         for queue in self._queues:
             self._judge(queue)
 

@@ -29,6 +29,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from client.config import wall_clock_ms
+from client.group_target import BUILT_IN_STRATEGIES
 from client.producer import Producer
 from client.push_consumer import PushConsumer
 from model.errors import ConfigError, IllegalOperation, RlabError
@@ -86,6 +87,7 @@ class SwarmOptions:
         keys: of each producer, which the messages have in turns; 0 for none.
         churn_s: seconds between two consumers joining or leaving by chance; 0 for never.
         seed: decides what is left to chance.
+        strategy: name of the one with which its consumers share queues; one of `BUILT_IN_STRATEGIES`.
         consumer_options: further options of each `PushConsumer`.
         client_options: further options of every client (`ClientConfig`).
         clock_ms: wall clock in milliseconds.
@@ -107,6 +109,7 @@ class SwarmOptions:
     keys: int = 0
     churn_s: float = 0.0
     seed: int = 0
+    strategy: str = "AVG"
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
     client_options: Mapping[str, Any] = field(default_factory=dict)
     clock_ms: Callable[[], float] = wall_clock_ms
@@ -189,6 +192,7 @@ class Swarm:
             **{
                 "instance_name": name,
                 "consume_batch": 32,
+                "strategy": BUILT_IN_STRATEGIES[options.strategy],
                 "event_sink": self._sink.event,
                 "clock_ms": options.clock_ms,
                 "rng": Random(f"{options.seed} {name}"),

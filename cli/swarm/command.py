@@ -31,6 +31,13 @@ _Order = Annotated[
         metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
     ),
 ]
+_Strategy = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="How consumers share the queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH or BALANCED_STICKY.",
+    ),
+]
 _Mode = Annotated[
     str,
     typer.Option(
@@ -63,6 +70,7 @@ def swarm(
     session_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.4, help="Silence after which a consumer counts as gone.")
     ] = 120.0,
+    strategy: _Strategy = "AVG",
     order: _Order = "none",
     mode: _Mode = "pull",
     seed: Annotated[int, typer.Option(help="Decides what is left to chance.")] = 0,
@@ -93,6 +101,7 @@ def swarm(
         processes=processes,
         duration_s=duration,
         session_timeout_s=session_timeout,
+        strategy=strategy,
         order=order,
         mode=mode,
     )

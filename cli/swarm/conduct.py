@@ -9,9 +9,9 @@ import anyio
 
 from cli.swarm.parts import SwarmPart, run_parts
 from client.admin import Admin
-from client.allocate import AllocateMessageQueueAveragely
 from client.config import wall_clock_ms
 from client.consumer_options import ConsumeMode, ConsumeOrder, ConsumerOptions
+from client.group_target import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
 from simulation.ownership import Rebalance
@@ -45,11 +45,12 @@ class ConductOptions:
         duration_s: how long producers run; 0 until the run is cancelled.
         session_timeout_s: how long brokers keep a consumer without hearing of it.
         order: what consumers keep in order: `none`, `queue` or `key`.
+        strategy: name of the one with which consumers share queues.
         mode: what they share: whole queues (`pull`) or single messages (`pop`), where there is no balance to find.
         clock_ms: wall clock in milliseconds.
 
     Raises:
-        ConfigError: there is no such order, or mode, or the mode does not keep the order.
+        ConfigError: there is no such order, strategy or mode, or the mode does not keep the order.
     """
 
     name_servers: str
@@ -66,12 +67,15 @@ class ConductOptions:
     duration_s: float
     session_timeout_s: float
     order: str = ConsumeOrder.NONE
+    strategy: str = "AVG"
     mode: str = ConsumeMode.PULL
     clock_ms: Callable[[], float] = wall_clock_ms
 
     def __post_init__(self) -> None:
         if self.order not in list(ConsumeOrder):
             raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
+        if self.strategy not in BUILT_IN_STRATEGIES:
+            raise ConfigError(f"no strategy {self.strategy!r}; there are {', '.join(BUILT_IN_STRATEGIES)}")
         if self.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
         ConsumerOptions(order=self.order, mode=self.mode)  # before a topic is created for nothing
@@ -103,6 +107,7 @@ def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
             body_bytes=options.body_bytes,
             churn_s=options.churn_s * with_consumers if consumers[part] else 0.0,
             seed=options.seed,
+            strategy=options.strategy,
             keys=KEYS if options.order == ConsumeOrder.KEY else 0,
             consumer_options={
                 "session_timeout_s": options.session_timeout_s,
@@ -145,7 +150,7 @@ class Conductor:
         self._observer = SwarmObserver(
             options.group,
             options.topic,
-            AllocateMessageQueueAveragely(),
+            BUILT_IN_STRATEGIES[options.strategy],
             settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
             # That the consumers leave at the end is no news.
             on_rebalance=lambda rebalance: (

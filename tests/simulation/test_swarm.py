@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.allocate import AllocateMessageQueueAveragely
+from client.group_target import BUILT_IN_STRATEGIES
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
@@ -45,8 +45,8 @@ async def watch(observer: SwarmObserver, cluster: SimulatedCluster, seconds: flo
     return summary
 
 
-def new_observer() -> SwarmObserver:
-    return SwarmObserver("g", "t", AllocateMessageQueueAveragely())
+def new_observer(strategy: str = "AVG") -> SwarmObserver:
+    return SwarmObserver("g", "t", BUILT_IN_STRATEGIES[strategy])
 
 
 def test_a_swarm_sends_at_its_rate_and_receives_every_message_once(simulate: Simulate) -> None:
@@ -61,13 +61,13 @@ def test_a_swarm_sends_at_its_rate_and_receives_every_message_once(simulate: Sim
     assert summary.double_owner_ms == 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("strategy", "seed"), list(zip(BUILT_IN_STRATEGIES, [1, 2, 3, 4], strict=True)))
 def test_under_churn_the_group_finds_its_balance_each_time_and_nothing_is_lost_or_doubled(
-    simulate: Simulate, seed: int
+    simulate: Simulate, strategy: str, seed: int
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> SwarmSummary:
-        observer = new_observer()
-        return await watch(observer, cluster, 30.0, consumers=4, producers=1, rate=20.0, churn_s=1.0, seed=seed)
+        options = {"consumers": 4, "producers": 1, "rate": 20.0, "churn_s": 1.0, "seed": seed, "strategy": strategy}
+        return await watch(new_observer(strategy), cluster, 30.0, **options)
 
     summary = simulate(scenario, seed=seed)
     assert summary.ok

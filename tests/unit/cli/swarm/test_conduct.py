@@ -77,6 +77,16 @@ def test_an_order_that_the_mode_does_not_keep_is_refused_before_anything_is_crea
         replace(OPTIONS, order="key", mode="pop")
 
 
+def test_consumers_of_every_part_share_queues_by_the_strategy() -> None:
+    parts = parts_of(replace(OPTIONS, strategy="BALANCED_STICKY", processes=2), run=1)
+    assert [part.strategy for part in parts] == ["BALANCED_STICKY"] * 2
+
+
+def test_a_strategy_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no strategy 'STICKY'; there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALAN"):
+        replace(OPTIONS, strategy="STICKY")
+
+
 def test_a_mode_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
         replace(OPTIONS, mode="push")
