@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -30,11 +29,7 @@ LAST_LINES = {
 }
 
 
-LONG = {"spark_to_parquet.py"}
-"""Starts four JVMs one after the other; it runs with the long tests of `tests/spark`."""
-
-
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in LONG or os.environ.get("RLAB_SPARK_LONG")])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
     done = subprocess.run(
         [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False

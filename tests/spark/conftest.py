@@ -1,13 +1,11 @@
 """One Spark session and one cluster for all tests of this folder; both take seconds to start.
 
-Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline. Those that
-start many JVMs beside this one run with `RLAB_SPARK_LONG=1 make test PYTEST_ARGS=tests/spark`.
+Without pyspark these tests fail, they are not skipped: a run that left them out has not tested the pipeline.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,9 +16,6 @@ from tests.spark.copy_job import QUICK_JVM
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 
 _numbers = itertools.count(1)
-
-if not os.environ.get("RLAB_SPARK_LONG"):
-    collect_ignore = ["test_executor_kills.py"]
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,6 @@ class RunningJob:
         wait_until(lambda: self._has_ended() or self._is_within_batch(query, done), DONE_S)
         assert not self._has_ended(), f"it was to be killed, and has ended: {self._errors.read_text()}"
 
-    def wait_done(self) -> None:
-        assert self.process.wait(DONE_S) == 0, self._errors.read_text()
-
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

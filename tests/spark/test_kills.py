@@ -1,7 +1,7 @@
 """What kill -9 does to a stream: every message of the source is in its output exactly once.
 
-The drivers are started ahead of their turn, each while the one before it runs: a JVM takes seconds. Two are killed in
-every run of the tests, five when RLAB_SPARK_LONG is set. Killed executors have a file of their own, for then.
+The drivers are started ahead of their turn, each while the one before it runs: a JVM takes seconds. The last has two
+executors, each a JVM: one is killed, then one more, then the driver.
 
 RLAB_SPARK_KILLS=50 makes the same of a night.
 """
@@ -26,11 +26,11 @@ from tests.tcp.rlab_process import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
-KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "5" if os.environ.get("RLAB_SPARK_LONG") else "2"))
-ROWS = int(os.environ.get("RLAB_SPARK_ROWS", str(6_000 * KILLS)))
+KILLS = int(os.environ.get("RLAB_SPARK_KILLS", "5"))
+ROWS = int(os.environ.get("RLAB_SPARK_ROWS", str(8_000 * KILLS)))
 
 
-def test_what_a_killed_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_once(
+def test_what_a_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_once_whatever_of_it_is_killed(
     spark: SparkSession, cluster: ClusterProcesses, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
     job = CopyJob(
@@ -44,7 +44,11 @@ def test_what_a_killed_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_
     with_late = replace(job, late=make_topic(1))
     cluster.send_bodies(job.source, [BODY] * ROWS)
     cluster.send_bodies(with_late.late, [BODY] * 100)
-    jobs = [replace(with_late, dies_in_batch_0=True), *[job] * (KILLS - 1)]
+    jobs = [
+        replace(with_late, dies_in_batch_0=True),
+        *[job] * (KILLS - 2),
+        replace(job, master="local-cluster[2,1,1024]"),
+    ]
     rng = random.Random(6)
     with in_turn(jobs, tmp_path) as processes:
         # One query kills them all: it began at the end of its topic, and what comes now is its.
@@ -52,11 +56,18 @@ def test_what_a_killed_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_
         assert with_late.batches(LATE) == (1, 0)
         cluster.send_bodies(with_late.late, [BODY] * 50)
         for number, process in enumerate(processes):
-            process.wait_begun_anew((TOPIC, TABLE)[number % 2])
+            query = (TOPIC, TABLE)[number % 2]
+            if process.job.master != job.master:
+                for _ in range(2):
+                    process.wait_begun_anew(query)
+                    process.kill_executor(rng)
+            process.wait_begun_anew(query)
             Event().wait(rng.uniform(0, 0.15))
             process.kill()
-    for query in with_late.start(spark):
-        assert query.awaitTermination(DONE_S)
+    begun = {query: job.batches(query)[0] for query in (TABLE, TOPIC)}
+    assert max(begun.values()) < ROWS // job.rows_per_batch, "there was something left to do for those that were killed"
+    for running in with_late.start(spark):
+        assert running.awaitTermination(DONE_S)
     assert_each_once(table_of(spark, job), ROWS)
     assert_each_once(copies_of(spark, job), ROWS)
     late = spark.read.parquet(f"{with_late.output(LATE)}/*").collect()
