@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -66,6 +67,20 @@ class CopyJob:
             queries.append(self._writer(self._stream(spark, self.late), LATE).foreachBatch(self._take_late).start())
         return queries
 
+    def is_run_to_its_end(self, spark: SparkSession) -> bool:
+        """Run it; false when Spark has lost a race with itself, and the queries have to be started again."""
+        try:
+            for query in self.start(spark):
+                query.awaitTermination()
+        except StreamingQueryException as error:
+            # It sends a stage again, which it had given to an executor that died, while the plan in it still changes.
+            if "Task serialization failed: java.lang.IllegalStateException: Illegal size" not in str(error):
+                raise
+            for query in spark.streams.active:
+                query.stop()
+            return False
+        return True
+
     def _stream(self, spark: SparkSession, topic: str, **options: str) -> DataFrame:
         stream = spark.readStream.format("rlab").option("nameServer", self.name_server).option("subscribe", topic)
         return stream.option("maxOffsetsPerTrigger", str(self.rows_per_batch)).options(**options).load()
@@ -96,8 +111,8 @@ def main() -> None:
     }
     with spark_session("copy", master=job.master, java_options=QUICK_JVM, conf=conf) as spark:
         sys.stdin.read()
-        for query in job.start(spark):
-            query.awaitTermination()
+        while not job.is_run_to_its_end(spark):
+            pass
 
 
 if __name__ == "__main__":
