@@ -23,6 +23,7 @@ from pipeline.session import spark_session
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM that is over before the second compiler, or a collector with threads of its own, pays."""
 
+ATTEMPTS = 3
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
 
@@ -67,19 +68,23 @@ class CopyJob:
             queries.append(self._writer(self._stream(spark, self.late), LATE).foreachBatch(self._take_late).start())
         return queries
 
-    def is_run_to_its_end(self, spark: SparkSession) -> bool:
-        """Run it; false when Spark has lost a race with itself, and the queries have to be started again."""
-        try:
-            for query in self.start(spark):
-                query.awaitTermination()
-        except StreamingQueryException as error:
-            # It sends a stage again, which it had given to an executor that died, while the plan in it still changes.
-            if "Task serialization failed: java.lang.IllegalStateException: Illegal size" not in str(error):
-                raise
-            for query in spark.streams.active:
-                query.stop()
-            return False
-        return True
+    def run(self, spark: SparkSession) -> None:
+        """Run it to its end, as whoever keeps a query for days does: started again when Spark fails by itself.
+
+        With executors that die, and rarely, «Task serialization failed: Illegal size 5 of collection, expected 6»:
+        something of Spark's changes while it is sent again.
+        """
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                for query in self.start(spark):
+                    query.awaitTermination()
+            except StreamingQueryException as error:
+                if not attempts_left or "Task serialization failed" not in str(error):
+                    raise
+                for query in spark.streams.active:
+                    query.stop()
+            else:
+                return
 
     def _stream(self, spark: SparkSession, topic: str, **options: str) -> DataFrame:
         stream = spark.readStream.format("rlab").option("nameServer", self.name_server).option("subscribe", topic)
@@ -111,8 +116,7 @@ def main() -> None:
     }
     with spark_session("copy", master=job.master, java_options=QUICK_JVM, conf=conf) as spark:
         sys.stdin.read()
-        while not job.is_run_to_its_end(spark):
-            pass
+        job.run(spark)
 
 
 if __name__ == "__main__":
