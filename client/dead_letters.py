@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import msgpack
 
 from client.cluster_requests import ClusterRequests, fail, masters_of
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.errors import RlabError, ServiceNotAvailable, TopicNotExist
 from model.limits import MAX_PULL_BATCH, REQUEST_TIMEOUT_S
 from model.message import Message, MessageExt, encode_payload, tag_hash

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 
 from client.cluster_requests import fail, unpack
-from client.decode import decode_messages
 from client.topic_admin import TopicAdmin
+from model.decode import decode_messages
 from model.errors import ConnectFailed, InvalidParameter, NetworkError, RlabError
 from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
 from model.message import MessageExt

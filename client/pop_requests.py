@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgpack
 
-from client.decode import Undecodable, decode_as
 from client.instance import ClientInstance
 from client.pop_message import Handle, PopMessage
 from client.route_cache import RouteCache
 from client.undecodable import tell_undecodable
+from model.decode import Undecodable, decode_as
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
 from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S

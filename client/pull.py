@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import anyio
 
-from client.decode import Undecodable, decode_messages
 from client.instance import ClientInstance
 from client.owned_queue import OwnedQueue
 from client.undecodable import tell_undecodable
+from model.decode import Undecodable, decode_messages
 from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S

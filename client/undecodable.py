@@ -10,9 +10,9 @@ import logging
 from collections.abc import Sequence
 from itertools import groupby
 
-from client.decode import Undecodable
 from client.instance import ClientInstance
 from client.queue_events import QueueEvents
+from model.decode import Undecodable
 from model.events import EventKind
 
 logger = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ class MessageExt(NamedTuple):
     """A message as a consumer gets it. RocketMQ: MessageExt.
 
     A named tuple, because one is made for every message consumed and nothing else that is immutable costs so little.
-    The fields from `topic` on are those of the payload, in its order: `client/decode.py` relies on it.
+    The fields from `topic` on are those of the payload, in its order: `model/decode.py` relies on it.
 
     Attributes:
         queue: where it is stored; `queue.topic` differs from `topic` for a retried message.

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.errors import ConfigError
 from model.message import MessageExt
 from model.message_queue import MessageQueue

@@ -22,7 +22,7 @@ from cli.bench.report import Result
 from cli.bench.rounds import Progress, Round, Sizes, Window, Work, in_turns, result_of
 from cli.bench.send import IN_FLIGHT, echoing, round_of
 from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.subscription import subscription_of

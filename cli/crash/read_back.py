@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from client.admin import Admin
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.errors import ServiceNotAvailable
 from model.limits import MAX_PULL_BATCH
 from model.message import MessageExt

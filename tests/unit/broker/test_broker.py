@@ -10,7 +10,7 @@ import pytest
 
 from broker.broker import Broker
 from broker.config import RESTORE_GRACE_S
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.event_log import MAX_TEXT_CHARS, decode_events
 from model.events import Event, EventKind
 from model.message import tag_hash

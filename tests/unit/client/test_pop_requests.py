@@ -8,11 +8,11 @@ from typing import Any, cast
 import msgpack
 import pytest
 
-from client.decode import Undecodable
 from client.instance import ClientInstance
 from client.pop_message import PopMessage
 from client.pop_requests import ANY_QUEUE, Dead, PopOptions, PopRequests, decode_batches, places_to_pop
 from client.route_cache import RouteCache
+from model.decode import Undecodable
 from model.errors import ConnectionLost, FlowControl, GroupNotExist, ProtocolError, RlabError
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
-from client.decode import Undecodable
 from client.instance import ClientInstance
 from client.undecodable import tell_undecodable
+from model.decode import Undecodable
 from model.event_log import EventLog
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue

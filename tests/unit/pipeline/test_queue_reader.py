@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.errors import ConnectFailed, ConnectionLost, NetworkError
 from model.message import Message
 from model.message_queue import MessageQueue

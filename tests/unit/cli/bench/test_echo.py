@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.bench.echo import BODY, TOPIC, split
-from client.decode import decode_messages
+from model.decode import decode_messages
 from model.message_queue import MessageQueue
 from model.record import encode_record
 from remoting.codec import CODEC

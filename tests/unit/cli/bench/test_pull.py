@@ -9,7 +9,7 @@ from cli.bench.pull import FILL_BATCH, QUEUES, consuming, fill, leases, pulling
 from cli.bench.rounds import Sizes, Window
 from client import MessageQueue
 from client.admin import Admin
-from client.decode import decode_messages
+from model.decode import decode_messages
 from remoting.client import RemotingClient, raise_for_code
 from remoting.request_code import RequestCode
 from simulation.run import Simulation, run_simulation

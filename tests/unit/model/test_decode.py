@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.decode import Undecodable, decode_messages
+from model.decode import Undecodable, decode_messages
 from model.message import Message, MessageExt, encode_payload
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt, encode_record, iter_records
