@@ -91,7 +91,7 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
         "queue_id": steps.numbers["queue_id"][first],
         "from_ms": steps.numbers["t_ms"][first],
         "to_ms": np.where(is_open, end_ms, steps.numbers["t_ms"][last]),
-        "began": np.where(steps.is_kind(EventKind.QUEUE_ACQUIRED)[first], "acquired", "resumed"),
+        "began": pc.if_else(pa.array(steps.is_kind(EventKind.QUEUE_ACQUIRED)[first]), "acquired", "resumed"),
         "ended": pc.if_else(pa.array(is_open), "open", ended),
         "cause": steps.texts("cause", first),
         "end_cause": pc.if_else(pa.array(is_open), "", steps.texts("cause", last)),
@@ -104,7 +104,7 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
         "reach": reach,
     }
     columns["owner"] = columns.pop("client")
-    return pa.table([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+    return pa.Table.from_pydict({name: columns[name] for name in SCHEMA.names}, schema=SCHEMA)
 
 
 class _Steps:
@@ -114,7 +114,7 @@ class _Steps:
     """
 
     def __init__(self, events: pa.Table) -> None:
-        self._events = events
+        self._events = events = events.combine_chunks()
         numbers = {
             name: pc.fill_null(events[name], -1).to_numpy()
             for name in ("queue_id", "t_ms", "by_client", "seq", "version", "offset", "n")
@@ -161,9 +161,9 @@ class _Steps:
         latest = self.latest(true | otherwise)
         return (latest >= 0) & true[latest]
 
-    def texts(self, name: str, rows: _Array) -> pa.ChunkedArray:
+    def texts(self, name: str, rows: _Array) -> pa.Array:
         """A column of some rows; that of row -1 means nothing."""
-        return pc.fill_null(self._events[name].take(pa.array(self._order[rows])), "")
+        return pc.fill_null(self._events[name].take(pa.array(self._order[rows])), "").combine_chunks()
 
     def first_times(self, kind: EventKind, interval: _Array, intervals: int) -> pa.Array:
         """The time of the first event of a kind in each interval, or null."""
