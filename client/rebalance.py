@@ -125,7 +125,7 @@ def allocate_target(
         # strategies call it illegal; so they are not asked.
         if queues and members:
             where = f"strategy {strategy.name} of group {group}, topic {topic}:"
-            ask = partial(strategy.allocate, group, client_id, queues, members)
+            ask = partial(strategy.allocate, group, client_id, queues.copy(), members)
             target += _checked_share(ask, where, queues, len(members))
     return target
 
@@ -143,7 +143,8 @@ def _group_wide_target(
     if not mine:
         return []
     where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
-    ask = partial(strategy.allocate_group, group, client_id, known, view.members)
+    # A copy, for the view is kept and serves later passes; everything else was made for this call.
+    ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
     share = _checked_share(ask, where, mine, len(view.members))
     by_topic: dict[str, list[MessageQueue]] = {topic: [] for topic in topics}
     for queue in share:
@@ -156,12 +157,13 @@ def _checked_share(
     ask: Callable[[], Iterable[MessageQueue]], where: str, queues: list[MessageQueue], members: int
 ) -> list[MessageQueue]:
     # A strategy is user code, so anything may come out of it, and the loop of all groups must survive that. The
-    # supervisor that reports StrategyError has the traceback in its cause.
+    # supervisor that reports StrategyError has the traceback in its cause. It may also change the lists it was given,
+    # so it is judged by none of them.
+    left = set(queues)
     try:
         share = list(ask())
     except Exception as error:
         raise StrategyError(f"{where} raised {error!r} for {len(queues)} queues, {members} members") from error
-    left = set(queues)
     for queue in share:
         # The isinstance test: an equal plain tuple would pass, and an unhashable thing could not be looked up.
         if not isinstance(queue, MessageQueue) or queue not in left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,55 @@ def test_a_group_wide_strategy_is_not_asked_when_there_is_nothing_to_have() -> N
     strategy = FakeGroupStrategy(RuntimeError("must not be asked"))
     for client_id, queues_of in [("m1", {"b": B}), ("stranger", {"a": A})]:
         assert allocate_target(strategy, "g", client_id, MessageModel.CLUSTERING, ["a"], queues_of, VIEW) == []
+
+
+class ConsumingStrategy:
+    """Works on the very lists and mappings it is given: takes out what it returns, or puts in what it wants to have."""
+
+    name = "CONSUMING"
+
+    def __init__(self, wanted: MessageQueue | None = None) -> None:
+        self.wanted = wanted
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: list[MessageQueue], cid_all: list[str]
+    ) -> list[MessageQueue]:
+        cid_all.clear()
+        if self.wanted is not None:
+            mq_all.append(self.wanted)
+            return mq_all[-1:]
+        return [mq_all.pop(), mq_all.pop()]
+
+
+class ConsumingGroupStrategy(ConsumingStrategy):
+    """The same for all topics at once."""
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: dict[str, list[MessageQueue]],
+        topics_of: dict[str, tuple[str, ...]],
+    ) -> list[MessageQueue]:
+        topics = topics_of.pop(current_cid)
+        return self.allocate(consumer_group, current_cid, queues_of.pop(topics[0]), [*topics_of])
+
+
+@pytest.mark.parametrize("kind", [ConsumingStrategy, ConsumingGroupStrategy])
+def test_a_strategy_may_use_up_what_it_is_given_and_nobody_else_misses_it(kind: type[ConsumingStrategy]) -> None:
+    strategy: Any = kind()
+    view = GroupView(group="g", version=3, members=dict(VIEW.members))
+    queues_of = {"a": list(A), "b": list(B)}
+    for _ in range(2):
+        assert allocate_target(strategy, "g", "m1", MessageModel.CLUSTERING, ["a"], queues_of, view) == [A[3], A[2]]
+    assert (view, view.members_of("a"), queues_of) == (VIEW, ["m1", "m2"], {"a": A, "b": B})
+
+
+@pytest.mark.parametrize("kind", [ConsumingStrategy, ConsumingGroupStrategy])
+def test_a_queue_that_a_strategy_put_in_itself_was_not_given_to_it(kind: type[ConsumingStrategy]) -> None:
+    strategy: Any = kind(B[0])
+    with pytest.raises(StrategyError, match=r"topic='b'.* which it was not given"):
+        allocate_target(strategy, "g", "m1", MessageModel.CLUSTERING, ["a"], {"a": A, "b": B}, VIEW)
 
 
 # --- the schedule ----------------------------------------------------------------------------------------------------
