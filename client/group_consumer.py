@@ -271,7 +271,7 @@ class GroupConsumer(ABC):
         instance.introduced(self, cause)
 
     async def _update_routes(self, instance: ClientInstance, cause: str) -> None:
-        await instance.update_routes(self.subscribed_topics(), cause)
+        await instance.update_routes(self.topics(), cause)
         missing = [
             t for t in self.subscribed_topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)
         ]
@@ -303,7 +303,11 @@ class GroupConsumer(ABC):
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
         others = self._share.topics_of_others if self._share is not None else ()
-        return tuple(sorted({*self._subscriptions, *others}))
+        # Each broker that a member tells of itself has the group's retry topic from then on. Its route is how all of
+        # them find the same brokers, also those that consume no retries: a broker that had not heard of a member would
+        # tell the others that its queues are theirs.
+        shared = {retry_topic(self.group)} if self._is_member and self.options.model is MessageModel.CLUSTERING else ()
+        return tuple(sorted({*self._subscriptions, *others, *shared}))
 
     def consumer_data(self) -> ConsumerData | None:
         """See `GroupMember`."""

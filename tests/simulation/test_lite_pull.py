@@ -95,6 +95,28 @@ def test_a_queue_lost_and_regained_within_one_pull_never_mixes_its_two_lives(sim
     run(simulate, scenario, queues=2)
 
 
+@pytest.mark.parametrize("order", ["h3 h1 h2", "h2 h1 h3"])
+def test_members_that_have_no_broker_in_common_share_with_one_that_has_both(simulate: Simulate, order: str) -> None:
+    wanted = {"h1": "t", "h2": "u", "h3": "tu"}
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        for topic, broker in (("t", "broker-a"), ("u", "broker-b")):
+            await cluster.create_topic(topic, queues=4, brokers=[broker])
+        started: dict[str, Lite] = {}
+        for host in order.split():
+            lite = started[host] = await Lite(cluster, host).start(None)
+            for topic in wanted[host]:
+                await lite.do(lite.consumer.subscribe, topic)
+        await anyio.sleep(60)
+        had = {host: [queue.topic for queue in started[host].consumer.assignment()] for host in wanted}
+        assert had == {"h1": ["t"] * 2, "h2": ["u"] * 2, "h3": ["t", "t", "u", "u"]}
+        at = len(cluster.events)
+        await anyio.sleep(60)
+        assert cluster.events_of(EventKind.LOCK_REFUSED, at) == []
+
+    simulate(scenario)
+
+
 def test_a_poll_hands_out_nothing_under_a_lease_that_may_have_ended(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         lite = await Lite(cluster, "m1", session_timeout_s=3, poll_batch=1).start()
