@@ -61,6 +61,23 @@ class AllocateMessageQueueByConfig:
         return [queue for queue in dict.fromkeys(self._queues) if queue in there]
 
 
+def check_inner(inner: object) -> None:
+    """Refuse what another strategy cannot ask for the shares of a part of the members, or of the queues.
+
+    CONFIG shares nothing: it has its whole list for whoever asks about whichever topic. To cut the list to what was
+    asked about would be possible, but queues of members that are left out would then be nobody's.
+
+    Raises:
+        ValueError: it is no strategy, or CONFIG.
+    """
+    check_strategy("inner", inner)
+    if isinstance(inner, AllocateMessageQueueByConfig):
+        raise ValueError(
+            "inner must share queues among members, and CONFIG has one member's list: use CONFIG alone, and configure "
+            "no queues for a member that shall have none"
+        )
+
+
 class AllocateMessageQueueByClientIp:
     """Only members on some machines consume; they share the queues as an inner strategy says.
 
@@ -72,7 +89,7 @@ class AllocateMessageQueueByClientIp:
         inner: how the members there share; it is asked topic by topic.
 
     Raises:
-        ValueError: no IP, one that is not a text, or an inner strategy that is none.
+        ValueError: no IP, one that is not a text, or an inner strategy that is none or CONFIG.
     """
 
     def __init__(self, allowed_ips: Collection[str], inner: AllocateMessageQueueStrategy | None = None) -> None:
@@ -84,7 +101,7 @@ class AllocateMessageQueueByClientIp:
             raise ValueError(f"allowed_ips must name at least one IP, each as a text, and is {ips!r}")
         self._allowed = frozenset(ips)
         self._inner = AllocateMessageQueueAveragely() if inner is None else inner
-        check_strategy("inner", self._inner)
+        check_inner(self._inner)
 
     @property
     def name(self) -> str:

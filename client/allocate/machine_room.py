@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from client.allocate.strategy import AllocateMessageQueueStrategy, check_strategy, position_of, utf16_units
+from client.allocate.fixed_share import check_inner
+from client.allocate.strategy import AllocateMessageQueueStrategy, position_of, utf16_units
 from model.message_queue import MessageQueue
 
 
@@ -83,15 +84,15 @@ class AllocateMachineRoomNearby:
     again.
 
     Args:
-        inner: how the queues of one room are shared.
+        inner: how the queues of one room are shared; it is asked topic by topic.
         resolver: tells rooms apart.
 
     Raises:
-        ValueError: an inner strategy or a resolver that is none.
+        ValueError: an inner strategy or a resolver that is none, or CONFIG as the inner strategy.
     """
 
     def __init__(self, inner: AllocateMessageQueueStrategy, resolver: MachineRoomResolver) -> None:
-        check_strategy("inner", inner)
+        check_inner(inner)
         if not all(callable(getattr(resolver, method, None)) for method in ("broker_room", "consumer_room")):
             raise ValueError(f"resolver must have broker_room(mq) and consumer_room(client_id), and is {resolver!r}")
         self._inner = inner

@@ -78,6 +78,11 @@ def test_a_list_that_allows_nobody_or_is_none_is_refused(ips: Any) -> None:
         AllocateMessageQueueByClientIp(ips)
 
 
+def test_config_shares_nothing_and_so_cannot_be_asked_inside() -> None:
+    with pytest.raises(ValueError, match="use CONFIG alone"):
+        AllocateMessageQueueByClientIp(["10.0.0.1"], AllocateMessageQueueByConfig(QUEUES))
+
+
 def test_an_inner_strategy_has_to_be_one() -> None:
     with pytest.raises(ValueError, match="inner must be"):
         AllocateMessageQueueByClientIp(["10.0.0.1"], "AVG")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from client.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
     AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueByConfig,
     AllocateMessageQueueByMachineRoom,
 )
 from client.allocate.machine_room import room_in
@@ -120,5 +121,7 @@ def test_the_common_checks_come_before_the_rooms() -> None:
 def test_inner_strategy_and_resolver_have_to_be_such() -> None:
     with pytest.raises(ValueError, match="inner must be"):
         AllocateMachineRoomNearby(None, ByPrefix())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="use CONFIG alone"):
+        AllocateMachineRoomNearby(AllocateMessageQueueByConfig([]), ByPrefix())
     with pytest.raises(ValueError, match="resolver must have"):
         AllocateMachineRoomNearby(AllocateMessageQueueAveragely(), None)  # type: ignore[arg-type]
