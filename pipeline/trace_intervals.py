@@ -80,8 +80,10 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     interval = np.where(steps.latest(begins) >= 0, np.cumsum(begins) - 1, -1)
     last = np.full(len(first), -1)
     last[interval[ends]] = np.flatnonzero(ends)
-    is_open, expired = last < 0, steps.is_kind(EventKind.LOCK_EXPIRED)[last]
-    ended = pc.if_else(pa.array(expired), "expired", steps.texts("detail", last))
+    is_open, detail = last < 0, steps.texts("detail", last)
+    expired = pa.array(steps.is_kind(EventKind.LOCK_EXPIRED)[last])
+    # For an operator's reset the broker ends the lease itself, mostly before the member hears of it and drops the queue.
+    ended = pc.if_else(pc.and_(expired, pc.not_equal(detail, "reset")), "expired", detail)
     handed_out, reach = np.zeros(len(first), np.int64), steps.numbers["offset"][first]
     given = np.flatnonzero(steps.is_kind(EventKind.MESSAGES_HANDED_OUT) & (interval >= 0))
     np.add.at(handed_out, interval[given], steps.numbers["n"][given])

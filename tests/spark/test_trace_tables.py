@@ -100,8 +100,10 @@ def a_reset() -> Trace:
     trace = Trace("reset")
     trace.queue(10, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
     trace.queue(20, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=50, n=50, detail="waited_ms=0.0 max_ms=0.0")
-    reset = trace.queue(30, E.QUEUE_DROPPED, "c1", version=1, detail="reset")
+    reset = trace.queue(30, E.LOCK_EXPIRED, "c1", version=1, detail="reset")  # the broker ends the lease first
+    trace.queue(32, E.QUEUE_DROPPED, "c1", reset, version=1, detail="reset")
     trace.queue(40, E.QUEUE_ACQUIRED, "c1", reset, version=2, offset=0)
+    trace.queue(45, E.MESSAGES_HANDED_OUT, "c1", version=2, offset=50, n=50, detail="waited_ms=0.0 max_ms=0.0")
     return trace
 
 

@@ -55,7 +55,7 @@ def _intervals(mine: list[Event], end_ms: float, grants: dict[int, int]) -> list
         elif before and not (claimed and leased):
             rows[-1] |= {
                 "to_ms": event.t_ms,
-                "ended": "expired" if event.kind == "LOCK_EXPIRED" else event.detail,
+                "ended": "expired" if event.kind == "LOCK_EXPIRED" and event.detail != "reset" else event.detail,
                 "end_cause": event.cause,
             }
         if rows and event.kind == "FIRST_PULL" and rows[-1]["first_pull_ms"] is None:

@@ -37,7 +37,7 @@ def told(draw: st.DrawFn) -> list[Event]:
                 version=draw(st.integers(-1, 3)),
                 offset=draw(st.integers(-1, 50)),
                 n=draw(st.integers(-1, 20)),
-                detail=draw(st.sampled_from(["", "revoked", "lost"])),
+                detail=draw(st.sampled_from(["", "revoked", "lost", "reset", "expiry"])),
             )
         )
     return events
@@ -88,6 +88,16 @@ def test_a_lease_that_ends_ends_the_interval_and_the_next_grant_begins_another()
         (11.0, 30.0, "acquired", "expired", "x/11", "x/30", 7, 90, 12.0, 44),
         (40.0, 50.0, "resumed", "revoked", "x/40", "x/50", 8, None, None, 44),
     ]
+
+
+def test_a_lease_that_the_broker_ends_for_a_reset_ends_the_interval_as_a_reset() -> None:
+    events = [
+        event(EventKind.QUEUE_ACQUIRED, 11, version=7),
+        event(EventKind.LOCK_EXPIRED, 30, version=7, detail="reset"),
+        event(EventKind.QUEUE_DROPPED, 31, version=7, detail="reset"),
+    ]
+    (row,) = intervals_of(table(events), END_MS).to_pylist()
+    assert (row["to_ms"], row["ended"]) == (30.0, "reset")
 
 
 @pytest.mark.parametrize("events", [[], [event(EventKind.LOCK_GRANTED, 10, version=7)]])
