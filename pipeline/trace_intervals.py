@@ -82,7 +82,7 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     last[interval[ends]] = np.flatnonzero(ends)
     is_open, detail = last < 0, steps.texts("detail", last)
     expired = pa.array(steps.is_kind(EventKind.LOCK_EXPIRED)[last])
-    # For an operator's reset the broker ends the lease itself, mostly before the member hears of it and drops the queue.
+    # For a reset the broker ends the lease itself, mostly before the member hears of it and drops the queue.
     ended = pc.if_else(pc.and_(expired, pc.not_equal(detail, "reset")), "expired", detail)
     handed_out, reach = np.zeros(len(first), np.int64), steps.numbers["offset"][first]
     given = np.flatnonzero(steps.is_kind(EventKind.MESSAGES_HANDED_OUT) & (interval >= 0))

@@ -72,7 +72,8 @@ def hazards_of(ownership: DataFrame) -> DataFrame:
         `orphan_ms`: how long nobody had the queue before; `pause_ms`: that, and until the new owner's first pull;
         `double_ms`: how long this owner and exactly one of those before it had the queue;
         `redelivered`: messages that owners before had handed out and whose end was not committed, so that they come
-        again; `duplicates`: how many of them have come again; `start_offset`: the first of them; `backlog`.
+        again; `duplicates`: how many of them have come again; both are 0 for who resumes, because it still has what it
+        fetched; `start_offset`: the first of them; `backlog`.
     """
     queue = Window.partitionBy(*QUEUE).orderBy("token", "from_ms", "owner")
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
@@ -92,7 +93,11 @@ def hazards_of(ownership: DataFrame) -> DataFrame:
     )
     counts = F.col("reached.resets") == F.col("resets")
     mark = F.when(counts, F.col("reached.reach")).otherwise(F.col("start_offset"))
-    from_ms, moved = F.col("from_ms"), F.col("began") == "acquired"
+    from_ms, acquired = F.col("from_ms"), F.col("began") == "acquired"
+
+    def again(until: Column) -> Column:
+        return F.when(acquired, _positive(until - F.col("start_offset"))).otherwise(F.lit(0)).cast("long")
+
     return rows.select(
         *QUEUE,
         "cause",
@@ -100,12 +105,12 @@ def hazards_of(ownership: DataFrame) -> DataFrame:
         F.col("owner").alias("to_client"),
         "from_ms",
         "began",
-        (moved & ~F.col("from_client").eqNullSafe(F.col("owner"))).alias("moved"),
+        (acquired & ~F.col("from_client").eqNullSafe(F.col("owner"))).alias("moved"),
         _positive(from_ms - F.col("last_end")).alias("orphan_ms"),
         _positive(F.coalesce("first_pull_ms", from_ms) - F.col("last_end")).alias("pause_ms"),
         (_overlap("last_end") - _overlap("second_last_end")).alias("double_ms"),
-        _positive(mark - F.col("start_offset")).cast("long").alias("redelivered"),
-        _positive(F.least(mark, F.col("reach")) - F.col("start_offset")).cast("long").alias("duplicates"),
+        again(mark).alias("redelivered"),
+        again(F.least(mark, F.col("reach"))).alias("duplicates"),
         "start_offset",
         "backlog",
     )

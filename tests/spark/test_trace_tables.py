@@ -107,6 +107,20 @@ def a_reset() -> Trace:
     return trace
 
 
+def an_absence() -> Trace:
+    """c1 is away for a moment and goes on where it was, although the broker has only 90 of its 100 messages."""
+    trace = Trace("absence")
+    told = {"detail": "waited_ms=0.0 max_ms=0.0"}
+    trace.queue(5, E.LOCK_GRANTED, "c1", version=1, offset=0, n=200)
+    trace.queue(6, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
+    trace.queue(100, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=100, n=100, **told)
+    trace.queue(101, E.OFFSET_COMMITTED, "c1", offset=90, n=110)
+    trace.queue(200, E.LOCK_EXPIRED, "c1", version=1, detail="close")
+    trace.queue(300, E.LOCK_GRANTED, "c1", version=2, offset=90, n=110)
+    trace.queue(400, E.MESSAGES_HANDED_OUT, "c1", version=2, offset=150, n=50, **told)
+    return trace
+
+
 def random_trace(group: str) -> Trace:
     """Everything that may happen to two queues and three members, in any order: also what never does."""
     rng, trace, token = random.Random(group), Trace(group), 0
@@ -146,7 +160,7 @@ def random_trace(group: str) -> Trace:
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, list[Event]]:
-    made = [a_move(), an_expiry(), a_reset(), *map(random_trace, TWINS)]
+    made = [a_move(), an_expiry(), a_reset(), an_absence(), *map(random_trace, TWINS)]
     ends = [Event(t_ms, "end", n, E.BROKER_UP.value, "end/1") for n, t_ms in enumerate((START_MS, END_MS), 1)]
     return {trace.group: trace.events for trace in made} | {"": ends}
 
@@ -240,6 +254,11 @@ def test_a_lease_that_ended_ends_the_time_of_its_owner_whatever_that_believes(ta
 def test_what_comes_again_because_an_operator_wants_it_is_not_counted(tables: Tables) -> None:
     columns = ("moved", "redelivered", "duplicates", "orphan_ms")
     assert of(tables["hazards"], "reset", *columns) == [(True, 0, 0, 0), (False, 0, 0, 10)]
+
+
+def test_who_goes_on_after_its_lease_had_ended_gets_nothing_again(tables: Tables) -> None:
+    columns = ("began", "moved", "redelivered", "duplicates", "orphan_ms")
+    assert of(tables["hazards"], "absence", *columns) == [("acquired", True, 0, 0, 0), ("resumed", False, 0, 0, 100)]
 
 
 def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[str, list[Event]]) -> None:

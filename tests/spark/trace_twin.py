@@ -104,6 +104,8 @@ def _hazard(row: Row, before: list[Row]) -> Row:
     pulled = row["from_ms"] if row["first_pull_ms"] is None else row["first_pull_ms"]
     since_reset = list(itertools.takewhile(lambda each: each["ended"] != "reset", reversed(before)))
     mark = max((each["reach"] for each in since_reset), default=row["start_offset"])
+    if row["began"] == "resumed":
+        mark = row["start_offset"]
     times = sorted({row["from_ms"], row["to_ms"], *(each["to_ms"] for each in before)})
     return {
         **{name: row[name] for name in (*QUEUE, "cause", "from_ms", "began", "start_offset", "backlog")},
