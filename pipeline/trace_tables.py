@@ -70,8 +70,7 @@ def write_tables(
     events = write("events", events_of(read, group))
     if any_twice(events):
         # Seldom, and all columns of all events have to be sorted for it. A table cannot be read and replaced at once.
-        path = directory / "events"
-        twice = path.rename(path.with_name("events_as_read"))
+        twice = set_aside(directory / "events")
         events = write("events", each_once(spark.read.parquet(str(twice))))
         shutil.rmtree(twice)
     start_ms, end_ms = _bounds(events)
@@ -89,6 +88,14 @@ def write_tables(
     # Of all groups, because the numbers of a node have no gap only with all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read)))
     return directory
+
+
+def set_aside(table: Path) -> Path:
+    """Rename a table; what a report that was stopped has left under the new name goes."""
+    aside = table.with_name(f"{table.name}_as_read")
+    if aside.exists():
+        shutil.rmtree(aside)
+    return table.rename(aside)
 
 
 def counts_of(events: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from pipeline.trace_source import not_events, read_files
-from pipeline.trace_tables import SHORTEST_BUCKET_MS, write_tables
+from pipeline.trace_tables import SHORTEST_BUCKET_MS, set_aside, write_tables
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark
@@ -263,6 +263,15 @@ def test_who_goes_on_after_its_lease_had_ended_gets_nothing_again(tables: Tables
 
 def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[str, list[Event]]) -> None:
     assert len(tables["events"]) == sum(map(len, traces.values()))
+
+
+def test_a_report_that_was_stopped_while_it_left_out_doubles_can_be_made_again(tmp_path: Path) -> None:
+    for name in ("events", "events_as_read"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.parquet").touch()
+    aside = set_aside(tmp_path / "events")
+    assert [path.name for path in aside.iterdir()] == ["events.parquet"]
+    assert not (tmp_path / "events").exists()
 
 
 # ---------------------------------------------------------------------------------------------------- against the twin
