@@ -33,7 +33,7 @@ from pipeline.trace_source import any_twice, each_once, events_of, trace_events
 
 TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
 MOST_BUCKETS = 600
-"""Rows of `delivery` for each topic and group at the most, unless that makes stretches of less than a second."""
+"""Rows of `delivery` for each topic and group at the most."""
 SHORTEST_BUCKET_MS = 1_000.0
 
 
@@ -82,8 +82,7 @@ def write_tables(
         write("rebalances", with_minimum_moves(rebalances, fairness))
     finally:
         rebalances.unpersist()
-    bucket_ms = max(SHORTEST_BUCKET_MS, round((end_ms - start_ms) / MOST_BUCKETS, -3))
-    write("delivery", delivery_of(events, start_ms, bucket_ms))
+    write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
     write("counts", counts_of(events))
     # Of all groups, because the numbers of a node have no gap only with all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read)))
@@ -96,6 +95,11 @@ def set_aside(table: Path) -> Path:
     if aside.exists():
         shutil.rmtree(aside)
     return table.rename(aside)
+
+
+def bucket_of(span_ms: float) -> float:
+    """How long the stretches of `delivery` are: whole seconds, so many that no trace has more than `MOST_BUCKETS`."""
+    return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 
 
 def counts_of(events: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from pipeline.trace_source import not_events, read_files
-from pipeline.trace_tables import SHORTEST_BUCKET_MS, set_aside, write_tables
+from pipeline.trace_tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, set_aside, write_tables
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark
@@ -236,6 +236,14 @@ def test_what_was_handed_out_and_what_waits_is_told_by_the_second(tables: Tables
         (START_MS, 60, 5.0, 9.0, 45),
         (START_MS + 5000, 3, 5.0, 9.0, 45),
     ]
+
+
+@pytest.mark.parametrize("span_s", [0, 60, 599.999, 600, 899, 1_199.9, 1_200, 86_400])
+def test_however_long_a_trace_is_its_delivery_is_told_in_so_many_stretches_at_the_most(span_s: float) -> None:
+    bucket_ms = bucket_of(span_s * 1000)
+    last = span_s * 1000 // bucket_ms
+    assert last < MOST_BUCKETS
+    assert bucket_ms == SHORTEST_BUCKET_MS or last >= MOST_BUCKETS / 2 - 1
 
 
 def test_a_lease_that_ended_ends_the_time_of_its_owner_whatever_that_believes(tables: Tables) -> None:
