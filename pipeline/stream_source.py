@@ -59,6 +59,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._seen: Offsets = {}
         self._seen_at: float | None = None
+        self._begins: Offsets = {}
+        self._gone: set[MessageQueue] = set()
+        self._told: dict[MessageQueue, str] = {}
         self._waiting_since: float | None = None
 
     # --- offsets, on the driver --------------------------------------------------------------------------------------
@@ -110,7 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
         ends = self._ends(starts)
         limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        backlog = [Range(queue, starts.get(queue, 0), end) for queue, end in ends.items()]
+        # An end that lies before the start is that of a queue that was made anew: nothing of it is left to read.
+        backlog = [Range(queue, min(self._begin(queue, starts), end), end) for queue, end in ends.items()]
         if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
             return start
         return dict(to_json(ends if limit_rows is None else limited(backlog, limit_rows)))
@@ -159,60 +163,95 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = open_client(self._options)
         return Planner(self._client, self._options)
 
+    def _begin(self, queue: MessageQueue, starts: Offsets) -> int:
+        """Where the next batch begins to read a queue."""
+        return starts[queue] if queue in starts else self._begins[queue]
+
     def _ends(self, starts: Offsets) -> Offsets:
-        """The end of every queue that has a start or has appeared, never before its start."""
-        seen = self._look()
+        """The end of every queue that has a start or has appeared, never before where it begins."""
+        self._look(starts)
         target = self._target
         ends: Offsets = {}
-        for queue in {**starts, **seen}:
-            start = starts.get(queue)
+        for queue in {**starts, **self._begins}:
+            start, end = starts.get(queue), self._seen.get(queue)
             if target is not None and queue not in target:
                 if start is not None:
                     ends[queue] = start  # it appeared after the query was told to read what is there
                 continue
-            end = seen.get(queue)
             if end is None:
-                assert start is not None, "a queue is in one of the two"
-                self._check_away(queue, start)
+                assert start is not None, "what has appeared is there"
                 ends[queue] = start
                 continue
             if start is not None and end < start:
-                self._lost(f"queue {queue} ends at {end}, and offset {start} is wanted: it was made anew, or cut off")
-            ends[queue] = end if target is None else min(end, max(target[queue], start or 0))
+                why = f"ends at {end}, and offset {start} is wanted: it was made anew, or cut off"
+                self._lost(queue, f"queue {queue} {why}")
+            ends[queue] = end if target is None else min(end, max(target[queue], self._begin(queue, starts)))
         return ends
 
-    def _look(self) -> Offsets:
+    def _look(self, starts: Offsets) -> None:
+        """Ask where queues end, and about those that are missing or new; not more often than `metadataPollMs` says."""
         now = self._now()
         # An idle query whose trigger has no interval asks every 11 ms.
-        if self._seen_at is None or now - self._seen_at >= self._options.metadata_poll_s:
-            planner = self._planner()
-            queues = planner.queues(all_must_exist=False)
-            try:
-                self._seen = planner.ends(queues)
-            except NetworkError:
-                left = planner.queues(all_must_exist=False)
-                if left == queues:
-                    raise
-                # A broker went away between the two questions; the others go on.
-                self._seen = planner.ends(left)
-            self._seen_at = now
-        return self._seen
+        if self._seen_at is not None and now - self._seen_at < self._options.metadata_poll_s:
+            return
+        self._seen = self._seen_ends()
+        self._look_for_missing(starts)
+        self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
+        self._seen_at = now
 
-    def _check_away(self, queue: MessageQueue, start: int) -> None:
-        """Tell a queue whose broker is away, which is waited for, from one that was deleted."""
-        assert self._client is not None, "it was looked for"
-        if queue.broker_name in self._client.masters() and queue not in self._look_again():
-            self._lost(f"queue {queue} does not exist any more, and offset {start} of it is wanted")
+    def _seen_ends(self) -> Offsets:
+        planner = self._planner()
+        queues = planner.queues(all_must_exist=False)
+        try:
+            return planner.ends(queues)
+        except NetworkError:
+            left = planner.queues(all_must_exist=False)
+            if left == queues:
+                raise
+            # A broker went away between the two questions; the others go on.
+            return planner.ends(left)
 
-    def _look_again(self) -> Offsets:
+    def _begins_of(self, new: list[MessageQueue]) -> Offsets:
+        """Where queues begin that have appeared: not at 0 where a broker was away and its oldest messages expired.
+
+        A batch that ended before that place would leave it in the checkpoint as a start that no broker has.
+        """
+        if not new:
+            return {}
+        try:
+            held = self._planner().bounds(new)
+        except NetworkError:
+            return {}  # away again: they appear when they are back
+        self._seen.update((queue, bounds.end) for queue, bounds in held.items())
+        return {queue: bounds.begin for queue, bounds in held.items()}
+
+    def _look_for_missing(self, starts: Offsets) -> None:
+        """Tell queues whose broker is away, which are waited for, from those that were deleted, which are told once."""
+        self._gone.difference_update(self._seen)
+        missing = [queue for queue in starts if queue not in self._seen and queue not in self._gone]
+        if not missing:
+            return
+        assert self._client is not None, "queues were looked for"
+        try:
+            masters = self._client.masters()
+        except NetworkError:
+            return  # it is not known now; the queues keep their places
+        there = [queue for queue in missing if queue.broker_name in masters]
+        if not there:
+            return
         # Broker and topic are two questions: one that came back between them has both by now.
-        self._seen_at = None
-        return self._look()
+        self._seen = self._seen_ends()
+        for queue in there:
+            if queue not in self._seen:
+                self._lost(queue, f"queue {queue} does not exist any more, and offset {starts[queue]} of it is wanted")
+                self._gone.add(queue)
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, queue: MessageQueue, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise MessagesLost(f"{what}; set option failOnDataLoss to false to go on without it")
-        logger.warning("%s", what)
+        if self._told.get(queue) != what:
+            self._told[queue] = what
+            logger.warning("%s", what)
 
     def _is_due(self, available: int) -> bool:
         wanted = self._options.min_rows_per_trigger

@@ -15,6 +15,7 @@ from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import QueueRanges
 from pipeline.source_options import parse_options
 from pipeline.stream_source import StreamReader
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
@@ -157,6 +158,48 @@ def test_a_queue_that_appears_is_read_from_its_beginning(cluster: FakeCluster) -
     assert planned(found, start, end) == [(0, 2, 6), (1, 2, 6), (2, 1, 4)]
 
 
+def test_a_queue_that_appears_without_its_oldest_messages_is_limited_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = FakeCluster("a", "b", queues=1)
+    monkeypatch.setattr(stream_source, "open_client", lambda options: cluster.client())
+    cluster.fill(1_010)
+    away = MessageQueue("t", "b", 0)
+    cluster.trim(away, 1_000)
+    cluster.down.add("b")
+    found = reader(startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    at = found.initialOffset()
+    latest(found, at)
+    cluster.down.clear()
+    read: dict[MessageQueue, list[int]] = {FIRST: [], away: []}
+    while (end := latest(found, at)) != at:
+        assert from_json(end)[away] > 1_000, "a batch with an end before it could never be read on from"
+        for part in found.partitions(at, end):
+            assert isinstance(part, QueueRanges)
+            for one in part.ranges:
+                read[one.queue] += range(one.start, one.end)
+        at = end
+    assert read == {FIRST: list(range(1_010)), away: list(range(1_000, 1_010))}
+
+
+def test_available_now_ends_no_queue_before_its_beginning(cluster: FakeCluster) -> None:
+    cluster.fill(10)
+    found = reader(startingOffsets='{"t": {"a": {"0": 0}}}')
+    found.prepareForTriggerAvailableNow()
+    cluster.fill(10)
+    cluster.trim(SECOND, 15)
+    assert numbers(latest(found, {"t": {"a": {"0": 0}}})) == [10, 15]
+
+
+def test_a_queue_that_was_made_anew_is_not_limited_to_a_place_that_it_does_not_have(cluster: FakeCluster) -> None:
+    cluster.fill(5)
+    found = reader(startingOffsets="earliest", failOnDataLoss="false", maxOffsetsPerTrigger="3")
+    start = {"t": {"a": {"0": 5, "1": 5}}}
+    cluster.queues[SECOND] = FakeQueue()
+    cluster.put(FIRST, *cluster.queues[FIRST].messages)
+    assert numbers(latest(found, start)) == [8, 0]
+
+
 def test_a_queue_whose_broker_is_away_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = FakeCluster("a", "b", queues=1)
     monkeypatch.setattr(stream_source, "open_client", lambda options: cluster.client())
@@ -169,6 +212,56 @@ def test_a_queue_whose_broker_is_away_keeps_its_place(monkeypatch: pytest.Monkey
     assert numbers(later) == [5, 3]
     cluster.down.clear()
     assert numbers(latest(found, later)) == [5, 5]
+
+
+def test_missing_queues_are_asked_about_all_at_once_and_no_more_often_than_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, clock = FakeCluster("a", "b", queues=20), Clock()
+    monkeypatch.setattr(stream_source, "open_client", lambda options: cluster.client())
+    cluster.fill(1)
+    found = reader(clock, startingOffsets="earliest", metadataPollMs="100")
+    end = latest(found, found.initialOffset())
+    cluster.down.add("b")
+    cluster.asked.clear()
+    for turn in range(1, 101):
+        clock.now = turn * 0.01
+        assert latest(found, end) == end
+    asked = [code for code, _ in cluster.asked]
+    assert 0 < asked.count(RequestCode.GET_BROKER_CLUSTER_INFO) <= 10
+    assert len(asked) <= 10 * (1 + 20 + 1)  # a route, the ends of the queues that are there, who is there
+
+
+def test_queues_that_were_deleted_are_told_once(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.fill(5)
+    found = reader(startingOffsets="earliest", failOnDataLoss="false")
+    end = latest(found, found.initialOffset())
+    cluster.queues = {MessageQueue("other", "a", 0): FakeQueue()}
+    for _ in range(5):
+        assert latest(found, end) == end
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == [
+        "queue t@a:0 does not exist any more",
+        "queue t@a:1 does not exist any more",
+    ]
+    cluster.asked.clear()
+    latest(found, end)
+    assert len(cluster.asked) == 1, "what was told needs no further question"
+
+
+def test_a_name_server_that_does_not_say_who_is_there_does_not_end_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster("a", "b", queues=1)
+    client = cluster.client()
+    monkeypatch.setattr(stream_source, "open_client", lambda options: client)
+    cluster.fill(3)
+    found = reader(startingOffsets="earliest")
+    end = latest(found, found.initialOffset())
+    cluster.down.add("b")
+
+    def masters() -> dict[str, str]:
+        raise ConnectFailed("no name server answers")
+
+    monkeypatch.setattr(client, "masters", masters)
+    assert latest(found, end) == end
 
 
 def test_a_cluster_without_a_broker_that_answers_is_an_error(cluster: FakeCluster) -> None:
