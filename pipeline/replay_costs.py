@@ -10,6 +10,7 @@ Retry topics are left out: what is in them depends on what listeners do.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -34,7 +35,8 @@ class Costs(NamedTuple):
 
     Attributes:
         moves: leases that went to another member than the last time; the first owner of a queue is no move.
-        orphan_s: time that queues had no owner who consumed them while the group had members, summed over the queues.
+        orphan_s: time that queues had no owner who consumed them, summed over the queues; as long as they were in the
+            route and the group had a member who subscribed to their topic.
         duplicates: messages delivered twice, estimated.
         lag_p99: messages that wait in a queue, 99th percentile over queues and time, estimated.
         imbalance: queues of the member with most less those of the member with fewest, on average over time.
@@ -96,22 +98,59 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
-def _length(intervals: Iterable[Interval], since: float) -> float:
-    return sum(max(0.0, until - max(begin, since)) for begin, until in intervals)
+def intersection(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """When both are; each is sorted and without overlaps, as `union` gives it, and so is the result."""
+    found: list[Interval] = []
+    place = 0
+    for since, until in some:
+        while place < len(others) and others[place][1] <= since:
+            place += 1
+        for begin, end in itertools.islice(others, place, None):
+            if begin >= until:
+                break
+            found.append((max(since, begin), min(until, end)))
+    return found
+
+
+def _length(intervals: Iterable[Interval]) -> float:
+    return sum(until - since for since, until in intervals)
 
 
 def _orphan_ms(recorded: Recorded, outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
-    alive = union((since, until) for since, until, _ in outcome.alive)
-    wanted = {topic for change in recorded.changes for topic in change.topics or () if not is_retry_topic(topic)}
-    since_ms: dict[MessageQueue, float] = {}
-    for topic in sorted(wanted):
-        for at_ms, queues in recorded.routes.of_topic.get(topic, []):
-            for queue in queues:
-                since_ms.setdefault(queue, at_ms)
-    return sum(
-        _length(alive, since) - _length(union((span.from_ms, span.to_ms) for span in spans.get(queue, ())), since)
-        for queue, since in since_ms.items()
-    )
+    total = 0.0
+    for topic, wanted in _wanted(recorded, outcome).items():
+        for queue, there in _times_of_queues(recorded.routes.of_topic.get(topic, []), recorded.end_ms).items():
+            due = intersection(wanted, there)
+            consumed = union((span.from_ms, span.to_ms) for span in spans.get(queue, ()))
+            total += _length(due) - _length(intersection(due, consumed))
+    return total
+
+
+def _wanted(recorded: Recorded, outcome: Outcome) -> dict[str, list[Interval]]:
+    """Topic -> when somebody was there who subscribed to it."""
+    subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    for change in recorded.changes:
+        if change.topics is not None:  # how long a member is there, the outcome says
+            subscribed[change.client].append((change.at_ms, change.topics))
+    found: dict[str, list[Interval]] = defaultdict(list)
+    for since, until, client in outcome.alive:
+        for (begin, topics), (end, _) in itertools.pairwise([*subscribed[client], (math.inf, ())]):
+            for topic in topics:
+                if not is_retry_topic(topic):
+                    found[topic].append((max(since, begin), min(until, end)))
+    return {topic: union(found[topic]) for topic in sorted(found)}
+
+
+def _times_of_queues(
+    states: Sequence[tuple[float, Sequence[MessageQueue]]], end_ms: float
+) -> dict[MessageQueue, list[Interval]]:
+    """When each queue was in the route of its topic."""
+    found: dict[MessageQueue, list[Interval]] = defaultdict(list)
+    for number, (since, queues) in enumerate(states):
+        until = states[number + 1][0] if number + 1 < len(states) else end_ms
+        for queue in queues:
+            found[queue].append((since, until))
+    return {queue: union(times) for queue, times in found.items()}
 
 
 def _imbalance(outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.message_queue import MessageQueue
 from pipeline.replay import replay
-from pipeline.replay_costs import Costs, capacity_of, costs_of, union
+from pipeline.replay_costs import Costs, Interval, capacity_of, costs_of, intersection, union
+from pipeline.replay_outcome import Outcome, Span
+from pipeline.replay_routes import Queues, Routes
 from pipeline.replay_rules import Handover
-from pipeline.replay_trace import read_recorded
+from pipeline.replay_trace import Change, read_recorded
 from tests.unit.pipeline.golden_trace import golden_events
 from tests.unit.pipeline.test_replay import rules
 
@@ -28,6 +33,47 @@ def test_moves_do_not_count_the_first_owners() -> None:
 def test_orphan_time_is_what_lies_between_the_owners() -> None:
     # q0: 6 at first, 5007 after c1 fell silent. q1: 6, 1004 to 1056, 5000 to 5010, 12004 to 12011.
     assert costs().orphan_s == pytest.approx((6 + 5007 + 6 + 52 + 10 + 7) / 1000, abs=1e-4)
+
+
+T, U = (tuple(MessageQueue(topic, "b", number) for number in range(4)) for topic in "tu")
+
+
+def orphan_s(routes: dict[str, list[tuple[float, Queues]]], changes: list[Change], spans: list[Span]) -> float:
+    """In a trace of 100 s with the members c1, from the beginning, and c2, for the first 90 s."""
+    made = replace(
+        read_recorded(golden_events(), "g"), end_ms=100_000.0, changes=tuple(changes), routes=Routes({}, routes)
+    )
+    alive = ((0.0, 100_000.0, "c1"), (0.0, 90_000.0, "c2"))
+    return costs_of(made, Handover.DRAIN, Outcome(moves=(), spans=tuple(spans), alive=alive, passes=1), 1.0).orphan_s
+
+
+def held(queues: Queues, client: str, from_s: float, to_s: float) -> list[Span]:
+    return [Span(queue, client, from_s * 1000, to_s * 1000, to_s * 1000, "open") for queue in queues]
+
+
+def test_a_queue_that_is_in_no_route_any_more_has_no_owner_to_miss() -> None:
+    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    shrinks = {"t": [(0.0, T), (60_000.0, T[:2])]}
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 60)) == 0
+    # Its owner hears of it a second later, or has given them up 10 s before; then they come back, for 3 s to nobody.
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 61)) == 0
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 50)) == 20
+    again = {"t": [*shrinks["t"], (80_000.0, T)]}
+    spans = held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 60) + held(T[2:], "c1", 83, 100)
+    assert orphan_s(again, joined, spans) == 6
+    assert orphan_s({"t": [(0.0, T), (60_000.0, ())]}, joined, held(T, "c1", 0, 60)) == 0
+
+
+def test_queues_of_a_topic_count_while_a_member_that_is_there_subscribes_to_it() -> None:
+    routes = {"t": [(0.0, T)], "u": [(0.0, U[:1])]}
+    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    owned = held(T, "c1", 0, 100)
+    assert orphan_s(routes, joined, owned) == 0
+    later = Change(40_000.0, 3, "c2", ("t", "u"))
+    assert orphan_s(routes, [*joined, later], owned) == 50  # and c2 is there for 90 s
+    assert orphan_s(routes, [*joined, later], owned + held(U[:1], "c2", 42, 90)) == 2
+    assert orphan_s(routes, [*joined, later, Change(70_000.0, 4, "c2", ("t",))], owned) == 30
+    assert orphan_s(routes, [*joined, later, Change(80_000.0, 5, "c1", ("u",))], owned) == 60
 
 
 def test_imbalance_is_weighted_by_time() -> None:
@@ -58,7 +104,19 @@ def test_the_capacity_is_what_a_member_has_done_at_the_most() -> None:
     assert capacity_of(recorded) == pytest.approx(10.0, rel=1e-3)  # 50 in the first 5 s, between two commits
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))))
+INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)))
+
+
+@given(INTERVALS)
 def test_a_union_covers_each_moment_once(intervals: list[tuple[int, int]]) -> None:
     covered = [moment for since, until in union(intervals) for moment in range(int(since), int(until))]
     assert covered == sorted({moment for since, until in intervals for moment in range(since, until)})
+
+
+@given(INTERVALS, INTERVALS)
+def test_an_intersection_covers_each_moment_of_both_once(some: list[Interval], others: list[Interval]) -> None:
+    def moments(intervals: list[Interval]) -> list[int]:
+        return [moment for since, until in intervals for moment in range(int(since), int(until))]
+
+    both = set(moments(some)) & set(moments(others))
+    assert moments(intersection(union(some), union(others))) == sorted(both)
