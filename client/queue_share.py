@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -28,10 +29,10 @@ from client.lease_requests import Commit, Grant, LeaseRequests
 from client.offset_table import OffsetTable
 from client.owned_queue import OwnedQueue, process_queue_for
 from client.pulled_queues import PulledQueues
-from client.rebalance import RebalancePass, Trigger, allocate_target, plan_rebalance
-from model.errors import LeaseLost, NetworkError, RlabError
+from client.rebalance import RebalancePass, StrategyError, Trigger, allocate_topics, plan_rebalance
+from model.errors import LeaseLost, NetworkError, RlabError, ServerError
 from model.events import EventKind
-from model.heartbeat import GroupView, MessageModel
+from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -50,18 +51,7 @@ class QueueShare(PulledQueues):
     """The share of one member.
 
     Args:
-        instance: the client instance.
-        group: the group.
-        strategy: how queues are shared.
-        options: options of the consumer.
-        background: where pull loops and releases run.
-        subscription_of: topic -> current subscription, or None.
-        arrived: called when a queue has messages to hand out.
-        started: called with each queue before it is first pulled.
-
-    Attributes:
-        owned: the queues it has now.
-        topics_of_others: whose routes it needs to tell its share, although it does not subscribe to them.
+        strategy: how queues are shared. The other arguments, and the attributes, are those of `PulledQueues`.
     """
 
     def __init__(
@@ -84,6 +74,7 @@ class QueueShare(PulledQueues):
         self._released = anyio.Event()
         self._closing = False
         self._version_seen = -1
+        self._undecided: dict[str, StrategyError] = {}  # topics that the strategy failed for in this pass
         # What the last pass that asked found: topics, and what of them is ours in which version of the group.
         self._last_target: tuple[tuple[str, ...], list[MessageQueue], int] | None = None
         # Queues whose grant may have been on its way when the answer was lost.
@@ -102,24 +93,31 @@ class QueueShare(PulledQueues):
             Whether this member has exactly what it should have now.
 
         Raises:
-            RlabError: the members could not be found out, or the strategy failed; nothing was changed.
+            StrategyError: the strategy failed; of the topics that it failed for nothing was changed.
+            RlabError: the members could not be found out; nothing was changed.
 
         Cancellation: what was granted but not taken yet is granted again by the next pass.
         """
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
-        moved, balanced, self._version_seen = 0, False, -1
+        moved, balanced, self._version_seen, self._undecided = 0, False, -1, {}
         try:
             target = await self._target(due, topics, cause)
             if target is not None and not self._closing:
                 moved, balanced = await self._approach(target, cause)
+            for error in self._undecided.values():
+                balanced = False
+                raise error
         finally:
             detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
             self._emit(EventKind.REBALANCE_END, cause=cause, version=self._version_seen, n=moved, detail=detail)
         return balanced
 
     async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
-        """What this member should have, or None when nobody can tell yet."""
+        """What this member should have, or None when nobody can tell yet.
+
+        Of topics that the strategy fails for, that is what it has: others it may have to give up all the same.
+        """
         if not topics:
             return []  # it has given the last one up, and there is no broker of its topics to ask
         last, self._last_target = self._last_target, None
@@ -134,10 +132,12 @@ class QueueShare(PulledQueues):
         await self._look_at_all_topics(topics, view, cause)
         seen = (*topics, *self.topics_of_others)
         queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
-        target = allocate_target(
-            self._strategy, self._group, self._instance.client_id, MessageModel.CLUSTERING, topics, queues, view
-        )
-        self._last_target = topics, target, view.version
+        client_id = self._instance.client_id
+        target, self._undecided = allocate_topics(self._strategy, self._group, client_id, topics, queues, view)
+        if self._undecided:
+            target += [queue for queue in self.owned if queue.topic in self._undecided]
+        else:
+            self._last_target = topics, target, view.version
         return target
 
     async def _look_at_all_topics(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
@@ -147,7 +147,8 @@ class QueueShare(PulledQueues):
             self.topics_of_others = tuple(sorted(of_group.difference(topics)))
             unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
             if unknown:
-                await self._instance.update_routes(tuple(unknown), cause)
+                with suppress(NetworkError):  # what does not exist is asked for each time, and no pass may fail for it
+                    await self._instance.update_routes(tuple(unknown), cause)
 
     async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
         views, client_id = self._instance.views, self._instance.client_id
@@ -309,10 +310,11 @@ class QueueShare(PulledQueues):
             self._instance.wake(self._group, Trigger.LOCK, cause)
 
     async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
-        """Commit and give back until every broker has answered: a lease that nobody uses would strand its queue.
+        """Commit and give back until every broker has done it: a lease that nobody uses would strand its queue.
 
-        Also if the broker is in no route now: it may come back, and finds its leases where it left them. At the end of
-        the membership there is nothing to wait for, because that ends the leases, too.
+        A broker that is busy or stopping has not, while one that refuses a commit has freed the lease. Also if it is in
+        no route now: it may come back, and finds its leases where it left them. At the end of the membership there is
+        nothing to wait for, because that ends the leases, too.
         """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
@@ -330,7 +332,7 @@ class QueueShare(PulledQueues):
             left = {
                 queue: left[queue]
                 for queue, error in failures.items()
-                if isinstance(error, NetworkError) and (queue.broker_name in brokers or not self._closing)
+                if isinstance(error, NetworkError | ServerError) and (queue.broker_name in brokers or not self._closing)
             }
             if left:
                 await anyio.sleep(PULL_RETRY_ERROR_S)
@@ -371,7 +373,10 @@ class QueueShare(PulledQueues):
         failures: dict[MessageQueue, RlabError] = {}
         for owned in self.owned.values():
             self._tell_handed_out(owned)
-            self._take_offset(owned)
+            if owned.rewound:
+                owned.rewound = False
+                self._offsets.reset(owned.queue, owned.commit_offset)
+            self._offsets.update(owned.queue, owned.commit_offset)
         dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
         resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}
         for reset in (False, True):
@@ -379,12 +384,6 @@ class QueueShare(PulledQueues):
             if chosen:
                 failures |= await self._commit(chosen, reset)
         return failures
-
-    def _take_offset(self, owned: OwnedQueue) -> None:
-        if owned.rewound:
-            owned.rewound = False
-            self._offsets.reset(owned.queue, owned.commit_offset)
-        self._offsets.update(owned.queue, owned.commit_offset)
 
     async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> dict[MessageQueue, RlabError]:
         owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}

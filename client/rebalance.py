@@ -115,9 +115,35 @@ def allocate_target(
     if model is MessageModel.BROADCASTING:
         return [queue for topic in topics for queue in sorted(queues_of.get(topic, ()))]
     assert view is not None, f"group {group}: CLUSTERING cannot be allocated without the members"
+    target, failed = allocate_topics(strategy, group, client_id, topics, queues_of, view)
+    for error in failed.values():
+        raise error
+    return target
+
+
+def allocate_topics(
+    strategy: AllocateMessageQueueStrategy,
+    group: str,
+    client_id: str,
+    topics: Iterable[str],
+    queues_of: Mapping[str, Sequence[MessageQueue]],
+    view: GroupView,
+) -> tuple[list[MessageQueue], dict[str, StrategyError]]:
+    """Decide which queues a member should own in CLUSTERING mode, as far as the strategy can tell.
+
+    The arguments are those of `allocate_target`.
+
+    Returns:
+        The queues, in the order of `topics`; and topics without a decision, with the reason. RocketMQ notes it, too,
+        and goes on with the next topic.
+    """
     if is_group_wide(strategy):
-        return _group_wide_target(strategy, group, client_id, topics, queues_of, view)
+        try:
+            return _group_wide_target(strategy, group, client_id, topics, queues_of, view), {}
+        except StrategyError as error:
+            return [], dict.fromkeys(topics, error)
     target: list[MessageQueue] = []
+    failed: dict[str, StrategyError] = {}
     for topic in topics:
         queues = sorted(queues_of.get(topic, ()))
         members = view.members_of(topic)
@@ -126,8 +152,11 @@ def allocate_target(
         if queues and members:
             where = f"strategy {strategy.name} of group {group}, topic {topic}:"
             ask = partial(strategy.allocate, group, client_id, queues.copy(), members)
-            target += _checked_share(ask, where, queues, len(members))
-    return target
+            try:
+                target += _checked_share(ask, where, queues, len(members))
+            except StrategyError as error:
+                failed[topic] = error
+    return target, failed
 
 
 def _group_wide_target(

@@ -8,12 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.lease_handlers import LeaseHandlers
 from client.consumer import ConsumeResult
 from client.rebalance import Trigger
+from model.errors import SystemBusy
 from model.events import EventKind
 from model.limits import LEASE_CLOSE_GRACE_S, RECONNECT_MAX_S
 from model.message import MessageExt
 from model.quirks import Quirk
+from remoting.command import Command
+from remoting.connection import Connection
 from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
 from simulation.run import EPOCH_MS
@@ -89,6 +93,30 @@ def test_the_queues_of_a_killed_member_are_consumed_again_within_a_second(simula
         assert all(delivery.time_s - killed_at > LEASE_CLOSE_GRACE_S - 0.01 for delivery in survivor.deliveries)
 
     simulate(scenario)
+
+
+def test_a_release_that_a_broker_was_too_busy_for_is_repeated_and_strands_no_queue(
+    simulate: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlock, busy = LeaseHandlers.unlock, ["once", "twice"]
+
+    def sometimes(handlers: LeaseHandlers, connection: Connection, request: Command) -> None:
+        if busy and request.header["group"] == "g":
+            busy.pop()
+            raise SystemBusy("too much to do")
+        unlock(handlers, connection, request)
+
+    monkeypatch.setattr(LeaseHandlers, "unlock", sometimes)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(2)
+        await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(10)
+        assert not busy
+
+    simulate(scenario, brokers=1)
 
 
 # ------------------------------------------------------------------------------------------------------- refused queues

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 import pytest
@@ -17,6 +17,7 @@ from client.allocate import (
 )
 from client.allocate.averagely import AllocateMessageQueueAveragely
 from model.message_queue import MessageQueue
+from simulation.clients import SimulatedConsumer
 from simulation.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
@@ -59,6 +60,43 @@ def test_a_group_converges_after_every_join_and_leave_and_consumes_everything(
         await cluster.consumers[1].stop()
         await cluster.wait_converged(5)
         assert sorted(cluster.owners("g")) == QUEUES
+
+    simulate(scenario, brokers=2)
+
+
+class FailsForBad(AllocateMessageQueueAveragely):
+    """Fails for the topic `bad`, from some time on."""
+
+    broken = False
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        if self.broken and mq_all[0].topic == "bad":
+            raise KeyError("no room for bad")
+        return super().allocate(consumer_group, current_cid, mq_all, cid_all)
+
+
+def test_a_strategy_that_fails_for_one_topic_leaves_that_as_it_is_and_the_others_go_on(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        for topic in ("bad", "u", "w"):
+            await cluster.create_topic(topic, queues=2)
+        strategy = FailsForBad()
+        first = await cluster.start_consumer("g", "bad", strategy=strategy)
+        await first.subscribe("u")
+        second = await cluster.start_consumer("g", "u", strategy=AllocateMessageQueueAveragely())
+        await anyio.sleep(3)
+
+        def queues_of(consumer: SimulatedConsumer, topic: str) -> int:
+            return sum(queue.topic == topic for queue in consumer.queues)
+
+        assert (queues_of(first, "bad"), queues_of(first, "u"), queues_of(second, "u")) == (4, 2, 2)
+        strategy.broken = True
+        await first.unsubscribe("u")
+        await first.subscribe("w")
+        await anyio.sleep(3)
+        assert (queues_of(first, "bad"), queues_of(first, "u"), queues_of(second, "u")) == (4, 0, 4)
+        assert queues_of(first, "w") == 4
 
     simulate(scenario, brokers=2)
 
