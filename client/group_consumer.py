@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -231,6 +232,13 @@ class GroupConsumer(ABC):
         if with_retry:
             retry = retry_topic(self.group)
             self._subscriptions.setdefault(retry, subscription_of(retry, "*", version))
+        self._pull_again({topic})
+
+    def _pull_again(self, topics: Collection[str]) -> None:
+        """Let go of pulls of topics that brokers hold: they wait for other tags than those that are wanted now."""
+        for owned in self._share.owned.values() if self._share is not None else ():
+            if owned.held is not None and owned.queue.topic in topics:
+                owned.held.cancel()
 
     async def unsubscribe(self, topic: str) -> None:
         """Give up a topic: its queues are committed and released, and the other members are told.
@@ -244,7 +252,9 @@ class GroupConsumer(ABC):
         if isinstance(self._share, UnleasedShare):
             self._share.end(topic)
         if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
-            await self._introduce()
+            # Nothing new is wanted, so nothing depends on the routes that no name server tells now.
+            with suppress(NetworkError):
+                await self._introduce()
 
     async def _wanted_changed(self) -> None:
         if self._subscriptions and self._state is ServiceState.RUNNING:
@@ -262,7 +272,9 @@ class GroupConsumer(ABC):
         try:
             await self._update_routes(instance, cause)
         except NetworkError:
-            instance.introduced(self, cause)  # what no name server heard of now is in the routes that are polled for
+            # Brokers that are known hear of it all the same; what no name server told is in the routes polled for.
+            await instance.heartbeats.send(cause)
+            instance.introduced(self, cause)
             raise
         await instance.heartbeats.send(cause)
         instance.heartbeats.check_accepted()

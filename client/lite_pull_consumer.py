@@ -155,11 +155,11 @@ class LitePullConsumer(GroupConsumer):
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
         if self._is_member:
             raise IllegalOperation("this consumer subscribes; one that assigns queues has to be another one")
-        tags = expressions or {}
         topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
-        filters = {topic: subscription_of(topic, tags.get(topic, "*"), 0) for topic in topics}
+        filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
         first = not self._assigned
         self._assigned, self._assigned_topics = wanted, filters
+        self._pull_again(topics)
         if self._state is ServiceState.RUNNING:
             if first:
                 self._share = await self._make_share(self._parts()[0])  # nothing is in the one for subscriptions

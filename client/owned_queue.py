@@ -54,6 +54,7 @@ class OwnedQueue:
         cause: id of the trigger that brought it here, for its first events.
         session: in which the broker has confirmed the lease; None without one.
         pulling: scope of its pull loop; cancelled when the queue is given up.
+        held: scope of the pull that the broker may be holding, or of the one before.
         offered: whether it stands in line for a worker.
         lost: the lease is gone; results that come later are ignored.
         paused: nothing of it is pulled or handed out for now.
@@ -68,6 +69,7 @@ class OwnedQueue:
     cause: str = ""
     session: LeaseSession | None = None
     pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    held: anyio.CancelScope | None = None
     offered: bool = False
     first_pull_seen: bool = False
     first_message_seen: bool = False

@@ -77,7 +77,8 @@ class PullLoop:
         owned = self._owned
         with owned.pulling:
             while not owned.process_queue.dropped:
-                if self._callbacks.subscription_of(owned.queue.topic) is None:
+                asked = self._subscription()
+                if asked is None:
                     # Given up, and nobody knows which of its messages are wanted; a pass takes the queue away, unless
                     # the topic is subscribed to again before that.
                     await anyio.sleep(PULL_RETRY_ERROR_S)
@@ -90,7 +91,8 @@ class PullLoop:
                     continue
                 try:
                     token = owned.token
-                    go_on = await self._take(await self._pull(), token)
+                    answer = await self._pull(asked)
+                    go_on = answer is None or await self._take(answer, token, asked)
                 except (NetworkError, RecordCorrupt) as error:
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
                     logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
@@ -118,7 +120,11 @@ class PullLoop:
             await owned.wait_progress()
         logger.info("%s is pulled again", where)
 
-    async def _pull(self) -> Command:
+    def _subscription(self) -> SubscriptionData | None:
+        return self._callbacks.subscription_of(self._owned.queue.topic)
+
+    async def _pull(self, asked: SubscriptionData) -> Command | None:
+        """Ask for what is subscribed to; None if that has changed while the broker held the request."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
         header: dict[str, object] = {
@@ -132,9 +138,7 @@ class PullLoop:
         }
         if owned.token >= 0:
             header["token"] = owned.token
-        subscription = self._callbacks.subscription_of(queue.topic)
-        hashes = subscription.tag_hashes if subscription is not None else None
-        if hashes is not None:
+        if (hashes := asked.tag_hashes) is not None:
             header["tag_hashes"] = list(hashes)
         connection = instance.masters.get(queue.broker_name)
         if connection is None or not connection.ready:
@@ -144,15 +148,22 @@ class PullLoop:
             # When it is sent, not when it is answered: on a quiet queue that is only after the long poll.
             owned.first_pull_seen = True
             self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
-        return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+        with anyio.CancelScope() as held:
+            owned.held = held
+            return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+        return None
 
-    async def _take(self, response: Command, token: int) -> bool:
-        """Act on the answer to a pull under this token; returns whether to go on."""
+    async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+        """Act on the answer to a pull for these tags under this token; returns whether to go on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
+        subscription = self._subscription()
+        if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
+            # It passes over messages that may be wanted by now: they are asked for again, by us or by the next owner.
+            return True
         if code == _FOUND:
-            self._put(response)
+            self._put(response, asked.tags)
         elif code in (_NOT_FOUND, _RETRY):
             self._passed_over(response.header["next_offset"])
         elif code == _MOVED:
@@ -161,17 +172,14 @@ class PullLoop:
             return await self._refused(response, token)
         return True
 
-    def _put(self, response: Command) -> None:
+    def _put(self, response: Command, tags: frozenset[str] | None) -> None:
         owned = self._owned
-        subscription = self._callbacks.subscription_of(owned.queue.topic)
-        if subscription is None:
-            return  # the next owner gets them
         undecodable: list[Undecodable] = []
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
         if undecodable:
             # Left out like those of other tags: what is committed passes over them once all before them is finished.
             tell_undecodable(self._instance, self._group, undecodable, owned.cause)
-        if (tags := subscription.tags) is not None:
+        if tags is not None:
             # The broker compares hashes; two tags may share one.
             messages = [message for message in messages if message.tags in tags]
         process_queue = owned.process_queue

@@ -83,6 +83,22 @@ def test_under_the_quirk_the_share_of_a_member_that_unsubscribes_is_read_by_nobo
     simulate(scenario, brokers=2)
 
 
+def test_an_unsubscribe_is_heard_of_at_once_also_while_no_name_server_answers(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.create_topic("u", queues=2)
+        first, second = [await cluster.start_consumer("g", "t") for _ in range(2)]
+        await first.subscribe("u")
+        await cluster.wait_converged(5)
+        for server in cluster.name_servers.values():
+            await server.crash()
+        await first.unsubscribe("t")
+        await anyio.sleep(3)
+        assert sum(queue.topic == "t" for queue in second.queues) == 4
+
+    simulate(scenario, brokers=2)
+
+
 def test_what_an_unsubscribe_gives_up_is_committed_and_released_at_once(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)

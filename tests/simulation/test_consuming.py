@@ -140,19 +140,39 @@ def test_tags_of_one_hash_are_told_apart(simulate: Simulate) -> None:
     simulate(scenario, brokers=1)
 
 
-def test_a_changed_expression_counts_from_the_next_pull_on(simulate: Simulate) -> None:
+@pytest.mark.parametrize(
+    ("expression", "expected"), [("b", [1, 2, 3, 5]), ("a || b", [1, 2, 3, 4, 5]), ("*", [1, 2, 3, 4, 5])]
+)
+def test_a_changed_expression_counts_at_once_although_the_broker_holds_a_pull_for_the_old_one(
+    simulate: Simulate, expression: str, expected: list[int]
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t", expression="a")
         producer = await cluster.start_producer()
         await producer.send("t", b"1", tags="a")
         await anyio.sleep(1)
-        await consumer.subscribe("t", "b")
-        await anyio.sleep(16)  # the pull that was held with the old expression is over
-        await producer.send("t", b"2", tags="a")
-        await producer.send("t", b"3", tags="b")
+        await consumer.subscribe("t", expression)
+        for number, tags in enumerate("bbab", 2):
+            await producer.send("t", b"%d" % number, tags=tags)
+            await anyio.sleep(0.1)
+        assert numbers(consumer) == expected
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_pull_that_was_answered_for_other_tags_passes_over_nothing_that_is_wanted_now(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", expression="a")
+        producer = await cluster.start_producer()
         await anyio.sleep(1)
-        assert numbers(consumer) == [1, 3]
+        for number, tags in enumerate("bba", 1):
+            await producer.send("t", b"%d" % number, tags=tags)
+        # The answer is on its way.
+        await consumer.subscribe("t", "a || b")
+        await anyio.sleep(2)
+        assert numbers(consumer) == [1, 2, 3]
 
     simulate(scenario, brokers=1)
 
