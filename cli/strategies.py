@@ -69,7 +69,8 @@ def _run(comparison: object, master: str, out: Path | None, as_json: bool) -> No
             events.write.mode("overwrite").parquet(str(out / "strategies.parquet"))
             ratios: dict[str, list[float]] = {name: [] for name in comparison.strategies}
             for row in events.groupBy("strategy", "scenario").sum("moved", "least").collect():
-                ratios[row[0]].append(row[2] / max(1, row[3]))
+                if row[3]:
+                    ratios[row[0]].append(row[2] / row[3])
             plot_strategies(figures, ratios, comparison, out / "strategies.png")
     if as_json:
         print_json({"comparison": comparison, "strategies": figures})
@@ -80,8 +81,8 @@ def _run(comparison: object, master: str, out: Path | None, as_json: bool) -> No
             [
                 each.strategy,
                 f"{each.moved_share:.3%}",
-                f"{each.times_least:,.1f}",
-                f"{each.worst_times_least:,.1f}",
+                _times(each.times_least),
+                _times(each.worst_times_least),
                 f"{each.spread:,}",
                 f"{each.jain:.4f}",
                 f"{each.elapsed_ms:,.0f} ms",
@@ -92,5 +93,11 @@ def _run(comparison: object, master: str, out: Path | None, as_json: bool) -> No
         f"histories of {comparison.events} joins and leaves",
     )
     print_line("moved: queues that a join or leave moves; spread and Jain: the worst moment of all histories")
+    if any(each.times_least is None for each in figures):
+        print_line("among more members than queues the least is 0, and nothing is a multiple of that")
     if out is not None:
         print_line(f"{out / 'strategies.png'}")
+
+
+def _times(multiple: float | None) -> str | None:
+    return None if multiple is None else f"{multiple:,.1f}"

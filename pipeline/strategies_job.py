@@ -116,7 +116,8 @@ class StrategyFigures:
     Attributes:
         strategy: its name.
         moved_share: queues moved by an event, as a share of all.
-        times_least: queues moved, as a multiple of the least that an even sharing has to move.
+        times_least: queues moved, as a multiple of the least that an even sharing has to move; None if that is 0,
+            which it is where there are more members than queues.
         worst_times_least: the same in the history where it is largest.
         spread: the largest difference between two loads at any moment.
         jain: the smallest Jain's index at any moment.
@@ -125,8 +126,8 @@ class StrategyFigures:
 
     strategy: str
     moved_share: float
-    times_least: float
-    worst_times_least: float
+    times_least: float | None
+    worst_times_least: float | None
     spread: int
     jain: float
     elapsed_ms: float
@@ -148,13 +149,13 @@ def strategy_figures(events: DataFrame, queues: int) -> list[StrategyFigures]:
         histories.groupBy("strategy")
         .agg(
             (F.sum("moved") / F.sum("events") / F.lit(queues)).alias("moved_share"),
-            (F.sum("moved") / F.sum("least")).alias("times_least"),
-            F.max(F.col("moved") / F.col("least")).alias("worst_times_least"),
+            F.try_divide(F.sum("moved"), F.sum("least")).alias("times_least"),
+            F.max(F.try_divide("moved", "least")).alias("worst_times_least"),
             F.max("spread").alias("spread"),
             F.min("jain").alias("jain"),
             F.avg("elapsed_ms").alias("elapsed_ms"),
         )
-        .orderBy("times_least", "strategy")
+        .orderBy("times_least", "moved_share", "strategy")
         .collect()
     )
     return [StrategyFigures(**row.asDict()) for row in rows]

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from pipeline.strategies_job import Comparison, StrategyFigures
 
+_LEFT = 0.4
+"""Where the axis of moves begins, which is logarithmic and has no 0."""
+
 
 def plot_strategies(
     figures: Sequence[StrategyFigures],
@@ -18,7 +21,7 @@ def plot_strategies(
 
     Args:
         figures: of each strategy, in the order of the panels.
-        histories: strategy -> moves as a multiple of the least, of each history.
+        histories: strategy -> moves as a multiple of the least, of each history in which there is such a multiple.
         comparison: what was compared, for the title.
         path: a `.png` or `.svg` file.
     """
@@ -35,18 +38,19 @@ def plot_strategies(
         f"{comparison.events:,} joins and leaves",
         fontsize=11,
     )
-    moves.barh(places, [each.times_least for each in figures], color="#4477aa", height=0.55)
+    moves.barh(places, [each.times_least or _LEFT for each in figures], color="#4477aa", height=0.55)
     for place, name in enumerate(names):
         moves.plot(histories[name], [place] * len(histories[name]), "|", color="#222222", markersize=9, alpha=0.6)
     for place, each in enumerate(figures):
+        times = "the least is 0" if each.times_least is None else f"{each.times_least:,.1f} ×"
         moves.annotate(
-            f" {each.times_least:,.1f} ×  ({each.moved_share:.2%} of the queues)",
-            (max([each.times_least, *histories[each.strategy]]), place),
+            f" {times}  ({each.moved_share:.2%} of the queues)",
+            (max([each.times_least or _LEFT, *histories[each.strategy]]), place),
             va="center",
             fontsize=9,
         )
     moves.set_xscale("log")
-    moves.set_xlim(0.4, 40 * max(each.worst_times_least for each in figures))
+    moves.set_xlim(_LEFT, 40 * max([1.0, *(each.worst_times_least or 0.0 for each in figures)]))
     moves.set_xlabel("queues moved / the least that would do")
     spread.barh(places, [each.spread for each in figures], color="#cc6677", height=0.55)
     for place, each in enumerate(figures):

@@ -40,7 +40,7 @@ def test_the_figures_are_the_sums_of_the_events(spark: SparkSession) -> None:
     rows = events.collect()
     figures = strategy_figures(events, 120)
     assert {each.strategy for each in figures} == set(COMPARISON.strategies)
-    assert [each.times_least for each in figures] == sorted(each.times_least for each in figures)
+    assert [each.times_least for each in figures] == sorted(each.times_least or 0.0 for each in figures)
     for each in figures:
         mine = [row for row in rows if row.strategy == each.strategy]
         assert each.times_least == pytest.approx(sum(r.moved for r in mine) / sum(r.least for r in mine))
@@ -48,10 +48,17 @@ def test_the_figures_are_the_sums_of_the_events(spark: SparkSession) -> None:
         assert (each.spread, each.jain) == (max(r.spread for r in mine), min(r.jain for r in mine))
 
 
+def test_among_more_members_than_queues_the_least_is_0_and_no_multiple_of_it_is_told(spark: SparkSession) -> None:
+    comparison = Comparison(queues=6, brokers=3, consumers=20, events=3, scenarios=2, seed=7)
+    figures = strategy_figures(strategy_events(spark, comparison), 6)
+    assert {(each.times_least, each.worst_times_least) for each in figures} == {(None, None)}
+    assert [each.moved_share for each in figures] == sorted(each.moved_share for each in figures)
+
+
 def test_the_picture_is_drawn(spark: SparkSession, tmp_path: Path) -> None:
     figures = strategy_figures(strategy_events(spark, COMPARISON), 120)
     path = tmp_path / "strategies.png"
-    plot_strategies(figures, {each.strategy: [each.times_least] * 3 for each in figures}, COMPARISON, path)
+    plot_strategies(figures, {each.strategy: [each.times_least or 0.0] * 3 for each in figures}, COMPARISON, path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
 

@@ -17,3 +17,12 @@ def test_a_picture_of_one_strategy_that_moves_nothing_can_be_drawn(tmp_path: Pat
     text = path.read_text()
     assert text.startswith("<?xml")
     assert text.rstrip().endswith("</svg>")
+
+
+def test_a_picture_of_more_members_than_queues_says_that_the_least_is_0(tmp_path: Path) -> None:
+    figures = StrategyFigures(
+        strategy="AVG", moved_share=0.2, times_least=None, worst_times_least=None, spread=1, jain=0.2, elapsed_ms=1.0
+    )
+    path = tmp_path / "none.svg"
+    plot_strategies([figures], {"AVG": []}, Comparison(), path)
+    assert "the least is 0" in path.read_text()
