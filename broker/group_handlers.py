@@ -84,6 +84,9 @@ class GroupHandlers:
         if retry_topic is not None:
             broker.topic_changed(retry_topic, heartbeat.cause)
         cause = broker.events.cause_of(heartbeat.cause)
+        replaced = broker.groups.replace(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
+        if replaced is not None:
+            broker.member_left(replaced, cause)
         outcome = broker.groups.heartbeat(
             client_id,
             data,
@@ -108,7 +111,7 @@ class GroupHandlers:
             )
         broker.group_watch.look(info, cause)
         if outcome.restated:
-            broker.metadata.save_member(client_id, data)
+            broker.metadata.save_member(client_id, data, heartbeat.epoch)
             broker.metadata.save_group(info.group, info.version, info.created_ms)
             broker.barrier.metadata_changed()
         return outcome

@@ -5,8 +5,8 @@ heartbeat changed its group keep the reference's names:
 
 - `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
   one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
-  replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats,
-  and the second is refused (`rival`).
+  replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats:
+  the second is refused while the first is connected (`rival`), and is a member of its own after that (`replace`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
   the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
@@ -148,7 +148,7 @@ class GroupTable:
         """Put back a group that an earlier run of the broker knew."""
         return self._groups.setdefault(group, ConsumerGroupInfo(group, version, created_ms))
 
-    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float) -> None:
+    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
         """Put back a member of a restored group: it stays listed until `expires_at`, and returns without a change.
 
         Without this a restarted broker would list whoever comes back first as the only member, and that one would take
@@ -156,7 +156,7 @@ class GroupTable:
         """
         subscriptions = {s.topic: s for s in data.subscriptions}
         info = self._groups[data.group]
-        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at)
+        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
         info.stances.add(data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
@@ -180,7 +180,7 @@ class GroupTable:
             cause: id that a change is traced to.
             now: loop time in seconds.
             now_ms: wall clock in milliseconds.
-            epoch: which run of the client it is; its `rival` was asked for before.
+            epoch: which run of the client it is; its `rival` was asked for before, and it was let `replace` another.
 
         Raises:
             SystemBusy: too many groups, or too many members in this one; nothing has changed.
@@ -193,7 +193,7 @@ class GroupTable:
         key = self._key(info, client_id, connection)
         said = info.members[key].data if key in info.members else None
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
-        member.epoch = epoch
+        restated, member.epoch = said != data or member.epoch != epoch, epoch
         if said != data:
             if said is not None:
                 info.stances.remove(said)
@@ -211,7 +211,7 @@ class GroupTable:
             member=member,
             joined=joined,
             resubscribed=not joined and (topics_changed or expression_changed),
-            restated=said != data,
+            restated=restated,
         )
 
     def _update_channel(
@@ -242,6 +242,21 @@ class GroupTable:
             member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def replace(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
+        """Take out the member that another process was, whose client id a heartbeat brings with this epoch.
+
+        The grace since its connection closed is for that process alone: its successor would go on under its leases, and
+        their tokens would not tell the two apart when the first is back.
+
+        Returns:
+            The member that left; None if there is none, or it is of this epoch, or of one that is not known.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or epoch == "" or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
+            return None
+        return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
 
     def unregister(
         self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED

@@ -42,6 +42,9 @@ create table if not exists groups (name text primary key, version integer not nu
 create table if not exists members (
     group_name text not null, client_id text not null, data blob not null, primary key (group_name, client_id)
 ) without rowid;
+create table if not exists epochs (
+    group_name text not null, client_id text not null, epoch text not null, primary key (group_name, client_id)
+) without rowid;
 create table if not exists leases (
     group_name text not null, topic text not null, queue_id integer not null, owner text not null,
     token integer not null, primary key (group_name, topic, queue_id)
@@ -125,8 +128,11 @@ class MetadataStore:
             topics.restore_last_topic_id(topic_id)
         for name, version, created_ms in rows("select name, version, created_ms from groups order by name"):
             groups.restore(name, max(version, now_ms), created_ms)
-        for client_id, data in rows("select client_id, data from members order by group_name, client_id"):
-            groups.restore_member(client_id, ConsumerData.from_wire(msgpack.unpackb(data)), expires_at)
+        for client_id, data, epoch in rows(
+            "select client_id, data, coalesce(epoch, '') from members left join epochs using (group_name, client_id)"
+            " order by group_name, client_id"
+        ):
+            groups.restore_member(client_id, ConsumerData.from_wire(msgpack.unpackb(data)), expires_at, epoch)
         for group, topic, queue_id, owner, token in rows(
             "select group_name, topic, queue_id, owner, token from leases order by token"
         ):
@@ -187,18 +193,21 @@ class MetadataStore:
     def delete_group(self, group: str) -> None:
         """Forget a group with its members, leases and offsets."""
         self._change(("groups", group), "delete from groups where name = ?", group)
-        for table in ("members", "leases", "offsets"):
+        for table in ("members", "epochs", "leases", "offsets"):
             self._change((table, "of group", group, "all"), f"delete from {table} where group_name = ?", group)
 
-    def save_member(self, client_id: str, data: ConsumerData) -> None:
-        """Store a member of a group, new or changed."""
+    def save_member(self, client_id: str, data: ConsumerData, epoch: str = "") -> None:
+        """Store a member of a group, new or changed, and which run of the client it is."""
         row, blob = (data.group, client_id), msgpack.packb(data.to_wire())
         self._change(("members", *row), "insert or replace into members values (?, ?, ?)", *row, blob)
+        # A table of its own: the files of brokers that did not store it have no column for it.
+        self._change(("epochs", *row), "insert or replace into epochs values (?, ?, ?)", *row, epoch)
 
     def delete_member(self, group: str, client_id: str) -> None:
         """Forget a member that left."""
         row = (group, client_id)
-        self._change(("members", *row), "delete from members where group_name = ? and client_id = ?", *row)
+        for table in ("members", "epochs"):
+            self._change((table, *row), f"delete from {table} where group_name = ? and client_id = ?", *row)
 
     def save_lease(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
         """Store who has a queue."""

@@ -195,6 +195,35 @@ def test_the_client_id_of_a_process_that_is_silent_is_free_when_its_session_ends
     simulate(scenario)
 
 
+def test_a_process_that_is_back_when_another_one_has_its_client_id_takes_nothing_from_it(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        async def takes_two_seconds(message: object) -> None:
+            await anyio.sleep(2)
+
+        network = cluster.simulation.network
+        await cluster.create_topic("t", queues=1)
+        first = await cluster.start_consumer("g", "t", work=takes_two_seconds, **FIRST)
+        await cluster.wait_converged(1)
+        producer = await cluster.start_producer()
+        await producer.send("t", b"0")
+        await anyio.sleep(1.5)
+        with network.stall(first.host):
+            network.cut(first.host)
+            twin = await cluster.start_consumer("g", "t", work=takes_two_seconds, **TWIN)
+            await anyio.sleep(1)
+            await producer.send("t", b"1")
+        at = len(cluster.events)
+        await first.stop()  # it has done the first message, commits it and gives the queue back, all in vain
+        assert cluster.events_of(EventKind.OFFSET_COMMITTED, at, topic="t") == []
+        await anyio.sleep(10)
+        assert cluster.events_of(EventKind.QUEUE_RELEASED, at, topic="t") == []
+        assert twin.bodies == [b"0", b"1"]
+        tokens = [event.version for event in cluster.events_of(EventKind.LOCK_GRANTED, topic="t")]
+        assert tokens == sorted(set(tokens))
+
+    simulate(scenario, brokers=1)
+
+
 def test_a_client_that_reconnects_while_its_old_connection_seems_alive_is_nobodys_rival(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")

@@ -93,6 +93,27 @@ async def test_members_come_back_without_anybody_being_told(world: World, how: s
     assert broker.groups.next_deadline() is not None
 
 
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@simulated
+async def test_over_a_restart_the_same_process_keeps_its_leases_and_another_one_of_its_id_gets_none(
+    world: World, how: str
+) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    await a.heartbeat(consumer(), epoch="1")
+    token = await a.token_of(0)
+    for _ in range(2):
+        await restart(world, how)
+        await a.heartbeat(consumer(), epoch="1")
+        assert await a.token_of(0) == token
+    await restart(world, how)
+    twin = world.peer("twin")
+    twin.client_id = a.client_id
+    await twin.heartbeat(consumer(), epoch="2")
+    assert await twin.token_of(0) > token
+
+
 @simulated
 async def test_a_member_that_does_not_come_back_is_replaced_after_the_grace(world: World) -> None:
     a, b, token = await a_life(world)

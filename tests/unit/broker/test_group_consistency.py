@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.group_table import GroupTable
+from broker.group_table import GroupTable, LeaveReason
 from model.errors import GroupNotExist
 from model.quirks import Quirk
 from tests.unit.broker.harness import consumer
@@ -41,6 +41,32 @@ def test_nobody_is_the_rival_of_a_member_that_an_earlier_run_knew() -> None:
     assert not rival_of(table, "two", 2)
 
 
+def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_or_none_goes_on_as_it() -> None:
+    table = named()
+    table.connection_closed(1, 5.0)
+    for group_name, client_id, epoch in (("g", "A", "one"), ("g", "A", ""), ("g", "B", "two"), ("other", "A", "two")):
+        assert table.replace(group_name, client_id, epoch, cause="", now=5.1) is None
+    left = table.replace("g", "A", "two", cause="c", now=5.1)
+    assert left is not None
+    assert (left.member.epoch, left.reason, left.group.version) == ("one", LeaveReason.CLOSE, NOW_MS + 2)
+    again = table.heartbeat("A", consumer(), connection=2, cause="c", now=5.1, now_ms=NOW_MS, epoch="two")
+    assert (again.joined, again.restated, again.group.version) == (True, True, NOW_MS + 3)
+    assert table.expire(6.0, cause="") == [], "the grace of the first is no concern of the second"
+    assert [info.group for info in table.take_notifications(6.0)] == ["g"]
+
+
+def test_the_epoch_of_a_member_that_an_earlier_run_knew_tells_its_successor_from_it() -> None:
+    table = GroupTable()
+    table.restore("g", 1, 1)
+    for client_id, epoch in (("A", "one"), ("B", "")):
+        table.restore_member(client_id, consumer(), 10.0, epoch)
+        assert table.replace("g", client_id, epoch, cause="", now=1.0) is None
+    assert table.replace("g", "B", "two", cause="", now=1.0) is None, "of which run it is was not stored"
+    said = table.heartbeat("B", consumer(), connection=1, cause="", now=1.0, now_ms=NOW_MS, epoch="two")
+    assert (said.joined, said.restated) == (False, True), "now it is"
+    assert table.replace("g", "A", "two", cause="", now=1.0) is not None
+
+
 def test_a_farewell_over_another_connection_is_not_the_members_own() -> None:
     table = named()
     assert table.unregister("g", "A", cause="", now=1.0, connection=2) is None
@@ -59,6 +85,7 @@ def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
 def test_under_the_quirk_each_connection_is_a_member() -> None:
     table = named(frozenset({Quirk.DUPLICATE_MEMBERS}))
     assert not rival_of(table, "two", 2)
+    assert table.replace("g", "A", "two", cause="", now=1.0) is None
     assert beat(table, "A", connection=2, now=1.0).joined
     assert not beat(table, "A", connection=2, now=2.0).joined
     assert not beat(table, "A", connection=1, now=2.0).joined

@@ -8,6 +8,8 @@ import pytest
 
 from model.errors import ClientIdConflict
 from model.events import EventKind
+from model.response_code import ResponseCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
 
 OTHER: dict[str, Any] = {"strategy": "CIRCLE"}
@@ -123,6 +125,40 @@ async def test_one_process_over_a_new_connection_is_welcome_and_so_is_another_on
         await restarted.heartbeat(consumer(), epoch="2")
     await again.close()
     await world.sleep(0.01)
+    assert world.of_kind(EventKind.MEMBER_LEAVE) == []
     await restarted.heartbeat(consumer(), epoch="2")
     assert await restarted.members() == ["a@1"]
-    assert world.of_kind(EventKind.MEMBER_LEAVE) == []
+
+
+@simulated
+async def test_a_process_that_takes_a_client_id_over_within_the_grace_gets_tokens_of_its_own(world: World) -> None:
+    await world.start_broker()
+    a, again, other = world.peer("a"), world.peer("a2"), world.peer("other")
+    again.client_id = other.client_id = a.client_id
+    await a.put_topic()
+    await a.send()
+    await a.heartbeat(consumer(), epoch="1")
+    b = world.peer("b")
+    await b.heartbeat(consumer(), epoch="1")
+    token = await a.token_of(0)
+    await b.lock(0)
+    await a.close()
+    await world.sleep(0.01)
+    assert (await again.heartbeat(consumer(), epoch="1"))["g"][2] is False
+    assert await again.token_of(0) == token, "one process keeps its tokens over a reconnect"
+    await again.close()
+    await world.sleep(0.2)
+    world.events.clear()
+    assert (await other.heartbeat(consumer(), epoch="2"))["g"][2] is True
+    kinds = [event.kind for event in world.events]
+    assert kinds == [EventKind.MEMBER_LEAVE, EventKind.LOCK_EXPIRED, EventKind.MEMBER_JOIN, EventKind.NOTIFY_SENT]
+    assert len(b.pushed(RequestCode.NOTIFY_QUEUES_RELEASED)) == 1, "it waits for the queue, and may have it"
+    taken = await other.token_of(0)
+    assert taken > token
+    # The first is healed: nothing that it does under its token touches what the second does under another one.
+    back = world.peer("a3")
+    back.client_id = a.client_id
+    assert [row[2] for row in await back.commit(1, token)] == [ResponseCode.LEASE_LOST]
+    await back.unlock(("t", 0, 1, token))
+    assert await other.token_of(0) == taken
+    assert await other.commit(1, taken) == []

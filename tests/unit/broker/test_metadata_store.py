@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def store(tmp_path: Path) -> Iterator[MetadataStore]:
 def fill(store: MetadataStore) -> None:
     store.save_topic(entry("t", 3))
     store.save_group("g", 70, 7)
-    store.save_member("A", consumer("g", "t", "u"))
+    store.save_member("A", consumer("g", "t", "u"), "epoch")
     store.save_lease("g", Q, "A", 99)
     store.save_offset("g", "t", 0, 42)
 
@@ -66,9 +67,19 @@ def test_everything_that_was_committed_is_loaded_by_the_next_run(store: Metadata
     assert info is not None
     assert (info.version, info.created_ms) == (70, 7)
     assert info.members["A"].data == consumer("g", "t", "u")
-    assert info.members["A"].expires_at == 10.0
+    assert (info.members["A"].expires_at, info.members["A"].epoch) == (10.0, "epoch")
     assert loaded.locks.check("g", Q, "A", 99)
     assert loaded.offsets.read("g", "t", 0) == 42
+
+
+def test_members_that_a_broker_without_epochs_stored_are_loaded(store: MetadataStore, tmp_path: Path) -> None:
+    fill(store)
+    store.commit()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
+        db.execute("drop table epochs")
+    info = load(tmp_path).groups.get("g")
+    assert info is not None
+    assert info.members["A"].epoch == ""
 
 
 def test_what_was_not_committed_is_not_loaded(store: MetadataStore, tmp_path: Path) -> None:
