@@ -17,6 +17,7 @@ MOST_REBALANCES = 40
 MOST_QUEUES = 40
 """Rows of the timeline: those that stood still longest."""
 MOST_INTERVALS = 4_000
+"""Bars of the timeline: with more, it has fewer queues, and each of them from the beginning to the end."""
 MOST_POINTS = 3_000
 """Of a chart; more are thinned out evenly, and the slowest are kept."""
 MOST_MOVES = 6
@@ -76,6 +77,8 @@ class GroupReport:
         totals: the counts.
         ranking: rebalances that moved something, the costliest first.
         intervals: of `ownership`, of the queues in the timeline.
+        left_out: how many more of them come after these; only if one queue alone has too many.
+        queues_in_all: how many the group had, in the timeline or not.
         queues: names of these queues, in order.
         convergence: kind, trigger and convergence_ms of rebalances that moved something.
         pauses: of the moves, in milliseconds, those above 0.
@@ -87,6 +90,8 @@ class GroupReport:
     totals: Totals
     ranking: Rows
     intervals: Rows
+    left_out: int
+    queues_in_all: int
     queues: list[str]
     convergence: Rows
     pauses: list[float]
@@ -160,13 +165,15 @@ def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupReport:
     mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
     hazards, rebalances = mine["hazards"], mine["rebalances"]
     moved = rebalances[rebalances["moves"] > 0]
-    shown = _queues_of_timeline(hazards)
-    ownership = mine["ownership"].merge(shown, on=_QUEUE).sort_values("from_ms").head(MOST_INTERVALS)
+    shown = _queues_of_timeline(hazards, mine["ownership"])
+    ownership = mine["ownership"].merge(shown, on=_QUEUE).sort_values("from_ms")
     pauses = hazards["pause_ms"].to_numpy(dtype=float)
     return GroupReport(
         totals=_totals(group, mine),
         ranking=_rows(moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False), MOST_REBALANCES),
-        intervals=_rows(ownership),
+        intervals=_rows(ownership, MOST_INTERVALS),
+        left_out=max(0, len(ownership) - MOST_INTERVALS),
+        queues_in_all=hazards.groupby(_QUEUE).ngroups,
         queues=list(dict.fromkeys(queue_name(row) for row in _rows(shown))),
         convergence=_rows(
             _thinned(moved.sort_values("convergence_ms"))[["kind", "detail", "trigger", "convergence_ms"]]
@@ -233,9 +240,12 @@ def _round(value: float) -> float:
     return round(float(value), 1)
 
 
-def _queues_of_timeline(hazards: pd.DataFrame) -> pd.DataFrame:
-    still = hazards.groupby(_QUEUE, as_index=False)["pause_ms"].sum()
-    return still.nlargest(MOST_QUEUES, "pause_ms").sort_values(_QUEUE)[_QUEUE]
+def _queues_of_timeline(hazards: pd.DataFrame, ownership: pd.DataFrame) -> pd.DataFrame:
+    """Those that stood still longest, as many as have no more than `MOST_INTERVALS` together; at least one."""
+    still = hazards.groupby(_QUEUE, as_index=False)["pause_ms"].sum().nlargest(MOST_QUEUES, "pause_ms")
+    intervals = ownership.groupby(_QUEUE, as_index=False).size()
+    together = still.merge(intervals, on=_QUEUE, how="left")["size"].fillna(0).cumsum()
+    return still.head(max(1, int((together <= MOST_INTERVALS).sum()))).sort_values(_QUEUE)[_QUEUE]
 
 
 def _most(hazards: pd.DataFrame, column: str) -> Rows:

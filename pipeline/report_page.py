@@ -138,10 +138,17 @@ def _timeline(group: GroupReport, marks: Sequence[tuple[float, str]], span_ms: f
         for number, owner in enumerate(owners[: 2 * svg.OWNER_COLOURS])
     )
     more = " and others in the same colours" if len(owners) > 2 * svg.OWNER_COLOURS else ""
+    shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those that stood still longest."
+    if len(group.queues) == group.queues_in_all:
+        shown = "all queues."
+    if group.left_out:
+        last = seconds(float(group.intervals[-1]["to_ms"]))
+        shown += (
+            f" The timeline ends at {last}: {group.left_out:,} later times that this queue had an owner are left out."
+        )
     return (
         "<h3>Who had which queue</h3>"
-        '<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are the queues that stood '
-        "still longest.</p>"
+        f'<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are {shown}</p>'
         f'<div class="key">{key}{more}<span><i class="k-orphan"></i>no owner</span></div>{chart}'
     )
 

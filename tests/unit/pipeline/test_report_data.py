@@ -4,9 +4,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from pipeline.report_data import MOST_POINTS, Totals, _thinned, percentile, queue_name, read_report
-from tests.unit.pipeline.report_tables import T0, write
+from pipeline.report_data import (
+    MOST_INTERVALS,
+    MOST_POINTS,
+    GroupReport,
+    Totals,
+    _thinned,
+    percentile,
+    queue_name,
+    read_report,
+)
+from tests.unit.pipeline.report_tables import QUEUE, T0, write
 
 
 def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
@@ -43,6 +53,40 @@ def test_rebalances_are_ranked_by_cost_and_times_count_from_the_beginning(tmp_pa
     assert [row["from_ms"] for row in group.intervals] == [0, 0, 5_400]
     assert [queue_name(row) for row in group.longest] == ["t@b:1"]
     assert (group.longest, group.twice, group.pauses) == (group.bursts, group.bursts, [300.0])
+
+
+def a_busy_report(directory: Path, queues: int, intervals: int) -> GroupReport:
+    """Queues with so many times each, 1 s after 1 s; the higher its number, the longer a queue stood still."""
+    write(directory)
+    of_each = QUEUE | {"owner": "c1", "ended": "revoked", "handed_out": 1}
+    owned = [
+        of_each | {"queue_id": number, "from_ms": T0 + 1_000 * second, "to_ms": T0 + 1_000 * second + 900}
+        for second in range(intervals)
+        for number in range(queues)
+    ]
+    costs = pd.read_parquet(directory / "hazards").iloc[[0] * queues]
+    costs = costs.assign(queue_id=range(queues), pause_ms=[float(number) for number in range(queues)])
+    for name, table in (("ownership", pd.DataFrame(owned)), ("hazards", costs)):
+        table.to_parquet(directory / name / "part.parquet")
+    [group] = read_report(directory).groups
+    return group
+
+
+@pytest.mark.parametrize(("intervals", "shown"), [(100, 40), (101, 39), (3_000, 1), (4_000, 1)])
+def test_a_timeline_of_too_many_times_has_fewer_queues_each_to_its_end(
+    tmp_path: Path, intervals: int, shown: int
+) -> None:
+    group = a_busy_report(tmp_path / "tables", 50, intervals)
+    assert group.queues == [f"t@b:{number}" for number in range(50 - shown, 50)]
+    assert (group.queues_in_all, group.left_out) == (50, 0)
+    assert len(group.intervals) == shown * intervals
+    assert group.intervals[-1]["to_ms"] == 1_000 * intervals - 100
+
+
+def test_a_timeline_of_one_queue_with_too_many_times_says_how_many_are_left_out(tmp_path: Path) -> None:
+    group = a_busy_report(tmp_path / "tables", 2, MOST_INTERVALS + 7)
+    assert (group.queues, group.left_out, len(group.intervals)) == (["t@b:1"], 7, MOST_INTERVALS)
+    assert group.intervals[-1]["to_ms"] == 1_000 * MOST_INTERVALS - 100
 
 
 def test_what_waits_in_one_topic_stays_where_another_has_a_row(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Pat
         "c1 to c2 1,200 to 1,202",
         "c1 to c2 40 from 1,200",
         "t@b:1: no owner for 300 ms",
+        "Shown are all queues.",
         "5.000 s c2 joined LOCK NOTIFY 2 1 1 400 ms 300 ms 2 40",
     ):
         assert words in told
@@ -73,3 +74,13 @@ def test_several_groups_have_sections_and_too_many_are_named(tmp_path: Path) -> 
     assert "Group g0 " in told
     assert f"Not shown: g{MOST_GROUPS}, g{MOST_GROUPS + 1}." in told
     assert "No member of any group had a queue" in read(page(replace(report, groups=[])))
+
+
+def test_a_page_says_what_its_timeline_leaves_out(tmp_path: Path) -> None:
+    report = read_report(write(tmp_path / "tables"))
+    [group] = report.groups
+    fewer = replace(group, queues_in_all=300)
+    assert "Shown are 2 of 300 queues, those that stood still longest. " in read(page(replace(report, groups=[fewer])))
+    cut = replace(group, left_out=1_234)
+    told = read(page(replace(report, groups=[cut])))
+    assert "The timeline ends at 9.000 s: 1,234 later times that this queue had an owner are left out." in told
