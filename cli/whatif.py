@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -77,6 +78,7 @@ def whatif(
     """
     with exit_with_error():
         grid = _grid(strategy, interval, session_timeout, handover, notify, recorded_timeout)
+        _check_recorded(recorded_strategy, capacity)
         for path in trace:
             if not path.exists():
                 raise ConfigError(f"there is no trace {path}")
@@ -108,6 +110,15 @@ def _grid(
     )
     grid.rules()  # says what is wrong before Spark starts
     return grid
+
+
+def _check_recorded(strategy: str | None, capacity: float | None) -> None:
+    from client.group_target import BUILT_IN_STRATEGIES
+
+    if strategy is not None and strategy not in BUILT_IN_STRATEGIES:
+        raise ConfigError(f"--recorded-strategy must be one of {', '.join(BUILT_IN_STRATEGIES)}; got {strategy!r}")
+    if capacity is not None and not 0 < capacity < math.inf:
+        raise ConfigError(f"--capacity must be a number above 0, got {capacity:g}")
 
 
 def _once(values: list[T] | None) -> tuple[T, ...]:

@@ -23,6 +23,11 @@ def test_the_help_has_an_example_and_names_every_option() -> None:
         (["--handover", "throw"], "handover must be drain, cut or overlap; got throw"),
         (["--strategy", "MINE"], "strategy must be one of AVG"),
         (["--interval", "0"], "interval_ms must be 100 to 3600000, got 0"),
+        (["--recorded-strategy", "MINE"], "--recorded-strategy must be one of AVG"),
+        (["--capacity", "0"], "--capacity must be a number above 0, got 0"),
+        (["--capacity", "-3"], "--capacity must be a number above 0, got -3"),
+        (["--capacity", "nan"], "--capacity must be a number above 0, got nan"),
+        (["--capacity", "inf"], "--capacity must be a number above 0, got inf"),
         ([], "there is no trace"),
     ],
 )
