@@ -34,7 +34,12 @@ def report(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page and the tables go.")] = Path("report"),
     group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master; by default all cores of this machine.")
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Spark master; by default all cores of this machine. With spark://host:7077, --out is a folder that "
+            "this machine and all workers have in common, and so are traces.",
+        ),
     ] = None,
     driver_memory: Annotated[
         str, typer.Option(metavar="SIZE", help="Memory of Spark's driver, for instance 3g.")
