@@ -1,16 +1,19 @@
-"""Pulled records to Arrow columns, or to rows. The hot path of every read.
+"""Pulled records to Arrow columns. The hot path of every read.
 
 Columns are built from whole lists: one msgpack unpacker walks over a pull's body and hands out, per record, its binary
 header as bytes and its payload as a tuple; the headers of many records become numbers in one step of numpy, and
-`zip(*payloads)` turns the payloads into columns. Rows, one tuple per message, cost twice as much; they are here so that
-this can be measured.
+`zip(*payloads)` turns the payloads into columns. Rows, one tuple per message, cost twice as much (`pipeline/rows.py`).
+
+A broker does not look into payloads, so any client can store a record that is no message, and it will be the same
+whenever it is read. Nothing here looks for such records: they make a step fail that takes thousands at once, and only
+then are they found one by one, and told as `failOnDataLoss` says.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgpack
@@ -28,11 +31,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.decode import decode_messages
+from model.decode import Undecodable, decode_messages
 from model.errors import ConfigError
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt
+from pipeline.queue_reader import HINT, MessagesLost
+
+logger = logging.getLogger(__name__)
 
 MAX_BATCH_ROWS = 8_192
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -71,8 +77,11 @@ _HEADER = np.dtype(
 )
 assert _HEADER.itemsize == HEADER_BYTES, "the table of model/record.py"
 
+_FIRST_FIELD = MessageExt._fields.index("topic")
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
+UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
+"""What Python, numpy and Arrow raise when a payload has not the fields of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +92,14 @@ class ColumnSettings:
         schema: the columns asked for, some or all of `SCHEMA`.
         tags: messages of other tags are left out; None for all.
         include_body, include_properties: else the column is null.
+        fail_on_data_loss: whether a record that is no message is an error; else it is left out, and told in the log.
     """
 
     schema: StructType
     tags: frozenset[str] | None
     include_body: bool
     include_properties: bool
+    fail_on_data_loss: bool
 
 
 def check_schema(schema: StructType) -> StructType:
@@ -144,6 +155,47 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
         raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
 
 
+def _add_records(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
+    """Unpack the body of a pull; returns what was left out because its payload is not exactly one value, or no message.
+
+    Raises:
+        RecordCorrupt: the body is not whole records.
+    """
+    first = len(into.headers)
+    try:
+        unpack_records(queue, body, into)
+    except RecordCorrupt:
+        del into.headers[first:], into.payloads[first:]
+    else:
+        return []
+    unfit: list[Undecodable] = []
+    into.payloads += [message[_FIRST_FIELD:] for message in decode_messages(queue, body, unfit)]
+    left_out = {one.position for one in unfit}
+    at = position = 0
+    while at < len(body):
+        if position not in left_out:
+            into.headers.append(body[at : at + HEADER_BYTES])
+        at += int.from_bytes(body[at : at + 4], "big")
+        position += 1
+    return unfit
+
+
+def tell_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings) -> None:
+    """Tell records that are no messages.
+
+    Raises:
+        MessagesLost: there is one before the end, and `fail_on_data_loss` is set.
+    """
+    mine = [one for one in unfit if one.offset < end]
+    if not mine:
+        return
+    one = mine[0]
+    what = f"queue {one.queue}: the record at offset {one.offset} is no message ({one.reason})"
+    if settings.fail_on_data_loss:
+        raise MessagesLost(f"{what}: whoever stored it is no producer of this project; {HINT}")
+    logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
+
+
 def arrow_batches(
     queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
 ) -> Iterator[pa.RecordBatch]:
@@ -157,12 +209,13 @@ def arrow_batches(
 
     Raises:
         RecordCorrupt: a body is not whole records.
+        MessagesLost: a record is no message, and `fail_on_data_loss` is set.
     """
     # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
     schema = to_arrow_schema(settings.schema, timezone="UTC")
     records, size = Records([], []), 0
     for body in bodies:
-        unpack_records(queue, body, records)
+        tell_unfit(_add_records(queue, body, records), end, settings)
         size += len(body)
         if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
             yield from _batch(queue, end, records, settings, schema)
@@ -172,18 +225,59 @@ def arrow_batches(
 
 def _batch(
     queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+) -> list[pa.RecordBatch]:
+    try:
+        return _build(queue, end, records, settings, schema)
+    except UNFIT:
+        unfit: list[Undecodable] = []
+        fit = _fit(queue, end, records, settings, schema, unfit)
+    tell_unfit(unfit, end, settings)
+    return _build(queue, end, fit, settings, schema)
+
+
+def _fit(
+    queue: MessageQueue,
+    end: int,
+    records: Records,
+    settings: ColumnSettings,
+    schema: pa.Schema,
+    unfit: list[Undecodable],
+) -> Records:
+    """The records that become rows, found by halves; adds the others to `unfit`, in order."""
+    try:
+        _build(queue, end, records, settings, schema)
+    except UNFIT as error:
+        headers, payloads = records.headers, records.payloads
+        if len(headers) == 1:
+            reason = f"its fields are not those of one: {error}"
+            unfit.append(Undecodable(queue, int(records.numbers()["offset"][0]), reason, 0))
+            return Records([], [])
+        half = len(headers) // 2
+        one = _fit(queue, end, Records(headers[:half], payloads[:half]), settings, schema, unfit)
+        other = _fit(queue, end, Records(headers[half:], payloads[half:]), settings, schema, unfit)
+        return Records(one.headers + other.headers, one.payloads + other.payloads)
+    return records
+
+
+def _build(
+    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+) -> list[pa.RecordBatch]:
+    """One batch, or none where no record is wanted.
+
+    Raises:
+        UNFIT: a payload has not the fields of a message.
+    """
     if not records.headers:
-        return
+        return []
     if settings.tags is not None or records.numbers()["offset"][-1] >= end:
         records = _only(records, end, settings.tags)
         if not records.headers:
-            return
+            return []
     numbers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
-        raise RecordCorrupt(f"{queue}: a payload has {len(columns)} fields instead of {_PAYLOAD_FIELDS}")
+        raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
     arrays = [_MAKERS[field.name](queue, numbers, columns, settings) for field in schema]
-    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
 def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
@@ -201,13 +295,32 @@ _Columns = Sequence[Sequence[Any]]
 _Maker = Callable[[MessageQueue, Any, _Columns, ColumnSettings], Any]
 
 
+def _typed(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """A column in which nothing is null.
+
+    Arrow finds the type out, which costs nothing; told what it should be, it takes text for bytes, and 1.5 for 1.
+    """
+    column = pa.array(values)
+    if column.type != kind or column.null_count:
+        raise TypeError(f"{column.type} where {kind} is expected")
+    return column
+
+
+def _bodies(values: Sequence[bytes], include: bool) -> Any:
+    if not include:
+        return pa.nulls(len(values), pa.binary())
+    if str in map(type, values):  # text beside bytes becomes bytes, whether Arrow is told the type or not
+        raise TypeError("text where bytes are expected")
+    return _typed(values, pa.binary())
+
+
 def _timestamps(milliseconds: Any) -> Any:
-    return pa.array(milliseconds * 1000).cast(pa.timestamp("us", tz="UTC"))
+    # Times that do not fit are refused by the cast; a product would be another time.
+    return _typed(milliseconds, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _texts(values: Sequence[str]) -> Any:
-    """A string column in which nothing is null."""
-    if not any(values):
+def _tags(values: Sequence[str]) -> Any:
+    if not "".join(values):
         return pa.nulls(len(values), pa.string())
     return pa.array([value or None for value in values], pa.string())
 
@@ -222,7 +335,7 @@ def _properties(values: Sequence[dict[str, str]], include: bool) -> Any:
     kind = pa.map_(pa.string(), pa.string())
     if not include:
         return pa.nulls(len(values), kind)
-    return pa.array([list(value.items()) for value in values], kind)
+    return pa.array([list(dict.items(value)) for value in values], kind)
 
 
 _MAKERS: dict[str, _Maker] = {
@@ -233,12 +346,10 @@ _MAKERS: dict[str, _Maker] = {
     ),
     "offset": lambda queue, numbers, columns, settings: pa.array(numbers["offset"].astype(np.int64)),
     "key": lambda queue, numbers, columns, settings: _keys(columns[_KEYS]),
-    "tag": lambda queue, numbers, columns, settings: _texts(columns[_TAGS]),
-    "body": lambda queue, numbers, columns, settings: (
-        pa.array(columns[_BODY], pa.binary()) if settings.include_body else pa.nulls(len(numbers), pa.binary())
-    ),
-    "msg_id": lambda queue, numbers, columns, settings: pa.array(columns[_MESSAGE_ID], pa.string()),
-    "born_ts": lambda queue, numbers, columns, settings: _timestamps(np.array(columns[_BORN_MS], np.int64)),
+    "tag": lambda queue, numbers, columns, settings: _tags(columns[_TAGS]),
+    "body": lambda queue, numbers, columns, settings: _bodies(columns[_BODY], settings.include_body),
+    "msg_id": lambda queue, numbers, columns, settings: _typed(columns[_MESSAGE_ID], pa.string()),
+    "born_ts": lambda queue, numbers, columns, settings: _timestamps(columns[_BORN_MS]),
     "store_ts": lambda queue, numbers, columns, settings: _timestamps(numbers["stored_ms"].astype(np.int64)),
     "reconsume_times": lambda queue, numbers, columns, settings: pa.array(numbers["times_delivered"].astype(np.int32)),
     "properties": lambda queue, numbers, columns, settings: _properties(
@@ -246,39 +357,3 @@ _MAKERS: dict[str, _Maker] = {
     ),
 }
 assert list(_MAKERS) == SCHEMA.fieldNames(), "each column has its maker"
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
-def rows(
-    queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
-) -> Iterator[tuple[object, ...]]:
-    """Turn pulls into one tuple per message; arguments and errors are those of `arrow_batches`."""
-    names = settings.schema.fieldNames()
-    is_whole = names == SCHEMA.fieldNames()
-    for body in bodies:
-        for message in decode_messages(queue, body):
-            if message.offset < end and (settings.tags is None or message.tags in settings.tags):
-                row = _row(queue, message, settings)
-                yield row if is_whole else tuple(row[_PLACES[name]] for name in names)
-
-
-_PLACES = {name: place for place, name in enumerate(SCHEMA.fieldNames())}
-
-
-def _row(queue: MessageQueue, message: MessageExt, settings: ColumnSettings) -> tuple[object, ...]:
-    return (
-        queue.topic,
-        queue.broker_name,
-        queue.queue_id,
-        message.offset,
-        " ".join(message.keys) if message.keys else None,
-        message.tags or None,
-        message.body if settings.include_body else None,
-        message.message_id,
-        datetime.fromtimestamp(message.born_ms / 1000, UTC),
-        datetime.fromtimestamp(message.stored_ms / 1000, UTC),
-        message.times_delivered,
-        dict(message.properties) if settings.include_properties else None,
-    )

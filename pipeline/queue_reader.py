@@ -29,7 +29,7 @@ _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 
 
 class MessagesLost(Outcome):
-    """Messages of a range that was planned are not there any more."""
+    """Messages of a range that was planned are not there any more, or records of it are no messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

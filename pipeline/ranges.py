@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.columns import ColumnSettings, arrow_batches, rows
+from pipeline.columns import ColumnSettings, arrow_batches
 from pipeline.offsets import Range, split, together
 from pipeline.queue_reader import PullSettings, QueueReader
+from pipeline.rows import rows
 from pipeline.source_options import SourceOptions
 from pipeline.wire import WireClient
 
@@ -46,7 +47,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     """Read the ranges of a task as Arrow batches, or as rows when the options say so. Runs on an executor.
 
     Raises:
-        MessagesLost: messages of a range are gone, and `failOnDataLoss` is set.
+        MessagesLost: messages of a range are gone, or a record is no message, and `failOnDataLoss` is set.
         RlabError: a broker cannot be reached, or refuses.
     """
     # A plan without partitions is carried out as one of no range (pyspark 4.3).
@@ -63,6 +64,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         tags=options.tags,
         include_body=options.include_body,
         include_properties=options.include_properties,
+        fail_on_data_loss=options.fail_on_data_loss,
     )
     decode = arrow_batches if options.use_arrow else rows
     # The collector walks over everything that was decoded, again and again, for cycles that are not there: with it on a

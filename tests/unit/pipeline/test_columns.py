@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import gc
-from datetime import UTC, datetime
+from collections.abc import Callable
 
+import msgpack
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -13,9 +14,11 @@ from pyspark.sql.types import StructType
 from model.errors import ConfigError
 from model.message import Message
 from model.message_queue import MessageQueue
-from model.record import RecordCorrupt
+from model.record import RecordCorrupt, encode_record
 from pipeline import columns
-from pipeline.columns import SCHEMA, ColumnSettings, arrow_batches, check_schema, rows
+from pipeline.columns import SCHEMA, ColumnSettings, arrow_batches, check_schema
+from pipeline.queue_reader import MessagesLost
+from pipeline.rows import rows
 from tests.unit.pipeline.fake_cluster import record
 
 QUEUE = MessageQueue("t", "broker-a", 3)
@@ -31,9 +34,16 @@ messages = st.builds(
 
 
 def settings(
-    schema: StructType = SCHEMA, tags: frozenset[str] | None = None, *, body: bool = True, properties: bool = True
+    schema: StructType = SCHEMA,
+    tags: frozenset[str] | None = None,
+    *,
+    body: bool = True,
+    properties: bool = True,
+    fails: bool = True,
 ) -> ColumnSettings:
-    return ColumnSettings(schema=schema, tags=tags, include_body=body, include_properties=properties)
+    return ColumnSettings(
+        schema=schema, tags=tags, include_body=body, include_properties=properties, fail_on_data_loss=fails
+    )
 
 
 def bodies_of(found: list[Message], per_pull: int = 3) -> list[bytes]:
@@ -67,24 +77,10 @@ def test_columns_hold_what_rows_hold(
     ]
 
 
-def test_a_message_becomes_a_row_with_nulls_for_what_it_does_not_have() -> None:
-    plain, full = Message("t", b"x"), Message("t", b"y", ["k1", "k2"], "red", {"p": "q"})
-    first, second = rows(QUEUE, 2, bodies_of([plain, full]), settings())
-    born, stored = datetime.fromtimestamp(0.001, UTC), datetime.fromtimestamp(1, UTC)
-    assert first[:8] == ("t", "broker-a", 3, 0, None, None, b"x", "id-0")
-    assert second == ("t", "broker-a", 3, 1, "k1 k2", "red", b"y", "id-1", born, stored, 3, {"p": "q"})
-
-
 @pytest.mark.parametrize("schema", [SCHEMA, StructType([SCHEMA["body"], SCHEMA["offset"]])])
 def test_batches_have_exactly_the_schema_that_spark_compares_them_with(schema: StructType) -> None:
     (batch,) = arrow_batches(QUEUE, 9, bodies_of([Message("t", b"x")] * 2), settings(schema))
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
-
-
-def test_columns_in_another_order_are_rows_in_that_order() -> None:
-    backwards = StructType(list(reversed(SCHEMA.fields)))
-    found = bodies_of([Message("t", b"x")])
-    assert next(iter(rows(QUEUE, 1, found, settings(backwards))))[::-1] == next(iter(rows(QUEUE, 1, found, settings())))
 
 
 def test_batches_are_cut_at_their_limit_of_rows_and_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +106,82 @@ def test_bytes_that_are_not_whole_records_are_refused(damage) -> None:  # type: 
     (body,) = bodies_of([Message("t", b"x" * 20)] * 2)
     with pytest.raises(RecordCorrupt, match="t@broker-a:3"):
         list(arrow_batches(QUEUE, 9, [damage(body)], settings()))
+
+
+def of_payload(offset: int, payload: bytes) -> bytes:
+    return encode_record(1, QUEUE.queue_id, offset, offset * 1000, 0, 0, 3, payload)
+
+
+def with_fields(**wrong: object) -> bytes:
+    fields = {"topic": "t", "body": b"b", "tags": "", "keys": [], "properties": {}, "born_ms": 1, "message_id": "i"}
+    return bytes(msgpack.packb(list({**fields, **wrong}.values())))
+
+
+NO_MESSAGES = {
+    "two fields": msgpack.packb([1, 2]),
+    "a number": msgpack.packb(7),
+    "text": b"hello",
+    "seven letters": msgpack.packb("letters"),
+    "nothing": b"",
+    "half": with_fields()[:-3],
+    "more": with_fields() + b"\x00",
+    "body is text": with_fields(body="b"),
+    "tag is a number": with_fields(tags=3),
+    "tag is a map": with_fields(tags={}),
+    "no tag": with_fields(tags=None),
+    "key is a number": with_fields(keys=[3]),
+    "properties are a list": with_fields(properties=[]),
+    "time is text": with_fields(born_ms="1"),
+    "time is missing": with_fields(born_ms=None),
+    "time is a date": with_fields(born_ms="2026-01-01T00:00:00"),
+    "time has a fraction": with_fields(born_ms=1.5),
+    "id is bytes": with_fields(message_id=b"i"),
+}
+READS = {"columns": lambda *given: as_rows(list(arrow_batches(*given))), "rows": lambda *given: list(rows(*given))}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("payload", NO_MESSAGES.values(), ids=NO_MESSAGES)
+@pytest.mark.parametrize("places", [[0], [3, 4, 8], list(range(10))], ids=str)
+def test_records_that_are_no_messages_end_a_read_or_are_skipped_and_told(
+    read: Callable[..., list[tuple[object, ...]]],
+    payload: bytes,
+    places: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = [of_payload(n, payload if n in places else with_fields()) for n in range(10)]
+    bodies = [b"".join(stored[:5]), b"".join(stored[5:])]
+    with pytest.raises(MessagesLost, match=rf"t@broker-a:3: .* offset {places[0]} is no message \(.*failOnDataLoss"):
+        read(QUEUE, 10, bodies, settings())
+    assert [row[3] for row in read(QUEUE, 10, bodies, settings(fails=False))] == [
+        n for n in range(10) if n not in places
+    ]
+    assert f"offset {places[0]} is no message" in caplog.text
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("wrong", [{"born_ms": 2**62}, {"born_ms": 2**63}, {"keys": ["a", 3]}], ids=str)
+def test_what_consumers_take_but_no_column_holds_is_left_out_as_well(
+    read: Callable[..., list[tuple[object, ...]]], wrong: dict[str, object]
+) -> None:
+    body = of_payload(0, with_fields(**wrong)) + of_payload(1, with_fields())
+    assert [row[3] for row in read(QUEUE, 2, [body], settings(fails=False))] == [1]
+    with pytest.raises(MessagesLost, match="offset 0 is no message"):
+        read(QUEUE, 2, [body], settings())
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_record_behind_the_end_may_be_anything(read: Callable[..., list[tuple[object, ...]]]) -> None:
+    for payload in NO_MESSAGES.values():
+        body = of_payload(0, with_fields()) + of_payload(1, payload)
+        assert len(read(QUEUE, 1, [body], settings())) == 1
+
+
+def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None:
+    for payload in NO_MESSAGES.values():
+        body = of_payload(0, payload) + of_payload(1, with_fields(tags="red"))
+        wanted = settings(tags=frozenset({"red"}), fails=False)
+        assert [row[3] for row in as_rows(list(arrow_batches(QUEUE, 2, [body], wanted)))] == [1]
 
 
 def test_a_schema_with_a_column_that_is_not_there_is_refused() -> None:
