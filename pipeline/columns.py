@@ -36,7 +36,7 @@ from model.errors import ConfigError
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt
-from pipeline.queue_reader import HINT, MessagesLost
+from pipeline.queue_reader import HINT, MessagesLost, Pulled
 
 logger = logging.getLogger(__name__)
 
@@ -155,8 +155,23 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
         raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
 
 
-def _add_records(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
-    """Unpack the body of a pull; returns what was left out because its payload is not exactly one value, or no message.
+def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, settings: ColumnSettings) -> None:
+    """Unpack a pull, and tell what is left out: payloads that are not exactly one value, and what is damaged.
+
+    Raises:
+        RecordCorrupt: the body is not whole records.
+        MessagesLost: something is left out, and `fail_on_data_loss` is set.
+    """
+    first = len(into.headers)
+    unfit = _unpack_fit(queue, pulled.body, into)
+    tell_unfit(unfit, end, settings)
+    if settings.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
+        offsets = Records(into.headers[first:], []).numbers()["offset"].tolist()
+        tell_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], settings)
+
+
+def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
+    """Unpack a body; returns the records that are left out.
 
     Raises:
         RecordCorrupt: the body is not whole records.
@@ -196,27 +211,53 @@ def tell_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings)
     logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
 
 
+def tell_damaged(
+    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], settings: ColumnSettings
+) -> None:
+    """Tell what a pull without tags lacks: a broker leaves out records that its disk has damaged, and goes on.
+
+    Args:
+        queue: which was pulled.
+        end: offsets from this one on do not matter.
+        pulled: the pull.
+        offsets: of the records that it brought.
+        settings: see `ColumnSettings`.
+
+    Raises:
+        MessagesLost: it lacks a record, and `fail_on_data_loss` is set.
+    """
+    last = min(end, pulled.end)
+    found = [offset for offset in offsets if offset < last]
+    lost = last - pulled.start - len(found)
+    if lost <= 0:
+        return
+    what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
+    if settings.fail_on_data_loss:
+        raise MessagesLost(f"{what} or gone on the disk of their broker, whose log names them; {HINT}")
+    logger.warning("%s: they are skipped", what)
+
+
 def arrow_batches(
-    queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
+    queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
 ) -> Iterator[pa.RecordBatch]:
     """Turn pulls into Arrow batches of a few thousand rows.
 
     Args:
         queue: whose they are.
         end: messages from this offset on are left out.
-        bodies: of the pulls, in order.
+        pulls: in order.
         settings: see `ColumnSettings`.
 
     Raises:
         RecordCorrupt: a body is not whole records.
-        MessagesLost: a record is no message, and `fail_on_data_loss` is set.
+        MessagesLost: a record is damaged or no message, and `fail_on_data_loss` is set.
     """
     # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
     schema = to_arrow_schema(settings.schema, timezone="UTC")
     records, size = Records([], []), 0
-    for body in bodies:
-        tell_unfit(_add_records(queue, body, records), end, settings)
-        size += len(body)
+    for pulled in pulls:
+        _add_records(queue, end, pulled, records, settings)
+        size += len(pulled.body)
         if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
             yield from _batch(queue, end, records, settings, schema)
             records, size = Records([], []), 0

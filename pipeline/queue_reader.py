@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from model.errors import NetworkError, Outcome, ServerError, TopicNotExist
 from model.message import tag_hash
@@ -26,6 +27,20 @@ _FOUND = int(ResponseCode.SUCCESS)
 _SKIPPED = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
 _AT_END = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
+
+
+class Pulled(NamedTuple):
+    """What a pull brought.
+
+    Attributes:
+        body: records back to back.
+        start: offset asked for.
+        end: offset of the next pull. Without tags there is a record for each offset from `start`, or it is damaged.
+    """
+
+    body: bytes
+    start: int
+    end: int
 
 
 class MessagesLost(Outcome):
@@ -72,10 +87,10 @@ class QueueReader:
         tags = settings.tags
         self._hashes = None if tags is None else sorted({tag_hash(tag) for tag in tags})
 
-    def bodies(self) -> Iterator[bytes]:
-        """Yield the bodies of the pulls, which together hold every message of the range that is still stored.
+    def pulls(self) -> Iterator[Pulled]:
+        """Yield pulls that together hold every message of the range that is still stored.
 
-        With tags set, a body may reach beyond the range's end, and hold messages of other tags.
+        One may reach beyond the range's end; with tags set, it may hold messages of other tags.
 
         Raises:
             MessagesLost: messages of the range are gone, and `fail_on_data_loss` is set.
@@ -95,10 +110,9 @@ class QueueReader:
             self._sent = None
             if (code := answer.code) in (_FOUND, _SKIPPED):
                 failures = 0
-                self._offset = answer.header["next_offset"]
+                start, self._offset = self._offset, answer.header["next_offset"]
                 self._send_ahead()
-                if code == _FOUND:
-                    yield answer.body or b""
+                yield Pulled((answer.body or b"") if code == _FOUND else b"", start, self._offset)
             else:
                 failures = self._not_found(answer, failures)
 

@@ -74,8 +74,8 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     try:
         with open_client(options) as client:
             for wanted in partition.ranges:
-                bodies = QueueReader(client, wanted, pulls).bodies()
-                yield from decode(wanted.queue, wanted.end, bodies, columns)
+                pulled = QueueReader(client, wanted, pulls).pulls()
+                yield from decode(wanted.queue, wanted.end, pulled, columns)
     finally:
         if collected:
             gc.enable()

@@ -8,19 +8,23 @@ from datetime import UTC, datetime
 from model.decode import Undecodable, decode_messages
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from pipeline.columns import SCHEMA, UNFIT, ColumnSettings, tell_unfit
+from pipeline.columns import SCHEMA, UNFIT, ColumnSettings, tell_damaged, tell_unfit
+from pipeline.queue_reader import Pulled
 
 
 def rows(
-    queue: MessageQueue, end: int, bodies: Iterable[bytes], settings: ColumnSettings
+    queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
 ) -> Iterator[tuple[object, ...]]:
     """Turn pulls into one tuple per message; arguments and errors are those of `arrow_batches`."""
     names = settings.schema.fieldNames()
     is_whole = names == SCHEMA.fieldNames()
-    for body in bodies:
+    for pulled in pulls:
         unfit: list[Undecodable] = []
-        messages = decode_messages(queue, body, unfit)
+        messages = decode_messages(queue, pulled.body, unfit)
         tell_unfit(unfit, end, settings)
+        if settings.tags is None and len(messages) + len(unfit) < pulled.end - pulled.start:
+            offsets = [*(one.offset for one in messages), *(one.offset for one in unfit)]
+            tell_damaged(queue, end, pulled, offsets, settings)
         for message in messages:
             if message.offset < end and (settings.tags is None or message.tags in settings.tags):
                 try:

@@ -49,6 +49,7 @@ class FakeCluster:
         failures: answers that are lost on the way before the next one arrives.
         written: broker, code, header and unpacked body of each request of a sink, in order, also of those whose answer
             was lost.
+        damaged: queues and offsets whose records a broker leaves out of its answers.
         refusals: what to answer the next requests of sinks with.
         spreads: broker -> among which brokers it was first told that a batch is spread.
         asked: code and header of each request, in order.
@@ -64,6 +65,7 @@ class FakeCluster:
         self.failures = 0
         self.asked: list[tuple[RequestCode, dict[str, Any]]] = []
         self.written: list[tuple[str, RequestCode, dict[str, Any], Any]] = []
+        self.damaged: set[tuple[MessageQueue, int]] = set()
         self.refusals: list[ResponseCode] = []
         self.spreads: dict[str, list[str]] = {}
         self.waits: list[float] = []
@@ -151,7 +153,9 @@ class FakeCluster:
         wanted, body, found = header.get("tag_hashes"), b"", 0
         while offset < held.end and found < header["max_n"]:
             message = held.messages[offset - held.begin]
-            if wanted is None or tag_hash(message.tags) in wanted:
+            if (queue, offset) in self.damaged:
+                found += 1
+            elif wanted is None or tag_hash(message.tags) in wanted:
                 body += record(queue, offset, message)
                 found += 1
             offset += 1

@@ -17,7 +17,7 @@ from model.message_queue import MessageQueue
 from model.record import RecordCorrupt, encode_record
 from pipeline import columns
 from pipeline.columns import SCHEMA, ColumnSettings, arrow_batches, check_schema
-from pipeline.queue_reader import MessagesLost
+from pipeline.queue_reader import MessagesLost, Pulled
 from pipeline.rows import rows
 from tests.unit.pipeline.fake_cluster import record
 
@@ -46,9 +46,14 @@ def settings(
     )
 
 
-def bodies_of(found: list[Message], per_pull: int = 3) -> list[bytes]:
-    stored = [record(QUEUE, offset, message) for offset, message in enumerate(found)]
-    return [b"".join(stored[start : start + per_pull]) for start in range(0, len(stored), per_pull)]
+def pulls_of(found: list[Message], per_pull: int = 3) -> list[Pulled]:
+    return pulled([record(QUEUE, offset, message) for offset, message in enumerate(found)], per_pull)
+
+
+def pulled(stored: list[bytes], per_pull: int = 100) -> list[Pulled]:
+    starts = range(0, len(stored), per_pull)
+    pieces = [stored[start : start + per_pull] for start in starts]
+    return [Pulled(b"".join(piece), start, start + len(piece)) for start, piece in zip(starts, pieces, strict=True)]
 
 
 def as_rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
@@ -69,8 +74,8 @@ def test_columns_hold_what_rows_hold(
     found: list[Message], end: int, tags: frozenset[str] | None, body: bool, properties: bool
 ) -> None:
     wanted = settings(tags=tags, body=body, properties=properties)
-    batches = list(arrow_batches(QUEUE, end, bodies_of(found), wanted))
-    expected = list(rows(QUEUE, end, bodies_of(found), wanted))
+    batches = list(arrow_batches(QUEUE, end, pulls_of(found), wanted))
+    expected = list(rows(QUEUE, end, pulls_of(found), wanted))
     assert as_rows(batches) == expected
     assert [row[3] for row in expected] == [
         offset for offset, message in enumerate(found) if offset < end and (tags is None or message.tags in tags)
@@ -79,21 +84,21 @@ def test_columns_hold_what_rows_hold(
 
 @pytest.mark.parametrize("schema", [SCHEMA, StructType([SCHEMA["body"], SCHEMA["offset"]])])
 def test_batches_have_exactly_the_schema_that_spark_compares_them_with(schema: StructType) -> None:
-    (batch,) = arrow_batches(QUEUE, 9, bodies_of([Message("t", b"x")] * 2), settings(schema))
+    (batch,) = arrow_batches(QUEUE, 9, pulls_of([Message("t", b"x")] * 2), settings(schema))
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 def test_batches_are_cut_at_their_limit_of_rows_and_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = bodies_of([Message("t", b"x" * 100)] * 30)
+    found = pulls_of([Message("t", b"x" * 100)] * 30)
     monkeypatch.setattr(columns, "MAX_BATCH_ROWS", 9)
     assert [batch.num_rows for batch in arrow_batches(QUEUE, 30, found, settings())] == [9, 9, 9, 3]
     monkeypatch.setattr(columns, "MAX_BATCH_ROWS", 1_000)
-    monkeypatch.setattr(columns, "MAX_BATCH_BYTES", len(found[0]) * 4)
+    monkeypatch.setattr(columns, "MAX_BATCH_BYTES", len(found[0].body) * 4)
     assert [batch.num_rows for batch in arrow_batches(QUEUE, 30, found, settings())] == [12, 12, 6]
 
 
 def test_a_pull_without_a_wanted_message_gives_no_batch() -> None:
-    found = bodies_of([Message("t", b"x", tags="blue")] * 5)
+    found = pulls_of([Message("t", b"x", tags="blue")] * 5)
     assert list(arrow_batches(QUEUE, 5, found, settings(tags=frozenset({"red"})))) == []
     assert list(arrow_batches(QUEUE, 0, found, settings())) == []
     assert list(arrow_batches(QUEUE, 5, [], settings())) == []
@@ -103,9 +108,9 @@ def test_a_pull_without_a_wanted_message_gives_no_batch() -> None:
     "damage", [lambda body: body[:-1], lambda body: body + b"\x01", lambda body: b"\x00" + body[1:] + b"\xc0"]
 )
 def test_bytes_that_are_not_whole_records_are_refused(damage) -> None:  # type: ignore[no-untyped-def]
-    (body,) = bodies_of([Message("t", b"x" * 20)] * 2)
+    (whole,) = pulls_of([Message("t", b"x" * 20)] * 2)
     with pytest.raises(RecordCorrupt, match="t@broker-a:3"):
-        list(arrow_batches(QUEUE, 9, [damage(body)], settings()))
+        list(arrow_batches(QUEUE, 9, [whole._replace(body=damage(whole.body))], settings()))
 
 
 def of_payload(offset: int, payload: bytes) -> bytes:
@@ -150,10 +155,10 @@ def test_records_that_are_no_messages_end_a_read_or_are_skipped_and_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stored = [of_payload(n, payload if n in places else with_fields()) for n in range(10)]
-    bodies = [b"".join(stored[:5]), b"".join(stored[5:])]
+    pulls = pulled(stored, 5)
     with pytest.raises(MessagesLost, match=rf"t@broker-a:3: .* offset {places[0]} is no message \(.*failOnDataLoss"):
-        read(QUEUE, 10, bodies, settings())
-    assert [row[3] for row in read(QUEUE, 10, bodies, settings(fails=False))] == [
+        read(QUEUE, 10, pulls, settings())
+    assert [row[3] for row in read(QUEUE, 10, pulls, settings(fails=False))] == [
         n for n in range(10) if n not in places
     ]
     assert f"offset {places[0]} is no message" in caplog.text
@@ -164,24 +169,49 @@ def test_records_that_are_no_messages_end_a_read_or_are_skipped_and_told(
 def test_what_consumers_take_but_no_column_holds_is_left_out_as_well(
     read: Callable[..., list[tuple[object, ...]]], wrong: dict[str, object]
 ) -> None:
-    body = of_payload(0, with_fields(**wrong)) + of_payload(1, with_fields())
-    assert [row[3] for row in read(QUEUE, 2, [body], settings(fails=False))] == [1]
+    pulls = pulled([of_payload(0, with_fields(**wrong)), of_payload(1, with_fields())])
+    assert [row[3] for row in read(QUEUE, 2, pulls, settings(fails=False))] == [1]
     with pytest.raises(MessagesLost, match="offset 0 is no message"):
-        read(QUEUE, 2, [body], settings())
+        read(QUEUE, 2, pulls, settings())
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_record_behind_the_end_may_be_anything(read: Callable[..., list[tuple[object, ...]]]) -> None:
     for payload in NO_MESSAGES.values():
-        body = of_payload(0, with_fields()) + of_payload(1, payload)
-        assert len(read(QUEUE, 1, [body], settings())) == 1
+        pulls = pulled([of_payload(0, with_fields()), of_payload(1, payload)])
+        assert len(read(QUEUE, 1, pulls, settings())) == 1
 
 
 def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None:
     for payload in NO_MESSAGES.values():
-        body = of_payload(0, payload) + of_payload(1, with_fields(tags="red"))
+        pulls = pulled([of_payload(0, payload), of_payload(1, with_fields(tags="red"))])
         wanted = settings(tags=frozenset({"red"}), fails=False)
-        assert [row[3] for row in as_rows(list(arrow_batches(QUEUE, 2, [body], wanted)))] == [1]
+        assert [row[3] for row in as_rows(list(arrow_batches(QUEUE, 2, pulls, wanted)))] == [1]
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("left", [[], [0, 1, 2, 4], [1, 2, 3, 4], [0, 1, 2, 3]], ids=str)
+def test_records_that_a_broker_left_out_end_a_read_or_are_told(
+    read: Callable[..., list[tuple[object, ...]]], left: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b"".join(of_payload(n, with_fields()) for n in left)
+    with pytest.raises(MessagesLost, match=rf"{5 - len(left)} of the messages from offset 0 to before 5 are damaged"):
+        read(QUEUE, 9, [Pulled(body, 0, 5)], settings())
+    assert [row[3] for row in read(QUEUE, 9, [Pulled(body, 0, 5)], settings(fails=False))] == left
+    assert "are damaged: they are skipped" in caplog.text
+    # With tags nobody can say what is missing and what was not wanted.
+    assert read(QUEUE, 9, [Pulled(body, 0, 5)], settings(tags=frozenset({"red"}))) == []
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_is_damaged_behind_the_end_is_no_loss_and_what_is_no_message_is_told_once(
+    read: Callable[..., list[tuple[object, ...]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = b"".join(of_payload(n, with_fields()) for n in range(3))
+    assert len(read(QUEUE, 3, [Pulled(whole, 0, 5)], settings())) == 3
+    assert len(read(QUEUE, 9, [Pulled(whole + of_payload(3, b"hello"), 0, 4)], settings(fails=False))) == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no message" in caplog.text
 
 
 def test_a_schema_with_a_column_that_is_not_there_is_refused() -> None:
@@ -194,7 +224,7 @@ def test_a_schema_with_a_column_that_is_not_there_is_refused() -> None:
 
 def test_decoding_leaves_no_cycles_behind() -> None:
     # The collector is off while a range is read: cycles would stay until its end.
-    found = bodies_of([Message("t", b"x")] * 30)
+    found = pulls_of([Message("t", b"x")] * 30)
     list(arrow_batches(QUEUE, 30, found, settings()))
     gc.collect()
     for _ in arrow_batches(QUEUE, 30, found, settings()):

@@ -31,7 +31,7 @@ def reader(
 
 
 def offsets(found: QueueReader) -> list[int]:
-    return [message.offset for body in found.bodies() for message in decode_messages(QUEUE, body)]
+    return [message.offset for pulled in found.pulls() for message in decode_messages(QUEUE, pulled.body)]
 
 
 @given(count=st.integers(1, 60), batch=st.integers(1, 20), data=st.data())
@@ -47,8 +47,8 @@ def test_a_range_is_read_whole_and_no_further(count: int, batch: int, data: st.D
 def test_the_next_pull_is_sent_before_the_last_one_is_handed_out() -> None:
     cluster = FakeCluster()
     cluster.fill(30)
-    bodies = reader(cluster, 0, 30).bodies()
-    next(bodies)
+    pulls = reader(cluster, 0, 30).pulls()
+    next(pulls)
     assert [pull["offset"] for pull in cluster.pulls()] == [0, 10]
 
 
@@ -71,8 +71,8 @@ def test_a_connection_that_breaks_is_opened_again_and_nothing_comes_twice() -> N
     cluster = FakeCluster()
     cluster.fill(30)
     found, read = reader(cluster, 0, 30), []
-    for number, body in enumerate(found.bodies()):
-        read += [message.offset for message in decode_messages(QUEUE, body)]
+    for number, pulled in enumerate(found.pulls()):
+        read += [message.offset for message in decode_messages(QUEUE, pulled.body)]
         cluster.failures = 3 if number == 1 else 0
     assert read == list(range(30))
     assert cluster.waits == [0.25, 0.5, 1.0]
@@ -95,11 +95,11 @@ def test_a_failure_while_sending_ahead_does_not_cost_what_arrived() -> None:
     cluster = FakeCluster()
     cluster.fill(20)
     found = reader(cluster, 0, 20)
-    bodies = found.bodies()
-    next(bodies)
+    pulls = found.pulls()
+    next(pulls)
     cluster.down.add("a")
     with pytest.raises(NetworkError):
-        next(bodies)
+        next(pulls)
     assert found.skipped == 0
 
 
@@ -144,6 +144,17 @@ def test_a_queue_that_ends_too_early_is_a_loss_although_its_beginning_is_there()
     assert found.skipped == 22
     with pytest.raises(MessagesLost, match="offset 8 is wanted"):
         offsets(reader(cluster, 5, 30))
+
+
+def test_pulls_join_without_a_gap_and_a_damaged_stretch_is_an_empty_one() -> None:
+    cluster = FakeCluster()
+    cluster.fill(30)
+    cluster.damaged = {(QUEUE, offset) for offset in range(10, 20)}
+    found = [(len(decode_messages(QUEUE, one.body)), one.start, one.end) for one in reader(cluster, 5, 30).pulls()]
+    assert found == [(5, 5, 15), (5, 15, 25), (5, 25, 30)]
+    cluster.damaged |= {(QUEUE, offset) for offset in range(5, 10)}
+    found = [(len(decode_messages(QUEUE, one.body)), one.start, one.end) for one in reader(cluster, 5, 30).pulls()]
+    assert found == [(0, 5, 15), (5, 15, 25), (5, 25, 30)]
 
 
 def test_a_topic_that_was_deleted_is_a_loss() -> None:

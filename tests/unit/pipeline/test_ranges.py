@@ -10,6 +10,7 @@ from model.message_queue import MessageQueue
 from pipeline import ranges
 from pipeline.columns import SCHEMA
 from pipeline.offsets import Range
+from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import SMALL_TASK_ROWS, QueueRanges, plan_tasks, read_ranges
 from pipeline.source_options import SourceOptions, parse_options
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
@@ -77,3 +78,15 @@ def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_wh
     read.close()  # type: ignore[attr-defined]
     assert gc.isenabled()
     assert closed == ["names:1", "a:1"]
+
+
+def test_a_damaged_record_ends_a_read_unless_losses_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(queues=1)
+    cluster.fill(20)
+    cluster.damaged = {(QUEUE, 7)}
+    monkeypatch.setattr(ranges, "open_client", lambda options: cluster.client())
+    part = QueueRanges((Range(QUEUE, 5, 20),))
+    with pytest.raises(MessagesLost, match=r"t@a:0: 1 of the messages from offset 5 to before 20 are damaged"):
+        list(read_ranges(part, options(), SCHEMA))
+    (batch,) = read_ranges(part, options(failOnDataLoss="false"), SCHEMA)
+    assert batch.column("offset").to_pylist() == [5, 6, *range(8, 20)]
