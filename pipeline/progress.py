@@ -136,16 +136,23 @@ def offsets_of(text: str | None) -> Offsets:
         return {}
 
 
-def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int:
-    """How many messages of a batch were gone when they were read: those between its offsets that gave no row.
+def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | None:
+    """How many messages of a batch gave no row, because they were gone, damaged or no messages.
 
     Args:
         start: where the batch began, as its progress has it.
         end: where it ended.
         input_rows: its `numInputRows`; the result means something where the batch was read once, and without tags.
+
+    Returns:
+        The number; None where progress does not tell it: the first batch of a query, and one in which a queue appears,
+        have queues of which it says where they end and not where they began.
     """
     starts, ends = offsets_of(start), offsets_of(end)
-    return sum(max(0, last - starts[queue]) for queue, last in ends.items() if queue in starts) - input_rows
+    if any(last > 0 and queue not in starts for queue, last in ends.items()):
+        return None
+    # An end before its start is that of a queue that was made anew: nothing of it was read.
+    return sum(max(0, last - starts.get(queue, last)) for queue, last in ends.items()) - input_rows
 
 
 def _rows(body: bytes) -> list[tuple[str, int, int, str]]:

@@ -3,9 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
+from pipeline.offsets import to_text
 from pipeline.progress import GroupProgress, offsets_of, skipped_rows
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
@@ -60,7 +64,29 @@ def test_offsets_of_other_sources_are_left_alone() -> None:
     assert offsets_of("None") == offsets_of(None) == offsets_of('{"logOffset": 3}') == offsets_of("12") == {}
 
 
-def test_what_a_batch_skipped_is_what_lies_between_its_offsets_and_gave_no_row() -> None:
-    start, end = '{"t": {"a": {"0": 3, "1": 9}}}', '{"t": {"a": {"0": 10, "1": 2, "2": 5}}}'
-    assert skipped_rows(start, end, 5) == 2
-    assert skipped_rows("None", end, 0) == 0
+@given(
+    st.dictionaries(
+        st.integers(0, 9).map(lambda number: MessageQueue("t", "a", number)),
+        st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50)),
+    )
+)
+def test_what_a_batch_skipped_is_what_lies_between_its_offsets_and_gave_no_row(
+    queues: dict[MessageQueue, tuple[int, int, int]],
+) -> None:
+    start = to_text({queue: first for queue, (first, _, _) in queues.items()})
+    end = to_text({queue: first + given + skipped for queue, (first, given, skipped) in queues.items()})
+    rows = sum(given for _, given, _ in queues.values())
+    assert skipped_rows(start, end, rows) == sum(skipped for _, _, skipped in queues.values())
+
+
+def test_a_queue_that_was_made_anew_has_skipped_nothing_and_one_that_is_empty_neither() -> None:
+    assert skipped_rows('{"t": {"a": {"0": 3, "1": 9}}}', '{"t": {"a": {"0": 10, "1": 2, "2": 0}}}', 5) == 2
+
+
+@pytest.mark.parametrize("start", [None, "None", '{"t": {"a": {"1": 3}}}'])
+def test_what_a_batch_skipped_is_not_known_where_a_queue_has_no_start(start: str | None) -> None:
+    assert skipped_rows(start, '{"t": {"a": {"0": 5, "1": 10}}}', 5) is None
+
+
+def test_an_empty_batch_has_skipped_nothing() -> None:
+    assert skipped_rows(None, None, 0) == 0
