@@ -27,8 +27,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
-from itertools import chain, compress
+from itertools import compress
+from operator import sub
 from typing import NamedTuple
 
 from model.message_queue import MessageQueue
@@ -40,6 +42,8 @@ RING_LENGTH = 1 << 30
 """Length of the ring. Python compares integers below 2**30 faster, and collisions are harmless: see `ring_of`."""
 GOLDEN = 663608941
 """About RING_LENGTH / golden ratio, and odd: its multiples fill the ring evenly, however many there are."""
+_FEW_QUEUES = 10
+"""With more points than this for each queue, a search for each takes less time than to go through all points."""
 _DIGEST_POINTS = struct.Struct(f">{POINTS}I")
 _POINT_BITS = int.from_bytes(_DIGEST_POINTS.pack(*[RING_LENGTH - 1] * POINTS), "big")
 
@@ -56,6 +60,13 @@ class Positions(NamedTuple):
 
     at: list[int]
     order: list[int]
+
+
+class NextPoints(NamedTuple):
+    """Owners of the next points after queues in order of position, and the distances there; parallel."""
+
+    owners: list[str]
+    distances: list[int]
 
 
 def positions_of(queues: Sequence[MessageQueue]) -> Positions:
@@ -75,6 +86,11 @@ def positions_of(queues: Sequence[MessageQueue]) -> Positions:
             last_topic, last_broker = topic, broker_name
             base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big") % RING_LENGTH
         at.append((base + queue_id * GOLDEN) % RING_LENGTH)
+    return placed(at)
+
+
+def placed(at: list[int]) -> Positions:
+    """Positions of queues that were placed before, perhaps among others."""
     return Positions(at, sorted(range(len(at)), key=at.__getitem__))
 
 
@@ -123,7 +139,9 @@ def deal_evenly(positions: Positions, ring: Ring, members: Collection[str]) -> l
     return deal(positions, ring, dict.fromkeys(members, floor), extra)
 
 
-def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int = 0) -> list[str]:
+def deal(
+    positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int = 0, *, nearest: NextPoints | None = None
+) -> list[str]:
     """Share queues among owners that have room for a number of them; see the module header.
 
     Args:
@@ -131,6 +149,7 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
         ring: of the owners.
         rooms: how many queues each owner gets.
         extra: how many of the owners get one more. Rooms and extra together are for exactly all queues.
+        nearest: `next_points` of these positions and this ring, if it is there already.
 
     Returns:
         The owner of each queue.
@@ -139,8 +158,14 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
     owner_of = [""] * len(positions.at)
     waiting = positions.order
     while waiting:
+        if len(left) == 1:  # Nobody else has room, so there is nothing to look for.
+            (last,) = left
+            for queue in waiting:
+                owner_of[queue] = last
+            break
         # Here and below, the number of an entry in `waiting` stands for it: parallel lists are quicker than tuples.
-        found, distances = _next_points(positions.at, waiting, ring)
+        found, distances = nearest or next_points(Positions(positions.at, waiting), ring)
+        nearest = None
         for entry in sorted(range(len(waiting)), key=distances.__getitem__):
             owner = found[entry]
             room = left[owner]
@@ -161,17 +186,27 @@ def deal(positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int 
     return owner_of
 
 
-def _next_points(at: list[int], waiting: list[int], ring: Ring) -> tuple[list[str], list[int]]:
-    """Owner of the next point after each waiting queue, and the distance to it."""
+def next_points(positions: Positions, ring: Ring) -> NextPoints:
+    """Look for the next point after each queue.
+
+    Args:
+        positions: `order` may leave queues out.
+        ring: not empty.
+    """
+    places = list(map(positions.at.__getitem__, positions.order))
+    points, owners = [*ring.points, ring.points[0] + RING_LENGTH], [*ring.owners, ring.owners[0]]
+    if len(points) > _FEW_QUEUES * len(places):
+        index = list(map(partial(bisect_left, points), places))
+        return NextPoints(list(map(owners.__getitem__, index)), list(map(sub, map(points.__getitem__, index), places)))
     found, distances = [], []
-    ahead = chain(zip(ring.points, ring.owners, strict=True), [(ring.points[0] + RING_LENGTH, ring.owners[0])])
+    ahead = zip(points, owners, strict=True)
     point, owner = next(ahead)
-    for position in map(at.__getitem__, waiting):  # in order of position, so both sequences are gone through once
+    for position in places:  # in order of position, so both sequences are gone through once
         while point < position:
             point, owner = next(ahead)
         found.append(owner)
         distances.append(point - position)
-    return found, distances
+    return NextPoints(found, distances)
 
 
 def _points_of(client_id: str) -> tuple[int, ...]:

@@ -125,6 +125,35 @@ def test_with_different_topics_loads_are_as_even_as_the_subscriptions_allow(
     assert sorted(map(len, shares.values()), reverse=True) == most_even_loads(counts, topics_of)
 
 
+subscriptions = st.dictionaries(
+    st.sampled_from("abcdefgh"), st.lists(st.sampled_from("tuv"), unique=True, max_size=3), min_size=1
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.fixed_dictionaries({topic: st.integers(0, 12) for topic in "tuv"}), subscriptions),
+        min_size=2,
+        max_size=4,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_with_different_topics_neither_order_nor_what_an_instance_saw_before_matters(
+    history: list[tuple[dict[str, int], dict[str, list[str]]]], rng: random.Random
+) -> None:
+    used = AllocateMessageQueueBalancedSticky()
+    for counts, topics_of in history:
+        queues_of = {topic: [MessageQueue(topic, "b", n) for n in range(count)] for topic, count in counts.items()}
+        shuffled_queues = {topic: rng.sample(queues_of[topic], counts[topic]) for topic in rng.sample("tuv", 3)}
+        shuffled_topics = {
+            cid: rng.sample(topics_of[cid], len(topics_of[cid])) for cid in rng.sample([*topics_of], len(topics_of))
+        }
+        for cid in shuffled_topics:
+            fresh = AllocateMessageQueueBalancedSticky().allocate_group("g", cid, queues_of, topics_of)
+            assert used.allocate_group("g", cid, shuffled_queues, shuffled_topics) == fresh
+
+
 @settings(max_examples=25)
 @given(st.integers(4, 12), st.integers(20, 80), st.randoms(use_true_random=False))
 def test_a_newcomer_moves_little(members: int, queues: int, rng: random.Random) -> None:

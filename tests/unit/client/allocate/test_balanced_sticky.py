@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from client.allocate import AllocateMessageQueueBalancedSticky
@@ -76,6 +82,62 @@ def test_strangers_and_members_without_queues_get_nothing() -> None:
     assert strategy.allocate_group("g", "stranger", {"t": queues("t", 3)}, {"a": ["t"]}) == []
     assert strategy.allocate_group("g", "a", {"t": queues("t", 3)}, {"a": ["u"], "b": ["t"]}) == []
     assert strategy.allocate_group("g", "a", {}, {"a": ["t"]}) == []
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines of Python a call takes: a measure of work that does not depend on the machine."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def work_of_one_leaving(queues_of: dict[str, list[MessageQueue]], topics_of: dict[str, tuple[str, ...]]) -> int:
+    strategy = AllocateMessageQueueBalancedSticky()
+    stay = [*topics_of][:-1]
+    strategy.allocate_group("g", stay[0], queues_of, topics_of)
+    after = {cid: topics_of[cid] for cid in stay}
+    return lines_run(lambda: strategy.allocate_group("g", stay[0], queues_of, after))
+
+
+def test_when_one_member_leaves_two_kinds_are_little_more_work_than_one() -> None:
+    queues_of = {f"t{number}": queues(f"t{number}", 100) for number in range(5)}
+    names = tuple(queues_of)
+    members = [f"10.0.0.{number}@app" for number in range(100)]
+    one = work_of_one_leaving(queues_of, dict.fromkeys(members, names))
+    two = work_of_one_leaving(queues_of, {cid: names[: 5 - n % 2] for n, cid in enumerate(members)})
+    assert two < 2 * one
+
+
+def test_when_every_member_has_topics_of_its_own_the_work_is_in_proportion_to_them() -> None:
+    rng = random.Random(1)
+    work = []
+    for size in (20, 40):
+        queues_of = {f"t{number}": queues(f"t{number}", 10) for number in range(size)}
+        topics_of = {f"10.0.0.{number}@app": tuple(rng.sample(sorted(queues_of), 5)) for number in range(2 * size)}
+        work.append(work_of_one_leaving(queues_of, topics_of))
+    assert work[1] < 3 * work[0]
+    assert work[1] < 200 * 5 * 80  # lines for each subscription
+
+
+def test_the_shares_of_all_other_members_are_there_when_one_is() -> None:
+    strategy = AllocateMessageQueueBalancedSticky()
+    queues_of = {"t": queues("t", 300), "u": queues("u", 300)}
+    topics_of = {cid: ("t", "u")[: 1 + n % 2] for n, cid in enumerate(MEMBERS)}
+    for cid in MEMBERS[:2]:  # one of each kind
+        strategy.allocate_group("g", cid, queues_of, topics_of)
+    for cid in MEMBERS:
+        assert lines_run(lambda cid=cid: strategy.allocate_group("g", cid, queues_of, topics_of)) < 100  # type: ignore[misc]
 
 
 def test_the_common_checks_apply() -> None:

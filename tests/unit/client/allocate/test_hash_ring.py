@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-from client.allocate.hash_ring import POINTS, Positions, Ring, changed_ring, deal, deal_evenly, positions_of, ring_of
+from client.allocate.hash_ring import (
+    POINTS,
+    Positions,
+    Ring,
+    changed_ring,
+    deal,
+    deal_evenly,
+    next_points,
+    positions_of,
+    ring_of,
+)
 from model.message_queue import MessageQueue
 
 RING = Ring([10, 30, 50], ["A", "B", "A"])
@@ -20,6 +30,20 @@ def test_a_queue_goes_to_the_next_point_when_there_is_room() -> None:
 
 def test_the_farthest_of_too_many_walks_on() -> None:
     assert deal(at(20, 25, 29, 45), RING, {"A": 2, "B": 2}) == ["A", "B", "B", "A"]
+
+
+def test_few_queues_find_the_points_that_they_would_find_among_many() -> None:
+    ring = ring_of([f"m{number}" for number in range(9)])
+    queues = positions_of([MessageQueue("t", "b", queue_id) for queue_id in range(300)])
+    together = next_points(queues, ring)
+    alone = [next_points(Positions(queues.at, [queue]), ring) for queue in queues.order]
+    assert together.owners == [owner for each in alone for owner in each.owners]
+    assert together.distances == [distance for each in alone for distance in each.distances]
+
+
+def test_points_that_were_found_before_change_nothing() -> None:
+    rooms = {"A": 2, "B": 2}
+    assert deal(at(20, 25, 29, 45), RING, rooms, nearest=next_points(at(20, 25, 29, 45), RING)) == ["A", "B", "B", "A"]
 
 
 def test_behind_the_last_point_comes_the_first_and_the_way_around_counts() -> None:
