@@ -10,10 +10,12 @@ A listener and not the source's own `commit`: Spark calls that one batch late, a
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import msgpack
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -34,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _NO_TOKEN = -1
 MAX_ROWS_PER_COMMIT = 1_000
+LISTENER_TIMEOUT_S = 30.0
+"""How long the end of a block waits for what Spark has to tell still. Commits to brokers that are away take seconds."""
 
 
 class GroupProgress(StreamingQueryListener):
@@ -55,6 +59,9 @@ class GroupProgress(StreamingQueryListener):
         self._client = client
         self._group = check_group(group)
         self._query_id = query_id
+        # Spark's thread commits, and that of the block closes: a client serves one at a time.
+        self._lock = threading.Lock()
+        self._is_closed = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing."""
@@ -74,6 +81,16 @@ class GroupProgress(StreamingQueryListener):
 
     def commit(self, offsets: Offsets) -> None:
         """Commit what has changed; what fails is noted and told in the log, because no stream may end by it."""
+        with self._lock:
+            if not self._is_closed:
+                self._commit_changed(offsets)
+
+    def close(self) -> None:
+        """Commit nothing any more, so that whoever made the client can close it; waits for a commit under way."""
+        with self._lock:
+            self._is_closed = True
+
+    def _commit_changed(self, offsets: Offsets) -> None:
         changed = {queue: offset for queue, offset in offsets.items() if self.committed.get(queue) != offset}
         for broker_name in sorted({queue.broker_name for queue in changed}):
             mine = sorted(queue for queue in changed if queue.broker_name == broker_name)
@@ -110,6 +127,8 @@ def committed_progress(
 ) -> Iterator[GroupProgress]:
     """Commit the progress of the session's streams to a group as long as the block runs.
 
+    What a batch that has ended in the block told is committed when the block ends, also the last batch of a query.
+
     Args:
         spark: the session.
         name_servers: of the cluster.
@@ -125,7 +144,20 @@ def committed_progress(
         try:
             yield listener
         finally:
+            _wait_for_listeners(spark)
             spark.streams.removeListener(listener)
+            listener.close()
+
+
+def _wait_for_listeners(spark: SparkSession) -> None:
+    """Wait until Spark has told its listeners what has happened: it does so in a thread behind the query."""
+    context = spark.sparkContext._jsc
+    if context is None:
+        return  # it was stopped in the block, and tells nothing any more
+    try:
+        context.sc().listenerBus().waitUntilEmpty(int(LISTENER_TIMEOUT_S * 1000))
+    except Py4JError as error:
+        logger.warning("progress may not be committed up to the last batch: %s", error)
 
 
 def offsets_of(text: str | None) -> Offsets:

@@ -51,6 +51,18 @@ def test_a_commit_that_is_refused_is_noted_and_tried_again_with_the_next_batch()
     assert progress.failures == {}
 
 
+def test_progress_that_is_told_too_late_opens_no_connection() -> None:
+    cluster = CommittingCluster()
+    with cluster.client() as client:
+        progress = GroupProgress(client, "g")
+        progress.commit({FIRST: 3})
+        progress.close()
+    cluster.asked.clear()
+    progress.commit({FIRST: 5})
+    assert cluster.asked == []
+    assert progress.committed == {FIRST: 3}
+
+
 def test_a_broker_that_is_away_does_not_end_a_stream() -> None:
     cluster = CommittingCluster()
     cluster.down.add("a")
