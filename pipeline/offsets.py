@@ -113,6 +113,14 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
     return tuple(sorted(queues))
 
 
+def queues_to_text(queues: Iterable[MessageQueue]) -> str:
+    """Return the JSON text that option assign takes."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for queue in sorted(queues):
+        found.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
+    return json.dumps(found)
+
+
 def _items(value: object, where: str, example: str) -> Iterable[tuple[str, object]]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where} is no JSON object: {example}")

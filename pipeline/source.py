@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
 from pipeline.columns import SCHEMA, check_schema
-from pipeline.offsets import Range, to_text
+from pipeline.offsets import Range, queues_to_text, to_text
 from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
 from pipeline.queue_reader import HINT, MessagesLost
@@ -38,6 +38,11 @@ from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
 from pipeline.sink_rows import check_sink_schema
 from pipeline.source_options import SourceOptions, parse_options
 from pipeline.stream_source import StreamReader
+
+_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+_POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
+_RESOLVED = frozenset(name.lower() for name in (*_SELECTIONS, *_POSITIONS))
+"""Options that `resolve_offsets` replaces, as Spark compares names."""
 
 
 class RlabDataSource(DataSource):
@@ -173,23 +178,30 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
 
 
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """Fix where a batch begins and ends, so that DataFrames with these options see the same messages.
+    """Fix which queues a batch reads, and where it begins and ends: DataFrames with these options see the same messages.
+
+    A queue or a topic that appears later is not among them. One whose broker is away when it is read is an error.
 
     Args:
         options: of a batch read.
 
     Returns:
-        The same options with both positions written out; for `spark.read.format("rlab").options(**resolved)`.
+        The same options with the queues and both positions written out; for
+        `spark.read.format("rlab").options(**resolved)`.
 
     Raises:
-        RlabError: an option is wrong, or the cluster does not answer.
+        ConfigError: an option is wrong, or there is no queue, so nothing that could be fixed.
+        RlabError: the cluster does not answer.
     """
     parsed = parse_options(options, streaming=False)
     with open_client(parsed) as client:
         ranges = batch_ranges(Planner(client, parsed), parsed)
-    replaced = {name.lower() for name in ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")}
+    if not ranges:
+        raise ConfigError("the options select no queue now: there is nothing whose offsets could be resolved")
+    kept = {name: value for name, value in options.items() if name.lower() not in _RESOLVED}
     return {
-        **{name: value for name, value in options.items() if name.lower() not in replaced},
+        **kept,
+        "assign": queues_to_text(one.queue for one in ranges),
         "startingOffsets": to_text({one.queue: one.start for one in ranges}),
         "endingOffsets": to_text({one.queue: one.end for one in ranges}),
     }

@@ -17,6 +17,7 @@ from pipeline.offsets import (
     limited,
     parse_offsets,
     parse_queues,
+    queues_to_text,
     split,
     to_json,
     to_text,
@@ -144,6 +145,11 @@ def test_offsets_that_cannot_be_read_are_explained(text: str, why: str) -> None:
 def test_queues_that_cannot_be_read_are_explained(text: str) -> None:
     with pytest.raises(ConfigError, match=r'assign.*"broker": \[0, 1\]'):
         parse_queues(text)
+
+
+@given(st.sets(queues, min_size=1))
+def test_queues_survive_the_text_of_an_option(found: set[MessageQueue]) -> None:
+    assert parse_queues(queues_to_text(found)) == tuple(sorted(found))
 
 
 def test_queues_are_sorted_and_named_once() -> None:

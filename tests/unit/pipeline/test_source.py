@@ -7,13 +7,14 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThanOrEqual
 from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
+from model.message_queue import MessageQueue
 from pipeline import source
 from pipeline.columns import SCHEMA
 from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import QueueRanges
 from pipeline.source import BatchReader, PushingReader, RlabDataSource, resolve_offsets
 from pipeline.stream_source import StreamReader
-from tests.unit.pipeline.fake_cluster import FakeCluster
+from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
 
@@ -108,6 +109,31 @@ def test_resolved_offsets_stay_where_they_were_when_messages_arrive(cluster: Fak
     assert "STARTINGTIMESTAMP" not in resolved
     cluster.fill(5)
     assert planned(RlabDataSource(resolved).reader(schema=SCHEMA).partitions()) == [(0, 3, 10), (1, 3, 10)]
+
+
+@pytest.mark.parametrize(
+    "selection", [{"subscribe": "t"}, {"SubscribePattern": "t.*"}, {"assign": '{"t": {"a": [1, 0]}}'}]
+)
+def test_resolved_offsets_leave_out_what_appears_afterwards(cluster: FakeCluster, selection: dict[str, str]) -> None:
+    resolved = resolve_offsets({"nameServer": "names:1", **selection})
+    cluster.queues[MessageQueue("t", "a", 2)] = FakeQueue()
+    cluster.queues[MessageQueue("t2", "a", 0)] = FakeQueue()
+    cluster.fill(5)
+    assert planned(RlabDataSource(resolved).reader(schema=SCHEMA).partitions()) == [(0, 0, 10), (1, 0, 10)]
+
+
+def test_resolved_offsets_name_a_queue_whose_broker_went_away(cluster: FakeCluster) -> None:
+    resolved = resolve_offsets(OPTIONS)
+    cluster.down.add("a")
+    cluster.brokers.append("b")
+    cluster.queues[MessageQueue("t", "b", 0)] = FakeQueue()
+    with pytest.raises(ConfigError, match="t@a:0, which does not exist, or whose broker is down"):
+        RlabDataSource(resolved).reader(schema=SCHEMA).partitions()
+
+
+def test_nothing_is_nothing_to_resolve(cluster: FakeCluster) -> None:
+    with pytest.raises(ConfigError, match="select no queue"):
+        resolve_offsets({"nameServer": "names:1", "subscribePattern": "other"})
 
 
 def test_what_spark_sends_around_can_be_pickled() -> None:
