@@ -165,20 +165,29 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
 
     Raises:
         MessagesLost: a queue ends before it is to be read, and `failOnDataLoss` is set.
+        ConfigError: option endingOffsets names an offset behind the end of a queue, and `failOnDataLoss` is set.
         RlabError: the cluster does not answer, or an option names what it does not have.
     """
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")
-    for queue, held in bounds.items():
-        if starts[queue] > held.end and options.fail_on_data_loss:
-            what = f"queue {queue} ends at {held.end}, and offset {starts[queue]} is wanted"
+    for queue, held in bounds.items() if options.fail_on_data_loss else ():
+        # Only what was named: an end that was looked up by its time may lie further on than when the bounds were asked.
+        start, end = options.start.offsets.get(queue, 0), options.end.offsets.get(queue, 0)
+        if start > held.end:
+            what = f"queue {queue} ends at {held.end}, and offset {start} is wanted"
             raise MessagesLost(f"{what}: it was made anew, or cut off; {HINT}")
+        if end > held.end:
+            raise ConfigError(
+                f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: nothing is stored "
+                "there yet, or the queue was made anew or cut off; write -1 for its end, or set option failOnDataLoss "
+                "to false to read what there is"
+            )
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
 
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """Fix which queues a batch reads, and where it begins and ends: DataFrames with these options see the same messages.
+    """Fix which queues a batch reads, and between which offsets, so that DataFrames with these options see the same.
 
     A queue or a topic that appears later is not among them. One whose broker is away when it is read is an error.
 

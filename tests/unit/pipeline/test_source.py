@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThanOrEqual, InputPartition, IsNotNull
@@ -14,6 +16,7 @@ from pipeline.queue_reader import MessagesLost
 from pipeline.ranges import QueueRanges
 from pipeline.source import BatchReader, PushingReader, RlabDataSource, resolve_offsets
 from pipeline.stream_source import StreamReader
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}
@@ -79,6 +82,29 @@ def test_a_read_that_begins_behind_the_end_of_a_queue_is_a_loss(cluster: FakeClu
         reader(startingOffsets=begin).partitions()
     assert planned(reader(startingOffsets=begin, failOnDataLoss="false").partitions()) == [(1, 0, 10)]
     assert planned(reader(startingOffsets=begin.replace("11", "10")).partitions()) == [(1, 0, 10)]
+
+
+def test_a_read_that_ends_behind_the_end_of_a_queue_is_no_loss_but_a_wrong_option(cluster: FakeCluster) -> None:
+    end = '{"t": {"a": {"1": 11}}}'
+    with pytest.raises(ConfigError, match="endingOffsets names offset 11 of queue t@a:1, which ends at 10"):
+        reader(endingOffsets=end).partitions()
+    assert planned(reader(endingOffsets=end.replace("11", "10")).partitions()) == [(0, 0, 10), (1, 0, 10)]
+    assert planned(reader(endingOffsets=end, failOnDataLoss="false").partitions()) == [(0, 0, 10), (1, 0, 11)]
+
+
+def test_a_time_that_is_found_behind_the_bounds_is_no_loss(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = cluster.answer
+
+    def fill_first(address: str, code: RequestCode, header: Mapping[str, Any]) -> tuple[int, dict[str, Any], bytes]:
+        if code == RequestCode.SEARCH_OFFSET_BY_TIMESTAMP:
+            cluster.fill(5)
+        return ask(address, code, header)
+
+    monkeypatch.setattr(cluster, "answer", fill_first)
+    found = reader(startingTimestamp="1000000", startingOffsetsByTimestampStrategy="latest")
+    assert planned(found.partitions()) == []
 
 
 def test_ranges_are_cut_as_the_options_say(cluster: FakeCluster) -> None:
