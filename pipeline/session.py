@@ -127,28 +127,16 @@ def java_problem(java: str) -> str | None:
     return f"has no module {VECTOR_MODULE}"
 
 
-def build_session(
+def _build_session(
     app_name: str,
-    *,
     work_dir: Path,
-    master: str | None = None,
-    driver_memory: str = "1g",
-    java_options: str = "",
-    conf: Mapping[str, str] | None = None,
+    *,
+    master: str | None,
+    driver_memory: str,
+    java_options: str,
+    conf: Mapping[str, str] | None,
 ) -> SparkSession:
-    """Start a Spark session, or take the one of `spark-submit`. `spark_session` does the same and cleans up.
-
-    Args:
-        app_name: shown in Spark's UI and logs.
-        work_dir: for what Spark writes beside its results; the caller removes it after `stop()`.
-        master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
-        driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
-        java_options: further options of the driver's JVM, separated by spaces.
-        conf: further settings; they win over those made here.
-
-    Raises:
-        ConfigError: pyspark or Java is missing, or the JVM did not start.
-    """
+    """Start a session whose JVM needs `work_dir` until it ends, which is why only `spark_session` is public."""
     # Late, because an import that fails is one of the things that this function explains.
     try:
         from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
@@ -186,11 +174,21 @@ def spark_session(
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Run a Spark session as long as the block; arguments and errors are those of `build_session`.
+    """Run a Spark session as long as the block.
 
     One that runs in this process already is taken as it is, and left running. Else the JVM ends with the block: its
     memory, log and folders are settled when it starts, so the next session could not have its own. Errors that leave
     the block keep their texts.
+
+    Args:
+        app_name: shown in Spark's UI and logs.
+        master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
+        driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
+        java_options: further options of the driver's JVM, separated by spaces.
+        conf: further settings; they win over those made here.
+
+    Raises:
+        ConfigError: pyspark or Java is missing, or the JVM did not start.
     """
     running = _running_session()
     if running is not None:
@@ -198,9 +196,9 @@ def spark_session(
         return
     work_dir = Path(tempfile.mkdtemp(prefix="rlab-spark-"))
     try:
-        session = build_session(
+        session = _build_session(
             app_name,
-            work_dir=work_dir,
+            work_dir,
             master=master,
             driver_memory=driver_memory,
             java_options=java_options,
