@@ -179,9 +179,9 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
             raise MessagesLost(f"{what}: it was made anew, or cut off; {HINT}")
         if end > held.end:
             raise ConfigError(
-                f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: nothing is stored "
-                "there yet, or the queue was made anew or cut off; write -1 for its end, or set option failOnDataLoss "
-                "to false to read what there is"
+                f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: nothing is "
+                "stored there yet, or the queue was made anew or cut off; write -1 for its end, or set option "
+                "failOnDataLoss to false to read what there is"
             )
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
