@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from model.errors import ConfigError, IllegalOperation, RlabError
+from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError, ServerError
 from pipeline.sink_options import Delivery, SinkOptions
 from pipeline.sink_task import SinkTask, StageId
 from pipeline.wire import WireClient
@@ -70,13 +70,13 @@ class BatchSink(DataSourceArrowWriter):
         """Publish what the tasks have staged.
 
         Raises:
-            RlabError: a broker refused it, or cannot be reached.
+            RlabError: a broker refused it, or cannot be reached; the text names those that have published their part.
         """
         _publish(messages, self._options, is_only=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Have what the tasks have staged dropped now; what is not reached is dropped by its age."""
-        _drop(messages, self._options)
+        """Have what the tasks have staged dropped now, also those that failed; what is not reached goes by its age."""
+        _drop(messages, self._options, (self._query_id, 0))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -106,8 +106,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         _publish(messages, self._options, is_only=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """As `BatchSink.abort`."""
-        _drop(messages, self._options)
+        """As `BatchSink.abort`, if a task is done: the id of the query is known to tasks alone."""
+        _drop(messages, self._options, None)
 
 
 def check_topic_exists(options: SinkOptions) -> None:
@@ -173,20 +173,42 @@ def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOption
     staged = _staged(messages)
     if not staged:
         return
+    published: list[str] = []
     with _client(options, max(COMMIT_TIMEOUT_S, options.send_timeout_s)) as client:
         for broker_name, attempts in staged.items():
             wanted = msgpack.packb([(stage.partition, stage.attempt, n) for stage, n in attempts])
-            header = {**_batch_of(attempts), "is_only": is_only}
-            client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], wanted)
+            stage = attempts[0][0]
+            header = {"query_id": stage.query_id, "batch_id": stage.batch_id, "is_only": is_only}
+            try:
+                client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], wanted)
+            except RlabError as error:
+                raise type(error)(_not_published(broker_name, published, error, is_only=is_only)) from error
+            published.append(broker_name)
 
 
-def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
+def _not_published(broker_name: str, published: list[str], error: RlabError, *, is_only: bool) -> str:
+    text = f"broker {broker_name!r} did not publish its rows: {error}"
+    if isinstance(error, NetworkError | ServerError):
+        text += "; it may have done so, or do so still, if it got the request"
+    if published:
+        names = ", ".join(map(repr, published))
+        again = "writing all rows again doubles those" if is_only else "they skip it when the batch is run again"
+        text += f"; published already by {names}: {again}"
+    return text
+
+
+def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: tuple[str, int] | None) -> None:
+    staged = _staged(messages)
+    if batch is None:
+        batch = next((attempts[0][0][:2] for attempts in staged.values()), None)
+    if batch is None or options.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    header = {"query_id": batch[0], "batch_id": batch[1]}
     with _client(options) as client:
-        for broker_name, attempts in _staged(messages).items():
+        brokers = set(staged)
+        # A task that failed does not say where it has staged something.
+        with suppress(RlabError):
+            brokers.update(client.masters())
+        for broker_name in sorted(brokers):
             with suppress(RlabError):
-                client.ask_broker(broker_name, RequestCode.SINK_ABORT, [_batch_of(attempts)])
-
-
-def _batch_of(attempts: list[tuple[StageId, int]]) -> dict[str, str | int]:
-    stage = attempts[0][0]
-    return {"query_id": stage.query_id, "batch_id": stage.batch_id}
+                client.ask_broker(broker_name, RequestCode.SINK_ABORT, [header])

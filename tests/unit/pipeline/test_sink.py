@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from model.errors import StageLost
+from model.errors import ConnectFailed, StageLost
 from model.response_code import ResponseCode
 from pipeline import sink
 from pipeline.sink import BatchSink, StreamSink, Written
-from pipeline.sink_options import SinkOptions, parse_sink_options
+from pipeline.sink_options import Delivery, SinkOptions, parse_sink_options
 from pipeline.sink_task import StageId
 from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
@@ -57,6 +59,36 @@ def test_an_abort_tells_everybody_whoever_is_away(cluster: FakeCluster) -> None:
     cluster.down.add("a")
     StreamSink(OPTIONS).abort([None, *DONE], 7)
     assert cluster.written == [("b", RequestCode.SINK_ABORT, BATCH, None)]
+
+
+def test_a_batch_write_that_is_aborted_is_dropped_where_failed_tasks_have_staged_as_well(cluster: FakeCluster) -> None:
+    sink = BatchSink(OPTIONS)
+    sink.abort([None, None])
+    headers = [(broker, code, header["batch_id"]) for broker, code, header, _ in cluster.written]
+    assert headers == [("a", RequestCode.SINK_ABORT, 0), ("b", RequestCode.SINK_ABORT, 0)]
+    assert {header["query_id"] for _, _, header, _ in cluster.written} == {sink._query_id}
+
+
+def test_an_abort_of_what_is_not_staged_asks_nobody(cluster: FakeCluster) -> None:
+    BatchSink(replace(OPTIONS, delivery=Delivery.AT_LEAST_ONCE)).abort([None])
+    StreamSink(OPTIONS).abort([None], 7)
+    assert cluster.asked == []
+
+
+def test_a_commit_that_fails_names_the_brokers_that_have_published(cluster: FakeCluster) -> None:
+    cluster.down.add("b")
+    with pytest.raises(
+        ConnectFailed, match=r"broker 'b' did not .* may have .*; published already by 'a': writing all"
+    ):
+        BatchSink(OPTIONS).commit(DONE)
+    with pytest.raises(ConnectFailed, match="by 'a': they skip it when the batch is run again"):
+        StreamSink(OPTIONS).commit(DONE, 7)
+
+
+def test_a_commit_that_nobody_has_carried_out_names_nobody(cluster: FakeCluster) -> None:
+    cluster.refusals = [ResponseCode.STAGE_LOST]
+    with pytest.raises(StageLost, match=r"^broker 'a' did not publish its rows: refused$"):
+        BatchSink(OPTIONS).commit(DONE)
 
 
 def test_every_batch_write_is_a_query_of_its_own() -> None:
