@@ -27,7 +27,7 @@ demo: $(STAMP) ## run the main job: a cluster, a living consumer group, a verdic
 	@$(BIN)/rlab demo --report report
 
 test: $(STAMP) ## run every test (PYTEST_ARGS="-k name" for some)
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
 
 check: $(STAMP) ## format, lint, types, import rules, and the style that no linter knows
 	$(BIN)/ruff format --check

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
@@ -17,11 +18,20 @@ settings.register_profile("explore", max_examples=2_000, print_blob=True, deadli
 settings.load_profile("ci")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of Spark in one process: they share a session, and a Java machine takes seconds and a gigabyte."""
-    for item in items:
-        if "spark" in item.path.relative_to(item.config.rootpath).parts:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]
+    """Every test by itself to whoever is idle, except those of Spark.
+
+    They share a session, and a Java machine takes seconds and a gigabyte. Marks of `xdist_group` would say the same,
+    but xdist 3.8 writes them into node ids, where pytest 9.2 does not look.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:
+    """What `make test` spreads tests over processes with."""
+    return SparkInOneProcess(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
