@@ -32,7 +32,7 @@ LAST_LINES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1]
