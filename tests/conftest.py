@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadline: on a shared machine a slow example says something about the machine. A hang is faulthandler's to end.
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
@@ -18,7 +18,7 @@ settings.register_profile("explore", max_examples=2_000, print_blob=True, deadli
 settings.load_profile("ci")
 
 
-class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]
+class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """Every test by itself to whoever is idle, except those with Spark in their name.
 
     They share a session, and a Java machine takes seconds and a gigabyte. Marks of `xdist_group` would say the same,
