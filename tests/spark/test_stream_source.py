@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.progress import committed_progress, skipped_rows
+from pipeline.session import register_source, source_environment
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 from tests.tcp.rlab_process import wait_until
 
@@ -116,6 +117,19 @@ def test_a_stream_from_the_latest_offset_that_fails_in_its_first_batches_loses_n
     finally:
         query.stop()
     assert sorted(taken) == list(range(100, 120)), "not those before it began, and all since"
+
+
+def test_a_stream_adds_nothing_to_the_environment_that_it_shares_with_those_that_start_at_the_same_time(
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    cluster.send_numbers(topic, range(5))
+    register_source(spark)  # as in a new session
+    environment = source_environment(spark)
+    known = set(environment.keySet())
+    run_to_end(stream(spark, cluster, topic, startingOffsets="earliest"), tmp_path)
+    assert set(environment.keySet()) == known
+    assert environment.get("SPARK_BUFFER_SIZE") != "", "it is this one that streams write to"
 
 
 def test_the_progress_of_a_stream_is_committed_to_a_group_up_to_its_last_batch(

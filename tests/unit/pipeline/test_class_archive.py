@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.errors import ConfigError
+from pipeline import class_archive
+from pipeline.class_archive import archive_options, archive_path, can_archive, make_archive
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(class_archive, "_FOLDER", tmp_path / "share")
+    return tmp_path / "share"
+
+
+def some_java(folder: Path, release: str = 'JAVA_VERSION="17.0.1"\n') -> str:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "release").write_text(release)
+    return str(folder / "bin" / "java")
+
+
+def test_a_jvm_is_told_of_the_archive_once_it_is_there(tmp_path: Path) -> None:
+    java = some_java(tmp_path / "with space")
+    assert archive_options(java) == ""
+    archive = archive_path(java)
+    archive.parent.mkdir()
+    archive.touch()
+    assert archive_options(java).startswith(f'"-XX:SharedArchiveFile={archive}" ')
+
+
+def test_each_java_and_each_version_of_it_has_an_archive_of_its_own(tmp_path: Path) -> None:
+    first, second = some_java(tmp_path / "a"), some_java(tmp_path / "b")
+    before = archive_path(first)
+    (tmp_path / "a" / "release").write_text('JAVA_VERSION="17.0.2"\n')
+    assert len({before, archive_path(first), archive_path(second)}) == 3
+
+
+def test_a_link_to_a_java_has_the_archive_of_that_java(tmp_path: Path) -> None:
+    java = some_java(tmp_path / "a")
+    (tmp_path / "a" / "bin" / "java").touch()
+    (tmp_path / "java").symlink_to(java)
+    assert archive_path(str(tmp_path / "java")) == archive_path(java)
+
+
+def test_only_a_java_with_an_archive_of_its_own_classes_can_add_to_it(tmp_path: Path) -> None:
+    java = some_java(tmp_path / "a")
+    assert not can_archive(java)
+    (tmp_path / "a" / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "a" / "lib" / "server" / "classes.jsa").touch()
+    assert can_archive(java)
+
+
+def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    folder.write_text("a file")
+    with pytest.raises(ConfigError, match=r"cannot write .*share .* virtual environment"):
+        make_archive(some_java(tmp_path / "a"))
