@@ -35,6 +35,9 @@ JVM_EXIT_TIMEOUT_S = 120.0
 _ROOT = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"
 
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""The other way to rename files starts a process, `readlink`, for each of the eight names that a batch renames."""
+
 _LOG4J = """\
 status = error
 rootLogger.level = error
@@ -269,6 +272,7 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
     }
     if is_local_master(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
         if java_options:
             settings["spark.executor.extraJavaOptions"] = java_options
     return settings
