@@ -19,12 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from client.allocate.consistent_hash import VIRTUAL_NODE_CNT, md5_hash, queue_key
-from client.allocate.hash_ring import GOLDEN, RING_LENGTH, positions_of, ring_of
+from client.allocate.hash_ring import (
+    GOLDEN,
+    RING_LENGTH,
+    Ints,
+    Positions,
+    ascending,
+    deal_evenly,
+    placed,
+    points_of,
+    positions_of,
+    ring_of,
+)
 from model.message_queue import MessageQueue
 
 Owners = npt.NDArray[np.int32]
 """Index of the owner of each queue."""
-_Ints = npt.NDArray[np.int64]
 
 
 class QueueSet(NamedTuple):
@@ -58,7 +68,6 @@ class AllocateAll:
     def __init__(self, queues: QueueSet) -> None:
         self._queues = queues
         self._member_md5: dict[str, list[int]] = {}
-        self._member_points: dict[str, list[int]] = {}
 
     def averagely(self, members: Sequence[str]) -> Owners:
         """AVG. See `AllocateMessageQueueAveragely`."""
@@ -74,7 +83,7 @@ class AllocateAll:
     def consistent_hash(self, members: Sequence[str]) -> Owners:
         """CONSISTENT_HASH with ten points a member. See `AllocateMessageQueueConsistentHash`."""
         hashes, order = _hashes_of_queues(self._queues)
-        points, owners = self._points(members, self._member_md5, _md5_points)
+        points, owners = self._points_by_md5(members)
         # Of points that meet, the later member's counts: the last one of each run of equal points.
         last = np.append(points[1:] != points[:-1], True)
         points, owners = points[last], owners[last]
@@ -85,52 +94,21 @@ class AllocateAll:
         return owner_of
 
     def balanced_sticky(self, members: Sequence[str]) -> Owners:
-        """BALANCED_STICKY. See `client/allocate/hash_ring.py`: the same rounds, each with a few sorts."""
-        at, order = _positions_of_queues(self._queues)
-        points, owners = self._points(members, self._member_points, _ring_points)
-        floor, extra = divmod(len(at), len(members))
-        left = np.full(len(members), floor, dtype=np.int64)
-        owner_of = np.full(len(at), -1, dtype=np.int32)
-        waiting = order
-        while len(waiting):
-            positions = at[waiting]
-            found = np.searchsorted(points, positions, side="left")
-            wrapped = found == len(points)
-            found[wrapped] = 0
-            distances = points[found] - positions
-            distances[wrapped] += RING_LENGTH
-            nearest = _ascending(distances)
-            wanted = owners[found[nearest]]
-            rank = _rank_within(wanted)
-            room = left[wanted]
-            taken = rank < room
-            if extra:
-                # Who is full takes one more of the extra ones, the nearest first.
-                over = np.flatnonzero((rank == room) & (room >= 0))[:extra]
-                taken[over] = True
-                extra -= len(over)
-            numbers, counts = np.unique(wanted[taken], return_counts=True)
-            left[numbers] -= counts
-            owner_of[waiting[nearest[taken]]] = wanted[taken]
-            waiting = waiting[owner_of[waiting] < 0]
-            is_open = (left >= (0 if extra else 1))[owners]
-            points, owners = points[is_open], owners[is_open]
-        return owner_of
+        """BALANCED_STICKY. See `client/allocate/hash_ring.py`, which has arrays itself."""
+        positions = _positions_of_queues(self._queues)
+        return deal_evenly(positions, ring_of(points_of(members)), len(members)).astype(np.int32)
 
-    @staticmethod
-    def _points(
-        members: Sequence[str], known: dict[str, list[int]], make: Callable[[str], list[int]]
-    ) -> tuple[_Ints, _Ints]:
+    def _points_by_md5(self, members: Sequence[str]) -> tuple[Ints, Ints]:
         """Points of all members in order, and whose they are; where two meet, the one that sorts first is first."""
-        of_members = [known.get(member) or known.setdefault(member, make(member)) for member in members]
+        known = self._member_md5
+        of_members = [known.get(member) or known.setdefault(member, _md5_points(member)) for member in members]
         points = np.array(of_members, dtype=np.int64).ravel()
-        owners = np.repeat(np.arange(len(members), dtype=np.int64), len(of_members[0]))
-        order = _ascending(points)
-        return points[order], owners[order]
+        order = ascending(points)
+        return points[order], order // VIRTUAL_NODE_CNT
 
 
 @lru_cache(maxsize=2)
-def _hashes_of_queues(queues: QueueSet) -> tuple[_Ints, _Ints]:
+def _hashes_of_queues(queues: QueueSet) -> tuple[Ints, Ints]:
     """MD5 hashes of the queues in ascending order, and the number of the queue of each."""
     md5, found = hashlib.md5, []
     for broker_name in queues.brokers:
@@ -142,46 +120,19 @@ def _hashes_of_queues(queues: QueueSet) -> tuple[_Ints, _Ints]:
             digest.update(b"%d]" % queue_id)
             found.append(digest.digest()[:4])
     hashes = np.frombuffer(b"".join(found), dtype=">u4").astype(np.int64)
-    order = _ascending(hashes)
+    order = ascending(hashes)
     return hashes[order], order
 
 
 @lru_cache(maxsize=2)
-def _positions_of_queues(queues: QueueSet) -> tuple[_Ints, _Ints]:
-    """Position of each queue on the ring, and the numbers of the queues in order of that."""
+def _positions_of_queues(queues: QueueSet) -> Positions:
     numbers = np.arange(queues.per_broker, dtype=np.int64) * GOLDEN
-    bases = [positions_of([queues.first_on(broker_name)]).at[0] for broker_name in queues.brokers]
-    at = np.concatenate([(base + numbers) % RING_LENGTH for base in bases])
-    return at, _ascending(at)
-
-
-def _ascending(values: _Ints) -> _Ints:
-    """The order of some values, from 0 to below 2**32; equal ones stay in the order in which they are.
-
-    Each is packed with its place, so that a plain sort does: a stable argsort of a million takes nine times as long.
-    """
-    packed = (values << 31) | np.arange(len(values))
-    packed.sort()
-    return packed & ((1 << 31) - 1)
-
-
-def _rank_within(groups: _Ints) -> _Ints:
-    """How many entries before each are of the same group."""
-    by_group = _ascending(groups)
-    ordered = groups[by_group]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    starts = np.repeat(first, np.diff(np.append(first, len(ordered))))
-    rank = np.empty(len(groups), dtype=np.int64)
-    rank[by_group] = np.arange(len(groups)) - starts
-    return rank
+    bases = positions_of([queues.first_on(broker_name) for broker_name in queues.brokers])
+    return placed(((bases[:, np.newaxis] + numbers) % RING_LENGTH).ravel())
 
 
 def _md5_points(client_id: str) -> list[int]:
     return [md5_hash(f"{client_id}-{replica}") for replica in range(VIRTUAL_NODE_CNT)]
-
-
-def _ring_points(client_id: str) -> list[int]:
-    return ring_of([client_id]).points
 
 
 STRATEGIES: dict[str, Callable[[AllocateAll, Sequence[str]], Owners]] = {

@@ -20,6 +20,7 @@ from cli.bench.rounds import Progress, Sizes
 from cli.bench.send import bench_send
 from cli.bench.spark import bench_spark
 from cli.bench.stalls import bench_stalls
+from cli.bench.sticky import bench_sticky
 from cli.bench.store_memory import bench_store_memory
 from cli.bench.store_sends import bench_store_async, bench_store_sync
 
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "pop": bench_pop,
     "pop-memory": bench_pop_memory,
     "contrast": bench_contrast,
+    "sticky": bench_sticky,
     "join-100": bench_join,
     "stalls": bench_stalls,
     "moves-100": bench_moves,

@@ -18,6 +18,7 @@ NAMES = (
     "pop",
     "pop-memory",
     "contrast",
+    "sticky",
     "join-100",
     "stalls",
     "moves-100",

@@ -60,6 +60,8 @@ GOALS = {
     "pop-32": Goal(100_000.0, of_ratio=False, at_least=True),
     "pop-memory": Goal(300.0, of_ratio=False, at_least=False),
     "contrast-messages-p99": Goal(200.0, of_ratio=False, at_least=False),
+    "sticky-first": Goal(10.0, of_ratio=False, at_least=False),
+    "sticky-change": Goal(10.0, of_ratio=False, at_least=False),
     "join-100": Goal(150.0, of_ratio=False, at_least=False),
     "stall-killed-p99": Goal(1000.0, of_ratio=False, at_least=False),
     "stall-silent-p99": Goal(5000.0, of_ratio=False, at_least=False),

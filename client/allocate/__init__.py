@@ -13,7 +13,8 @@ queue out; the others do so on purpose.
     fixed_share.py        CONFIG, and the allow-list by client IP
     machine_room.py       MACHINE_ROOM, MACHINE_ROOM_NEARBY
     balanced_sticky.py    BALANCED_STICKY, over all topics of a group together
-    hash_ring.py          how BALANCED_STICKY shares queues among equals; `model/even_loads.py` has the rest
+    balanced_sharing.py   what it computes, and remembers
+    hash_ring.py          how it shares queues among equals; `model/even_loads.py` has the rest
 
 `docs/strategies.md` compares what they do when members come and go.
 

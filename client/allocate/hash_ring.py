@@ -18,130 +18,118 @@ a point keeps it against all that came from farther off, and a newcomer's point 
 which are the ones that other members were about to turn away. Each queue that does move may turn one other away, at a
 greater distance, so that such a chain ends soon.
 
+Every step is one of numpy's over all queues at once, which takes a quarter of the time of the same in plain Python.
+
 Reading: Mirrokni, Thorup, Zadimoghaddam, «Consistent Hashing with Bounded Loads» (2018), where loads may exceed the
 average by a factor; here they may not, and distance rather than arrival decides, because there is no order of arrival.
 """
 
 from __future__ import annotations
 
-import struct
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import compress
-from operator import sub
+from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from model.message_queue import MessageQueue
+
+Ints = npt.NDArray[np.int64]
 
 POINTS = 16
 """Per member. More make loads more even before any limit, so that fewer queues walk; each costs time."""
 
 RING_LENGTH = 1 << 30
-"""Length of the ring. Python compares integers below 2**30 faster, and collisions are harmless: see `ring_of`."""
 GOLDEN = 663608941
 """About RING_LENGTH / golden ratio, and odd: its multiples fill the ring evenly, however many there are."""
-_FEW_QUEUES = 10
-"""With more points than this for each queue, a search for each takes less time than to go through all points."""
-_DIGEST_POINTS = struct.Struct(f">{POINTS}I")
-_POINT_BITS = int.from_bytes(_DIGEST_POINTS.pack(*[RING_LENGTH - 1] * POINTS), "big")
 
 
 class Ring(NamedTuple):
-    """Points in order, and whose each is; parallel."""
+    """Points in order, and the number of the owner of each; parallel."""
 
-    points: list[int]
-    owners: list[str]
+    points: Ints
+    owners: Ints
 
 
 class Positions(NamedTuple):
     """Where queues are on the ring, and their numbers in order of that; parallel to neither."""
 
-    at: list[int]
-    order: list[int]
+    at: Ints
+    order: Ints
 
 
 class NextPoints(NamedTuple):
     """Owners of the next points after queues in order of position, and the distances there; parallel."""
 
-    owners: list[str]
-    distances: list[int]
+    owners: Ints
+    distances: Ints
 
 
-def positions_of(queues: Sequence[MessageQueue]) -> Positions:
+def positions_of(queues: Sequence[MessageQueue]) -> Ints:
     """Place queues.
 
     Those of one topic on one broker follow each other at a fixed angle, the golden one: they lie evenly, adding one
     moves none, and one hash serves them all.
 
     Args:
-        queues: sorted, so that those of one broker come together and equal positions are in a definite order.
+        queues: those of one topic on one broker stand together, or it takes longer.
     """
-    at = []
+    bases: list[int] = []
+    firsts: list[int] = []
     last_topic = last_broker = ""
-    base = 0
-    for topic, broker_name, queue_id in queues:
+    for number, (topic, broker_name, _) in enumerate(queues):
         if broker_name != last_broker or topic != last_topic:
             last_topic, last_broker = topic, broker_name
-            base = int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big") % RING_LENGTH
-        at.append((base + queue_id * GOLDEN) % RING_LENGTH)
-    return placed(at)
+            bases.append(int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big"))
+            firsts.append(number)
+    counts = [end - first for first, end in pairwise([*firsts, len(queues)])]
+    ids = np.fromiter(map(attrgetter("queue_id"), queues), dtype=np.int64, count=len(queues))
+    # Queue ids are below 2**31, and so is the factor: nothing overflows.
+    at: Ints = (
+        np.repeat(np.array(bases, dtype=np.int64), np.array(counts, dtype=np.int64)) + ids * GOLDEN
+    ) % RING_LENGTH
+    return at
 
 
-def placed(at: list[int]) -> Positions:
-    """Positions of queues that were placed before, perhaps among others."""
-    return Positions(at, sorted(range(len(at)), key=at.__getitem__))
+def placed(at: Ints) -> Positions:
+    """Queues in order of their positions; where two are equal, that with the lower number comes first."""
+    return Positions(at, ascending(at))
 
 
-def ring_of(members: Sequence[str]) -> Ring:
-    """Place members; where two points meet, that of the member that sorts first comes first.
-
-    Args:
-        members: client ids, sorted, each once.
-    """
-    points: list[int] = []
-    owners: list[str] = []
-    for client_id in members:
-        points += _points_of(client_id)
-        owners += [client_id] * POINTS
-    order = sorted(range(len(points)), key=points.__getitem__)
-    return Ring(list(map(points.__getitem__, order)), list(map(owners.__getitem__, order)))
+def points_of(members: Iterable[str]) -> Ints:
+    """Where the points of members are: a row for each."""
+    points = np.frombuffer(b"".join(map(_digest, members)), dtype=">u4").astype(np.int64) % RING_LENGTH
+    return points.reshape(-1, POINTS)
 
 
-def changed_ring(ring: Ring, gone: Collection[str], come: Collection[str]) -> Ring:
-    """The ring of a group in which some members left and others joined: the same as a new one, but sooner."""
-    points, owners = ring.points.copy(), ring.owners.copy()
-    for client_id in gone:
-        for point in _points_of(client_id):
-            at = owners.index(client_id, bisect_left(points, point))
-            del points[at], owners[at]
-    for client_id in come:
-        for point in _points_of(client_id):
-            at = bisect_left(points, point)
-            while at < len(points) and points[at] == point and owners[at] < client_id:
-                at += 1
-            points.insert(at, point)
-            owners.insert(at, client_id)
-    return Ring(points, owners)
+def ring_of(points: Ints) -> Ring:
+    """Put rows of points into order; where two meet, that of the lower row comes first."""
+    order = ascending(points.ravel())
+    return Ring(points.ravel()[order], order // POINTS)
 
 
-def deal_evenly(positions: Positions, ring: Ring, members: Collection[str]) -> list[str]:
+def deal_evenly(positions: Positions, ring: Ring, members: int) -> Ints:
     """Share queues among members so that loads differ by at most one.
 
     Which members get one more is not settled beforehand: those are who first find a queue when they have their floor
     already. A settled list would change with every newcomer, and each change in it would move a queue.
 
+    Args:
+        positions: of the queues.
+        ring: of the members.
+        members: how many there are.
+
     Returns:
-        The owner of each queue.
+        The number of the owner of each queue.
     """
-    floor, extra = divmod(len(positions.at), len(members))
-    return deal(positions, ring, dict.fromkeys(members, floor), extra)
+    floor, extra = divmod(len(positions.at), members)
+    return deal(positions, ring, np.full(members, floor), extra)
 
 
-def deal(
-    positions: Positions, ring: Ring, rooms: Mapping[str, int], extra: int = 0, *, nearest: NextPoints | None = None
-) -> list[str]:
+def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, nearest: NextPoints | None = None) -> Ints:
     """Share queues among owners that have room for a number of them; see the module header.
 
     Args:
@@ -152,37 +140,28 @@ def deal(
         nearest: `next_points` of these positions and this ring, if it is there already.
 
     Returns:
-        The owner of each queue.
+        The number of the owner of each queue.
     """
-    left = dict(rooms)
-    owner_of = [""] * len(positions.at)
+    left = rooms.copy()
+    owner_of = np.full(len(positions.at), -1)
     waiting = positions.order
-    while waiting:
-        if len(left) == 1:  # Nobody else has room, so there is nothing to look for.
-            (last,) = left
-            for queue in waiting:
-                owner_of[queue] = last
-            break
-        # Here and below, the number of an entry in `waiting` stands for it: parallel lists are quicker than tuples.
+    while len(waiting):
         found, distances = nearest or next_points(Positions(positions.at, waiting), ring)
         nearest = None
-        for entry in sorted(range(len(waiting)), key=distances.__getitem__):
-            owner = found[entry]
-            room = left[owner]
-            if room > 0:
-                left[owner] = room - 1
-            elif extra and room == 0:
-                extra -= 1
-                left[owner] = -1
-            else:
-                continue
-            owner_of[waiting[entry]] = owner
-        waiting = [queue for queue in waiting if not owner_of[queue]]
-        if waiting:
-            least = 0 if extra else 1
-            left = {owner: room for owner, room in left.items() if room >= least}
-            is_open = list(map(left.__contains__, ring.owners))
-            ring = Ring(list(compress(ring.points, is_open)), list(compress(ring.owners, is_open)))
+        by_distance = ascending(distances)
+        wanted = found[by_distance]
+        rank, room = _rank_within(wanted), left[wanted]
+        taken = rank < room
+        if extra:  # The nearest of those who find somebody with the floor.
+            more = np.flatnonzero((rank == room) & (room >= 0))[:extra]
+            taken[more] = True
+            extra -= len(more)
+        takers = wanted[taken]
+        left -= np.bincount(takers, minlength=len(left))  # -1 for who has one more
+        owner_of[waiting[by_distance[taken]]] = takers
+        waiting = waiting[owner_of[waiting] < 0]
+        is_open = (left >= (0 if extra else 1))[ring.owners]
+        ring = Ring(ring.points[is_open], ring.owners[is_open])
     return owner_of
 
 
@@ -193,26 +172,35 @@ def next_points(positions: Positions, ring: Ring) -> NextPoints:
         positions: `order` may leave queues out.
         ring: not empty.
     """
-    places = list(map(positions.at.__getitem__, positions.order))
-    points, owners = [*ring.points, ring.points[0] + RING_LENGTH], [*ring.owners, ring.owners[0]]
-    if len(points) > _FEW_QUEUES * len(places):
-        index = list(map(partial(bisect_left, points), places))
-        return NextPoints(list(map(owners.__getitem__, index)), list(map(sub, map(points.__getitem__, index), places)))
-    found, distances = [], []
-    ahead = zip(points, owners, strict=True)
-    point, owner = next(ahead)
-    for position in places:  # in order of position, so both sequences are gone through once
-        while point < position:
-            point, owner = next(ahead)
-        found.append(owner)
-        distances.append(point - position)
-    return NextPoints(found, distances)
+    places = positions.at[positions.order]
+    found = np.searchsorted(ring.points, places)
+    around = found == len(ring.points)
+    found[around] = 0
+    distances = ring.points[found] - places
+    distances[around] += RING_LENGTH
+    return NextPoints(ring.owners[found], distances)
 
 
-def _points_of(client_id: str) -> tuple[int, ...]:
-    # Cut to the length of the ring all at once, which takes a third of the time of sixteen divisions.
-    cut = int.from_bytes(_digest(client_id), "big") & _POINT_BITS
-    return _DIGEST_POINTS.unpack(cut.to_bytes(_DIGEST_POINTS.size, "big"))
+def ascending(values: Ints) -> Ints:
+    """The order of some values, from 0 to below 2**32; equal ones stay in the order in which they are.
+
+    Each is packed with its place, so that a plain sort does: a stable argsort of a million takes nine times as long.
+    """
+    packed = (values << 31) | np.arange(len(values))
+    packed.sort()
+    return packed & ((1 << 31) - 1)
+
+
+def _rank_within(groups: Ints) -> Ints:
+    """How many entries before each are of the same group."""
+    by_group = ascending(groups)
+    ordered = groups[by_group]
+    begins = np.ones(len(groups), dtype=bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    firsts = np.flatnonzero(begins)
+    rank = np.empty(len(groups), dtype=np.int64)
+    rank[by_group] = np.arange(len(groups)) - firsts[np.cumsum(begins) - 1]
+    return rank
 
 
 def _digest(text: str) -> bytes:

@@ -1,90 +1,106 @@
-"""The ring on which queues walk to members with room: the worked example, and that rings can be changed."""
+"""The ring on which queues walk to members with room: the worked example, and where queues and members are."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
+
 from client.allocate.hash_ring import (
     POINTS,
     Positions,
     Ring,
-    changed_ring,
+    ascending,
     deal,
     deal_evenly,
     next_points,
+    placed,
+    points_of,
     positions_of,
     ring_of,
 )
 from model.message_queue import MessageQueue
 
-RING = Ring([10, 30, 50], ["A", "B", "A"])
+A, B = 0, 1
+RING = Ring(np.array([10, 30, 50]), np.array([A, B, A]))
 
 
 def at(*positions: int) -> Positions:
-    return Positions(list(positions), sorted(range(len(positions)), key=positions.__getitem__))
+    return placed(np.array(positions))
+
+
+def dealt(positions: Positions, rooms: list[int], extra: int = 0) -> list[int]:
+    return list(deal(positions, RING, np.array(rooms), extra))
 
 
 def test_a_queue_goes_to_the_next_point_when_there_is_room() -> None:
-    assert deal(at(5, 20, 29, 45), RING, {"A": 2, "B": 2}) == ["A", "B", "B", "A"]
+    assert dealt(at(5, 20, 29, 45), [2, 2]) == [A, B, B, A]
 
 
 def test_the_farthest_of_too_many_walks_on() -> None:
-    assert deal(at(20, 25, 29, 45), RING, {"A": 2, "B": 2}) == ["A", "B", "B", "A"]
+    assert dealt(at(20, 25, 29, 45), [2, 2]) == [A, B, B, A]
 
 
-def test_few_queues_find_the_points_that_they_would_find_among_many() -> None:
-    ring = ring_of([f"m{number}" for number in range(9)])
-    queues = positions_of([MessageQueue("t", "b", queue_id) for queue_id in range(300)])
-    together = next_points(queues, ring)
-    alone = [next_points(Positions(queues.at, [queue]), ring) for queue in queues.order]
-    assert together.owners == [owner for each in alone for owner in each.owners]
-    assert together.distances == [distance for each in alone for distance in each.distances]
+def test_of_two_that_come_as_far_the_first_on_the_ring_is_taken() -> None:
+    ring = Ring(np.array([10, 20, 30]), np.array([A, A, B]))
+    assert list(deal(at(15, 5), ring, np.array([1, 1]))) == [B, A]
+
+
+def test_who_has_no_room_gets_nothing() -> None:
+    assert dealt(at(5, 20, 29, 45), [0, 4]) == [B, B, B, B]
 
 
 def test_points_that_were_found_before_change_nothing() -> None:
-    rooms = {"A": 2, "B": 2}
-    assert deal(at(20, 25, 29, 45), RING, rooms, nearest=next_points(at(20, 25, 29, 45), RING)) == ["A", "B", "B", "A"]
+    queues = at(20, 25, 29, 45)
+    assert list(deal(queues, RING, np.array([2, 2]), nearest=next_points(queues, RING))) == [A, B, B, A]
 
 
 def test_behind_the_last_point_comes_the_first_and_the_way_around_counts() -> None:
-    assert deal(at(51, 9), RING, {"A": 1, "B": 1}) == ["B", "A"]
+    assert dealt(at(51, 9), [1, 1]) == [B, A]
 
 
 def test_who_finds_a_queue_first_has_one_more() -> None:
-    assert deal(at(5, 28, 29), RING, {"A": 1, "B": 1}, 1) == ["A", "B", "B"]
-    assert deal_evenly(at(5, 28, 29), RING, ["A", "B"]) == ["A", "B", "B"]
+    assert dealt(at(5, 28, 29), [1, 1], 1) == [A, B, B]
+    assert list(deal_evenly(at(5, 28, 29), RING, 2)) == [A, B, B]
 
 
 def test_with_fewer_queues_than_members_each_of_some_has_one() -> None:
-    assert sorted(deal_evenly(at(28, 29), RING, ["A", "B"])) == ["A", "B"]
+    assert sorted(deal_evenly(at(28, 29), RING, 2)) == [A, B]
+
+
+def test_rooms_are_the_callers_and_stay_as_they_are() -> None:
+    rooms = np.array([2, 2])
+    deal(at(5, 20, 29, 45), RING, rooms)
+    assert list(rooms) == [2, 2]
 
 
 def test_queues_of_one_broker_lie_apart_and_a_new_one_moves_none() -> None:
     queues = [MessageQueue("t", "b", queue_id) for queue_id in range(64)]
-    before, after = positions_of(queues[:40]).at, positions_of(queues).at
+    before, after = positions_of(queues[:40]).tolist(), positions_of(queues).tolist()
     assert after[:40] == before
-    ordered = sorted(after)
-    gaps = [b - a for a, b in itertools.pairwise(ordered)]
+    gaps = [b - a for a, b in itertools.pairwise(sorted(after))]
     assert max(gaps) < 3 * min(gaps)
-    assert positions_of(queues).order == sorted(range(64), key=after.__getitem__)
+    assert list(placed(positions_of(queues)).order) == sorted(range(64), key=after.__getitem__)
+
+
+def test_queues_of_any_order_lie_where_they_lie_sorted() -> None:
+    queues = [MessageQueue(topic, broker, number) for number in range(3) for broker in "ab" for topic in "tu"]
+    where = dict(zip(sorted(queues), positions_of(sorted(queues)), strict=True))
+    assert positions_of(queues).tolist() == [where[queue] for queue in queues]
+    assert len(set(where.values())) == len(queues)
 
 
 def test_each_member_has_its_points_in_order_of_the_ring() -> None:
-    ring = ring_of(["a", "b", "c"])
-    assert ring.points == sorted(ring.points)
-    assert [ring.owners.count(member) for member in "abc"] == [POINTS] * 3
-
-
-def test_a_changed_ring_is_the_ring_of_those_who_are_there_now() -> None:
-    before = [f"m{number:03}" for number in range(40)]
-    after = sorted({*before[3:], "new", "m", "z"})
-    gone, come = sorted({*before} - {*after}), sorted({*after} - {*before})
-    assert changed_ring(ring_of(before), gone, come) == ring_of(after)
-    assert changed_ring(ring_of([]), ["a"][:0], ["a"]) == ring_of(["a"])
+    ring = ring_of(points_of(["a", "b", "c"]))
+    assert list(ring.points) == sorted(ring.points)
+    assert np.bincount(ring.owners).tolist() == [POINTS] * 3
+    assert {int(point) for point, owner in zip(*ring, strict=True) if owner == 1} == set(points_of(["b"])[0].tolist())
 
 
 def test_points_that_meet_come_in_order_of_their_members() -> None:
-    # Equal points cannot be made from outside; a ring with two members of one id has nothing but equal ones.
-    twins = changed_ring(ring_of(["a"]), [], ["a"])
-    assert len(twins.points) == 2 * POINTS
-    assert changed_ring(twins, ["a"], []) == ring_of(["a"])
+    twins = ring_of(points_of(["a", "a"]))
+    assert twins.owners.tolist() == [0, 1] * POINTS
+
+
+def test_equal_values_stay_in_their_order() -> None:
+    assert ascending(np.array([3, 1, 3, 0, 1, (1 << 32) - 1])).tolist() == [3, 1, 4, 0, 2, 5]

@@ -1,0 +1,220 @@
+"""What BALANCED_STICKY computes: who has which queue, and what of that is the same as the last time.
+
+Members with the same topics are one kind, and share among themselves on a ring (`client/allocate/hash_ring.py`). With
+several kinds it is first settled how many queues of which topic each kind gets (`model/even_loads.py`), and which those
+are; then each kind shares what it has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from client.allocate.hash_ring import (
+    Ints,
+    NextPoints,
+    Positions,
+    Ring,
+    deal,
+    deal_evenly,
+    next_points,
+    placed,
+    points_of,
+    positions_of,
+    ring_of,
+)
+from model.even_loads import level
+from model.message_queue import MessageQueue
+
+_Topics = tuple[str, ...]
+_Kinds = dict[_Topics, list[str]]
+"""Members by the topics that matter to them, sorted."""
+
+
+class _Placed(NamedTuple):
+    """Queues as they were listed, and sorted, with their positions; to see soon that nothing changed."""
+
+    listed: list[MessageQueue]
+    queues: list[MessageQueue]
+    at: Ints
+
+
+class _Shared(NamedTuple):
+    """A topic that several kinds share: their ring, and what its queues find there first."""
+
+    kinds: Sequence[_Topics]
+    ring: Ring
+    positions: Positions
+    nearest: NextPoints
+
+
+_NO_QUEUES = _Placed([], [], positions_of([]))
+
+
+class BalancedSharing:
+    """What an instance of the strategy remembers."""
+
+    def __init__(self) -> None:
+        self._listed = _NO_QUEUES
+        self._alone = _Equals()
+        self._seen: tuple[_Kinds, dict[str, list[MessageQueue]]] = ({}, {})
+        self._topics: dict[str, _Placed] = {}
+        self._equals: dict[_Topics, _Equals] = {}
+
+    def share_of_all(
+        self, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue]:
+        """The queues of one of the members, who all have the same topics."""
+        self._listed = _place(list(queues), self._listed)
+        self._alone.see(self._listed.queues, self._listed.at, sorted(dict.fromkeys(members)))
+        return self._alone.share_of(client_id)
+
+    def share_of(
+        self,
+        client_id: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        """The queues of a client, of all topics that it subscribes to."""
+        mine = _that_matter(topics_of.get(client_id, ()), queues_of)
+        if not mine:
+            return []
+        kinds = _kinds(queues_of, topics_of)
+        known = {topic: list(queues) for topic, queues in queues_of.items()}
+        if self._seen != (kinds, known):
+            self._see(kinds, known)
+        return self._equals[mine].share_of(client_id)
+
+    def _see(self, kinds: _Kinds, known: dict[str, list[MessageQueue]]) -> None:
+        takers_of: dict[str, list[_Topics]] = {}
+        for topics in kinds:
+            for topic in topics:
+                takers_of.setdefault(topic, []).append(topics)
+        self._topics = {topic: _place(known[topic], self._topics.get(topic, _NO_QUEUES)) for topic in sorted(takers_of)}
+        owners_of = self._share_among_kinds(kinds, takers_of)
+        shares: dict[_Topics, tuple[list[MessageQueue], list[Ints]]] = {topics: ([], []) for topics in kinds}
+        for topic, (_, queues, at) in self._topics.items():
+            for number, kind in enumerate(takers_of[topic]):
+                its_queues, its_places = shares[kind]
+                if topic in owners_of:
+                    mine = np.flatnonzero(owners_of[topic] == number)
+                    its_queues += map(queues.__getitem__, mine)
+                    its_places.append(at[mine])
+                else:
+                    its_queues += queues
+                    its_places.append(at)
+        self._equals = {topics: self._equals.get(topics) or _Equals() for topics in kinds}
+        for topics, (its_queues, its_places) in shares.items():
+            self._equals[topics].see(its_queues, np.concatenate(its_places), kinds[topics])
+        self._seen = (kinds, known)
+
+    def _share_among_kinds(self, kinds: _Kinds, takers_of: Mapping[str, Sequence[_Topics]]) -> dict[str, Ints]:
+        """Say for each queue which kind has it, a number in `takers_of`, by topic; topics of one kind are left out.
+
+        First every queue goes where the ring leads it. That is even among the members of a topic, but not over all
+        topics; so the numbers are levelled, and the queues dealt again, now with room for those numbers.
+        """
+        names = {topics: f"{number:06}" for number, topics in enumerate(kinds)}
+        rings = _Rings(kinds) if len(kinds) > 1 else None
+        quotas: dict[str, dict[str, int]] = {}
+        shared: dict[str, _Shared] = {}
+        for topic, (_, queues, at) in self._topics.items():
+            takers = takers_of[topic]
+            if rings is None or len(takers) == 1:
+                quotas[topic] = {names[takers[0]]: len(queues)}
+                continue
+            ring, positions = rings.of(takers), placed(at)
+            shared[topic] = _Shared(takers, ring, positions, next_points(positions, ring))
+            counts = np.bincount(shared[topic].nearest.owners, minlength=len(takers)).tolist()
+            quotas[topic] = {names[kind]: count for kind, count in zip(takers, counts, strict=True)}
+        levelled = level(quotas, {names[topics]: len(members) for topics, members in kinds.items()})
+        owners_of: dict[str, Ints] = {}
+        for topic, (takers, ring, positions, nearest) in shared.items():
+            rooms = np.array([levelled[topic][names[kind]] for kind in takers])
+            owners_of[topic] = deal(positions, ring, rooms, nearest=nearest)
+        return owners_of
+
+
+class _Rings:
+    """Rings of some kinds' members, whose points belong to the kinds."""
+
+    def __init__(self, kinds: _Kinds) -> None:
+        kind_of = {client_id: number for number, members in enumerate(kinds.values()) for client_id in members}
+        members = sorted(kind_of)
+        self._numbers = {topics: number for number, topics in enumerate(kinds)}
+        self._kind_of = np.array([kind_of[client_id] for client_id in members])
+        self._points = points_of(members)
+        self._made: dict[tuple[int, ...], Ring] = {}
+
+    def of(self, kinds: Sequence[_Topics]) -> Ring:
+        """Its owners are numbers in `kinds`."""
+        numbers = tuple(self._numbers[kind] for kind in kinds)
+        if numbers not in self._made:
+            place = np.full(len(self._numbers), -1)
+            place[list(numbers)] = np.arange(len(numbers))
+            of_member = place[self._kind_of]
+            points, members = ring_of(self._points[of_member >= 0])
+            self._made[numbers] = Ring(points, of_member[of_member >= 0][members])
+        return self._made[numbers]
+
+
+class _Equals:
+    """Members with the same topics, and the queues that they share evenly."""
+
+    def __init__(self) -> None:
+        self._queues: list[MessageQueue] = []
+        self._at = _NO_QUEUES.at
+        self._members: list[str] = []
+        self._owners: Ints | None = None
+
+    def see(self, queues: list[MessageQueue], at: Ints, members: list[str]) -> None:
+        """Take what is shared among whom; it is dealt when somebody asks.
+
+        Args:
+            queues: sorted.
+            at: where they are on the ring, which depends on nothing but them.
+            members: sorted.
+        """
+        if queues != self._queues or members != self._members:
+            self._queues, self._at, self._members, self._owners = queues, at, members, None
+
+    def share_of(self, client_id: str) -> list[MessageQueue]:
+        """The queues of one of the members."""
+        if self._owners is None:
+            ring = ring_of(points_of(self._members))
+            self._owners = deal_evenly(placed(self._at), ring, len(self._members))
+        mine = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
+        return list(map(self._queues.__getitem__, mine))
+
+
+def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
+    if listed == before.listed:
+        return before
+    queues = sorted(listed)
+    at = positions_of(queues)
+    ordered = np.sort(at)
+    if (
+        ordered[1:] == ordered[:-1]
+    ).any():  # Perhaps one is listed twice. To look for that each time would take longer.
+        queues = sorted(dict.fromkeys(listed))
+        at = positions_of(queues)
+    return _Placed(listed, queues, at)
+
+
+def _that_matter(topics: Iterable[str], queues_of: Mapping[str, Sequence[MessageQueue]]) -> _Topics:
+    return tuple(sorted({topic for topic in topics if queues_of.get(topic)}))
+
+
+def _kinds(queues_of: Mapping[str, Sequence[MessageQueue]], topics_of: Mapping[str, Collection[str]]) -> _Kinds:
+    """Members by the topics with queues that they subscribe to; members without any are left out."""
+    as_listed: dict[_Topics, list[str]] = {}
+    for client_id, topics in topics_of.items():
+        as_listed.setdefault(tuple(topics), []).append(client_id)
+    kinds: _Kinds = {}
+    for topics, members in as_listed.items():
+        kinds.setdefault(_that_matter(topics, queues_of), []).extend(members)
+    kinds.pop((), None)
+    return {topics: sorted(members) for topics, members in sorted(kinds.items())}
