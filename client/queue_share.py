@@ -312,9 +312,8 @@ class QueueShare(PulledQueues):
     async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
         """Commit and give back until every broker has done it: a lease that nobody uses would strand its queue.
 
-        A broker that is busy or stopping has not, while one that refuses a commit has freed the lease. Also if it is in
-        no route now: it may come back, and finds its leases where it left them. At the end of the membership there is
-        nothing to wait for, because that ends the leases, too.
+        A broker that is busy or stopping has not, one that refuses a commit has. One that is in no route may come back,
+        and finds its leases where it left them; but at the end of the membership they end by themselves.
         """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
@@ -323,11 +322,14 @@ class QueueShare(PulledQueues):
         if rewinds:
             # What is given back may not go backwards; so that has to be said before.
             await self._leases.commit([Commit(o.queue, o.commit_offset, o.token) for o in rewinds], cause, reset=True)
+        told: dict[MessageQueue, str] = {}
         while left:
             commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
             failures = await self._leases.unlock(commits, cause)
             for queue, error in failures.items():
-                logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
+                if told.get(queue) != (text := f"release of {queue}: {error}"):  # a broker may be away for hours
+                    told[queue] = text
+                    logger.warning("%s: %s", self._instance.client_id, text)
             brokers = self._instance.routes.brokers()
             left = {
                 queue: left[queue]
@@ -380,8 +382,7 @@ class QueueShare(PulledQueues):
         dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
         resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}
         for reset in (False, True):
-            chosen = {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}
-            if chosen:
+            if chosen := {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}:
                 failures |= await self._commit(chosen, reset)
         return failures
 

@@ -119,7 +119,9 @@ def test_a_shutdown_waits_for_a_broker_that_does_not_answer_no_longer_than_a_req
     simulate(scenario, brokers=1)
 
 
-def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simulate: Simulate) -> None:
+def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t", queues=2)
         await cluster.start_consumer("g", "t", host="c1")
@@ -132,13 +134,15 @@ def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simu
 
         cluster.watchers.append(deaf)
         second = await cluster.start_consumer("g", "t")
-        await anyio.sleep(5)
+        await anyio.sleep(20)
         assert second.queues == []
         faults[0].heal()
         await cluster.wait_converged(5)
         assert second.queues == [Q1]
 
     simulate(scenario, brokers=1)
+    told = [record.getMessage() for record in caplog.records if "release of t@broker-a:1" in record.getMessage()]
+    assert len(told) == len(set(told)) > 0, "the log is not told each time"
 
 
 # -------------------------------------------------------------------------------------------------------------- getting
