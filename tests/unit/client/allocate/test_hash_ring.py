@@ -83,11 +83,12 @@ def test_queues_of_one_broker_lie_apart_and_a_new_one_moves_none() -> None:
     assert list(placed(positions_of(queues)).order) == sorted(range(64), key=after.__getitem__)
 
 
-def test_queues_of_any_order_lie_where_they_lie_sorted() -> None:
-    queues = [MessageQueue(topic, broker, number) for number in range(3) for broker in "ab" for topic in "tu"]
-    where = dict(zip(sorted(queues), positions_of(sorted(queues)), strict=True))
-    assert positions_of(queues).tolist() == [where[queue] for queue in queues]
-    assert len(set(where.values())) == len(queues)
+def test_a_queue_lies_where_it_lies_alone_however_many_queues_its_brokers_have() -> None:
+    counts = {("t", "a"): 3, ("t", "b"): 3, ("t", "c"): 1, ("u", "a"): 5, ("u", "b"): 5, ("v", "a"): 4, ("v", "aa"): 1}
+    queues = [MessageQueue(*pair, 2 * number) for pair, count in counts.items() for number in range(count)]
+    assert queues == sorted(queues)
+    for first in range(len(queues)):
+        assert positions_of(queues[first:]).tolist() == [positions_of([queue])[0] for queue in queues[first:]]
 
 
 def test_each_member_has_its_points_in_order_of_the_ring() -> None:
