@@ -1,9 +1,9 @@
 """An archive of Spark's classes, with which its JVMs start in half of the time: `python -m pipeline.class_archive`.
 
 A JVM of Spark reads, checks and links some twelve thousand classes before it does anything; with those of one run in an
-archive (class data sharing, JEP 350) the next JVM maps them into its memory. The archive takes 150 MB in this
-environment's `share` folder and 20 s to make, so it is made once, by `make setup`, and not behind anybody's back. A
-JVM that it does not fit, say after an update of Java, does without it and says nothing.
+archive (class data sharing, JEP 350) the next JVM maps them into its memory. The archive takes 190 MB in this
+environment's `share` folder and half a minute to make, so it is made once, when somebody asks for it, and not behind
+anybody's back. A JVM that it does not fit, say after an update of Java, does without it and says nothing.
 
 It holds the paths of Spark's jar files, and is good for every path that leads to the same files: so it is made with
 pyspark's own folder as SPARK_HOME, and used with the homes of `pipeline/spark_home.py`.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.spark.quick_jvm import QUICK_JVM
 
 pytestmark = pytest.mark.process
 
@@ -31,9 +34,8 @@ LAST_LINES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, f"examples/{name}"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+    command, env = [sys.executable, f"examples/{name}"], {**os.environ, **QUICK_JVM}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env)
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1]
     assert re.fullmatch(LAST_LINES[name], last), last

