@@ -94,7 +94,9 @@ class Broker:
         self.offsets = OffsetTable(quirks=config.quirks)
         self.assignments = GroupAssignments()
         self.request_modes = RequestModeStore(metadata)
-        self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace)
+        run = metadata.number("runs")
+        metadata.save_number("runs", run + 1)  # stored with what else `_load` finds
+        self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
         self.group_watch = GroupWatch(config.name, self.events)
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from model.events import Event, EventKind
-from model.limits import MAX_TRACE_BUFFER
+from model.limits import MAX_TRACE_BUFFER, RUN_SEQS
 
 EventSink = Callable[[Event], None]
 
@@ -30,6 +30,8 @@ class EventLog:
         clock_ms: wall clock in milliseconds.
         sink: called with every event at once, for live views and checkers; must not block or raise.
         buffered: whether events are also kept for `take`; without it nothing is ever kept.
+        run: how often a node of this name has been started before. Each run has numbers of its own, so that no two
+            causes of a node are one: the first counts from 1, the next from 1,000,000,001, and so forth.
 
     Attributes:
         dropped: events lost because nobody took them in time.
@@ -42,6 +44,7 @@ class EventLog:
         *,
         sink: EventSink | None = None,
         buffered: bool = True,
+        run: int = 0,
     ) -> None:
         self.node = node
         self.dropped = 0
@@ -49,7 +52,7 @@ class EventLog:
         self._sink = sink
         self._buffered = buffered
         self._buffer: deque[Event] = deque(maxlen=MAX_TRACE_BUFFER)
-        self._seq = 0
+        self._seq = run * RUN_SEQS
 
     def emit(self, kind: EventKind, *, cause: str = "", detail: str = "", **fields: Any) -> str:
         """Note an event.

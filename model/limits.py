@@ -194,6 +194,8 @@ SEND_RETRIES = 2
 TRACE_FLUSH_INTERVAL_S = 1.0
 MAX_TRACE_BUFFER = 10_000
 """Events waiting to be sent; the oldest are dropped and counted beyond it."""
+RUN_SEQS = 1_000_000_000
+"""Numbers for the events of one run of a node: a thousand a second for eleven days; more go on in those of the next."""
 
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from model.errors import ConfigError
+from model.limits import RUN_SEQS
 from pipeline.trace_delivery import delivery_of
 from pipeline.trace_ownership import hazards_of, ownership_of
 from pipeline.trace_rebalances import fairness_of, rebalances_of, with_minimum_moves
@@ -108,17 +109,22 @@ def counts_of(events: DataFrame) -> DataFrame:
 
 
 def nodes_of(events: DataFrame) -> DataFrame:
-    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in its numbers.
+    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the numbers of each of its runs.
 
-    A node that began again from 1 hides as many losses as it had numbers before.
+    A client that began again from 1, under the same id, hides as many losses as it had numbers before.
     """
-    counted = events.groupBy("node").agg(
+    runs = events.groupBy("node", F.floor(F.col("seq") / RUN_SEQS)).agg(
         F.count("*").alias("events"),
         F.min("t_ms").alias("first_ms"),
         F.max("t_ms").alias("last_ms"),
         (F.max("seq") - F.min("seq") + 1).alias("numbers"),
     )
-    return counted.withColumn("lost", F.greatest(F.col("numbers") - F.col("events"), F.lit(0))).drop("numbers")
+    return runs.groupBy("node").agg(
+        F.sum("events").alias("events"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+        F.sum(F.greatest(F.col("numbers") - F.col("events"), F.lit(0))).alias("lost"),
+    )
 
 
 def _bounds(events: DataFrame) -> tuple[float, float]:

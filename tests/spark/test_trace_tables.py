@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
+from model.limits import RUN_SEQS
 from pipeline.trace_source import not_events, read_files
-from pipeline.trace_tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, set_aside, write_tables
+from pipeline.trace_tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark
@@ -271,6 +272,13 @@ def test_who_goes_on_after_its_lease_had_ended_gets_nothing_again(tables: Tables
 
 def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[str, list[Event]]) -> None:
     assert len(tables["events"]) == sum(map(len, traces.values()))
+
+
+def test_events_are_missing_where_the_numbers_of_a_run_have_gaps_and_not_between_two_runs(spark: SparkSession) -> None:
+    numbers = {"a": (3, 4, 6, RUN_SEQS + 1, RUN_SEQS + 4), "b": (7,)}
+    rows = [(node, seq, float(seq % 100)) for node, seqs in numbers.items() for seq in seqs]
+    found = nodes_of(spark.createDataFrame(rows, "node string, seq bigint, t_ms double")).collect()
+    assert sorted(tuple(row) for row in found) == [("a", 5, 1.0, 6.0, 3), ("b", 1, 7.0, 7.0, 0)]
 
 
 def test_a_report_that_was_stopped_while_it_left_out_doubles_can_be_made_again(tmp_path: Path) -> None:

@@ -254,6 +254,16 @@ async def test_the_last_events_of_a_broker_that_stops_are_in_its_trace(world: Wo
 
 
 @simulated
+async def test_a_broker_that_is_started_again_uses_no_cause_a_second_time(world: World) -> None:
+    causes = []
+    for _ in range(3):
+        await world.start_broker()
+        causes.append(world.events[-1].cause)
+        await world.stop_broker()
+    assert causes == ["broker-a/1", "broker-a/1000000001", "broker-a/2000000001"]
+
+
+@simulated
 async def test_without_tracing_nothing_is_stored_and_nothing_piles_up(world: World) -> None:
     broker = await world.start_broker(trace=False)
     await world.peer("a").heartbeat(consumer())

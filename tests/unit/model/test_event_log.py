@@ -34,6 +34,12 @@ def test_events_are_stamped_and_numbered_from_1() -> None:
     assert (second.seq, second.id) == (2, "node/2")
 
 
+def test_each_run_of_a_node_has_numbers_and_causes_of_its_own() -> None:
+    first, second = (EventLog("node", lambda: 1.5, run=run) for run in (0, 1))
+    assert first.emit(EventKind.MEMBER_JOIN) == "node/1"
+    assert second.next_id() == second.emit(EventKind.MEMBER_JOIN) == "node/1000000001"
+
+
 def test_an_event_without_a_cause_is_its_own_and_hands_it_on() -> None:
     log = log_of()
     cause = log.emit(EventKind.MEMBER_JOIN)
