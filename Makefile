@@ -67,5 +67,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 $(CLASSES): $(STAMP)
-	@$(BIN)/python -m pipeline.class_archive
+	@$(BIN)/python -m pipeline.class_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
 	@touch $(CLASSES)

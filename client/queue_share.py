@@ -322,14 +322,14 @@ class QueueShare(PulledQueues):
         if rewinds:
             # What is given back may not go backwards; so that has to be said before.
             await self._leases.commit([Commit(o.queue, o.commit_offset, o.token) for o in rewinds], cause, reset=True)
-        told: dict[MessageQueue, str] = {}
+        told: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
         while left:
             commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
             failures = await self._leases.unlock(commits, cause)
             for queue, error in failures.items():
-                if told.get(queue) != (text := f"release of {queue}: {error}"):  # a broker may be away for hours
-                    told[queue] = text
-                    logger.warning("%s: %s", self._instance.client_id, text)
+                if (queue, type(error)) not in told:
+                    told.add((queue, type(error)))
+                    logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
             brokers = self._instance.routes.brokers()
             left = {
                 queue: left[queue]

@@ -12,9 +12,11 @@ pyspark's own folder as SPARK_HOME, and used with the homes of `pipeline/spark_h
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,11 +39,19 @@ def archive_options(java: str) -> str:
 
 
 def archive_path(java: str) -> Path:
-    """Where the archive for this `java` is, once it is made."""
+    """Where the archive for this `java` and this Spark is, once it is made."""
     home = Path(java).resolve().parents[1]
     release = home / "release"  # its text has the version, so an update in place gets an archive of its own
     version = release.read_bytes() if release.exists() else b""
-    return _FOLDER / f"spark-classes-{hashlib.sha256(bytes(home) + version).hexdigest()[:12]}.jsa"
+    jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _jars())
+    return _FOLDER / f"spark-classes-{hashlib.sha256(bytes(home) + version + repr(jars).encode()).hexdigest()[:12]}.jsa"
+
+
+def _jars() -> Iterable[Path]:
+    """Those of the Spark that this environment runs; a JVM does not take an archive of others."""
+    installed = importlib.util.find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME") or (installed and installed.origin and Path(installed.origin).parent)
+    return () if not home else Path(home, "jars").glob("*.jar")
 
 
 def can_archive(java: str) -> bool:
@@ -50,7 +60,7 @@ def can_archive(java: str) -> bool:
 
 
 def make_archive(java: str) -> Path:
-    """Run Spark once and keep the classes that it needed; those for other Javas are removed.
+    """Run Spark once and keep the classes that it needed; older archives are removed.
 
     Args:
         java: one that `can_archive`, and that the environment leads to.
@@ -65,19 +75,22 @@ def make_archive(java: str) -> Path:
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         archive.unlink(missing_ok=True)  # a JVM that uses one cannot make one
-        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-            made = Path(folder) / archive.name
-            options = f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
-            with spark_session("class archive", master="local[1]", java_options=options) as spark:
-                _use(spark, Path(folder))
-            if not made.exists():
-                raise ConfigError(f"{java} ended without an archive of Spark's classes: its own words stand on stderr")
-            made.replace(archive)
-        for other in archive.parent.glob("spark-classes-*.jsa"):
-            if other != archive:
-                other.unlink()
+        folder = tempfile.TemporaryDirectory(dir=archive.parent)
     except OSError as error:
         raise ConfigError(f"cannot write {archive.parent} ({error}): use a virtual environment of your own") from error
+    with folder:
+        made = Path(folder.name) / archive.name
+        options = f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
+        with spark_session("class archive", master="local[1]", java_options=options) as spark:
+            _use(spark, Path(folder.name))
+        if not made.exists():
+            raise ConfigError(f"{java} ended without an archive of Spark's classes: its own words stand on stderr")
+        with made.open("rb") as file:
+            os.fsync(file.fileno())  # half of one would end each JVM
+        made.replace(archive)
+    for other in archive.parent.glob("spark-classes-*.jsa"):
+        if other != archive:
+            other.unlink()
     return archive
 
 

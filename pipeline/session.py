@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pyspark.errors.exceptions.captured import CapturedException
     from pyspark.sql import SparkSession
 
-JVM_EXIT_TIMEOUT_S = 120.0
-"""It writes the archive of classes when it ends, where one is made."""
+_EXIT_TIMEOUT_S = 20.0
+_ARCHIVE_TIMEOUT_S = 300.0
+"""Of a JVM that writes the archive of its classes when it ends."""
 _ROOT = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"
 
@@ -86,18 +87,18 @@ def _build_session(
         master = master or "local[*]"
         is_local = is_local_master(master)
         _prepare_environment(is_local=is_local)
-        settings |= _jvm_settings(work_dir, master, driver_memory, f"{java_options} {archive_options(java)}".strip())
+        settings |= _jvm_settings(work_dir, master, driver_memory, java_options, archive_options(java))
         _quiet_pyspark()
         builder = builder.master(master)
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
         with home_without_zip(work_dir) if is_local else nullcontext():
-            session = builder.getOrCreate()
+            return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
-    register_source(session)
-    return session
+    except OSError as error:
+        raise ConfigError(f"Spark cannot be started ({error}): is SPARK_HOME a folder with Spark in it?") from error
 
 
 @contextmanager
@@ -119,7 +120,7 @@ def spark_session(
         app_name: shown in Spark's UI and logs.
         master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
         driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
-        java_options: further options of the JVMs on this machine, separated by spaces.
+        java_options: further options of the driver's JVM, separated by spaces.
         conf: further settings; they win over those made here.
 
     Raises:
@@ -140,6 +141,7 @@ def spark_session(
             conf=conf,
         )
         try:
+            register_source(session)
             yield session
         except BaseException as error:  # whatever it is, its causes ask a JVM for their texts that is about to end
             keep_texts(error)
@@ -147,7 +149,7 @@ def spark_session(
         finally:
             session.stop()
             if not _is_submitted():
-                _end_jvm()
+                _end_jvm(_ARCHIVE_TIMEOUT_S if "ArchiveClassesAtExit" in java_options else _EXIT_TIMEOUT_S)
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
 
@@ -224,7 +226,7 @@ def _running_session() -> SparkSession | None:
     return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
 
 
-def _end_jvm() -> None:
+def _end_jvm(timeout_s: float) -> None:
     from pyspark import SparkContext  # noqa: PLC0415
 
     gateway = SparkContext._gateway
@@ -234,7 +236,7 @@ def _end_jvm() -> None:
     gateway.shutdown()
     process.stdin.close()  # it waits for this, and exits
     try:
-        process.wait(JVM_EXIT_TIMEOUT_S)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -259,12 +261,13 @@ def _session_settings(work_dir: Path) -> dict[str, str]:
     }
 
 
-def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options: str) -> dict[str, str]:
+def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options: str, archive: str) -> dict[str, str]:
     log4j = work_dir / "log4j2.properties"
     log4j.write_text(_LOG4J, encoding="utf-8")
+    of_driver = f"-Dlog4j2.configurationFile={log4j.as_uri()} {archive} {java_options}"
     settings = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} {java_options}".strip(),
+        "spark.driver.extraJavaOptions": of_driver.strip(),
         "spark.local.dir": str(work_dir / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -273,8 +276,8 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
     if is_local_master(master):
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
-        if java_options:
-            settings["spark.executor.extraJavaOptions"] = java_options
+        if archive:
+            settings["spark.executor.extraJavaOptions"] = archive
     return settings
 
 

@@ -8,7 +8,8 @@ are; then each kind shares what it has.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from client.allocate.hash_ring import (
     NextPoints,
     Positions,
     Ring,
+    ascending,
     deal,
     deal_evenly,
     next_points,
@@ -39,7 +41,7 @@ class _Placed(NamedTuple):
 
     listed: list[MessageQueue]
     queues: list[MessageQueue]
-    at: Ints
+    positions: Positions
 
 
 class _Shared(NamedTuple):
@@ -51,7 +53,7 @@ class _Shared(NamedTuple):
     nearest: NextPoints
 
 
-_NO_QUEUES = _Placed([], [], positions_of([]))
+_NO_QUEUES = _Placed([], [], placed(positions_of([])))
 
 
 class BalancedSharing:
@@ -69,7 +71,7 @@ class BalancedSharing:
     ) -> list[MessageQueue]:
         """The queues of one of the members, who all have the same topics."""
         self._listed = _place(list(queues), self._listed)
-        self._alone.see(self._listed.queues, self._listed.at, sorted(dict.fromkeys(members)))
+        self._alone.see(self._listed.queues, [self._listed.positions.at], sorted(dict.fromkeys(members)))
         return self._alone.share_of(client_id)
 
     def share_of(
@@ -96,19 +98,17 @@ class BalancedSharing:
         self._topics = {topic: _place(known[topic], self._topics.get(topic, _NO_QUEUES)) for topic in sorted(takers_of)}
         owners_of = self._share_among_kinds(kinds, takers_of)
         shares: dict[_Topics, tuple[list[MessageQueue], list[Ints]]] = {topics: ([], []) for topics in kinds}
-        for topic, (_, queues, at) in self._topics.items():
-            for number, kind in enumerate(takers_of[topic]):
+        for topic, found in self._topics.items():
+            takers = takers_of[topic]
+            alone = [(found.queues, found.positions.at)]
+            parts = _split(found, owners_of[topic], len(takers)) if topic in owners_of else alone
+            for kind, (queues, at) in zip(takers, parts, strict=True):
                 its_queues, its_places = shares[kind]
-                if topic in owners_of:
-                    mine = np.flatnonzero(owners_of[topic] == number)
-                    its_queues += map(queues.__getitem__, mine)
-                    its_places.append(at[mine])
-                else:
-                    its_queues += queues
-                    its_places.append(at)
+                its_queues += queues
+                its_places.append(at)
         self._equals = {topics: self._equals.get(topics) or _Equals() for topics in kinds}
         for topics, (its_queues, its_places) in shares.items():
-            self._equals[topics].see(its_queues, np.concatenate(its_places), kinds[topics])
+            self._equals[topics].see(its_queues, its_places, kinds[topics])
         self._seen = (kinds, known)
 
     def _share_among_kinds(self, kinds: _Kinds, takers_of: Mapping[str, Sequence[_Topics]]) -> dict[str, Ints]:
@@ -121,20 +121,24 @@ class BalancedSharing:
         rings = _Rings(kinds) if len(kinds) > 1 else None
         quotas: dict[str, dict[str, int]] = {}
         shared: dict[str, _Shared] = {}
-        for topic, (_, queues, at) in self._topics.items():
+        for topic, (_, queues, positions) in self._topics.items():
             takers = takers_of[topic]
             if rings is None or len(takers) == 1:
                 quotas[topic] = {names[takers[0]]: len(queues)}
                 continue
-            ring, positions = rings.of(takers), placed(at)
+            ring = rings.of(takers)
             shared[topic] = _Shared(takers, ring, positions, next_points(positions, ring))
             counts = np.bincount(shared[topic].nearest.owners, minlength=len(takers)).tolist()
             quotas[topic] = {names[kind]: count for kind, count in zip(takers, counts, strict=True)}
         levelled = level(quotas, {names[topics]: len(members) for topics, members in kinds.items()})
         owners_of: dict[str, Ints] = {}
         for topic, (takers, ring, positions, nearest) in shared.items():
-            rooms = np.array([levelled[topic][names[kind]] for kind in takers])
-            owners_of[topic] = deal(positions, ring, rooms, nearest=nearest)
+            if levelled[topic] == quotas[topic]:  # so each finds room where it looks first, and the rounds are spared
+                owners_of[topic] = np.empty_like(nearest.owners)
+                owners_of[topic][positions.order] = nearest.owners
+            else:
+                rooms = np.array([levelled[topic][names[kind]] for kind in takers])
+                owners_of[topic] = deal(positions, ring, rooms, nearest=nearest)
         return owners_of
 
 
@@ -166,16 +170,16 @@ class _Equals:
 
     def __init__(self) -> None:
         self._queues: list[MessageQueue] = []
-        self._at = _NO_QUEUES.at
+        self._at: list[Ints] = []
         self._members: list[str] = []
         self._owners: Ints | None = None
 
-    def see(self, queues: list[MessageQueue], at: Ints, members: list[str]) -> None:
+    def see(self, queues: list[MessageQueue], at: list[Ints], members: list[str]) -> None:
         """Take what is shared among whom; it is dealt when somebody asks.
 
         Args:
             queues: sorted.
-            at: where they are on the ring, which depends on nothing but them.
+            at: where they are on the ring, in parts; it depends on nothing but them.
             members: sorted.
         """
         if queues != self._queues or members != self._members:
@@ -185,7 +189,7 @@ class _Equals:
         """The queues of one of the members."""
         if self._owners is None:
             ring = ring_of(points_of(self._members))
-            self._owners = deal_evenly(placed(self._at), ring, len(self._members))
+            self._owners = deal_evenly(placed(np.concatenate(self._at)), ring, len(self._members))
         mine = np.flatnonzero(self._owners == bisect_left(self._members, client_id))
         return list(map(self._queues.__getitem__, mine))
 
@@ -194,14 +198,21 @@ def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
     if listed == before.listed:
         return before
     queues = sorted(listed)
-    at = positions_of(queues)
-    ordered = np.sort(at)
-    if (
-        ordered[1:] == ordered[:-1]
-    ).any():  # Perhaps one is listed twice. To look for that each time would take longer.
+    positions = placed(positions_of(queues))
+    ordered = positions.at[positions.order]
+    # Perhaps one is listed twice: to look for that each time would take longer.
+    if (ordered[1:] == ordered[:-1]).any():
         queues = sorted(dict.fromkeys(listed))
-        at = positions_of(queues)
-    return _Placed(listed, queues, at)
+        positions = placed(positions_of(queues))
+    return _Placed(listed, queues, positions)
+
+
+def _split(found: _Placed, owners: Ints, kinds: int) -> Iterator[tuple[list[MessageQueue], Ints]]:
+    """The queues of each kind, and where they are, in their order."""
+    by_kind = ascending(owners)
+    queues, at = [found.queues[number] for number in by_kind.tolist()], found.positions.at[by_kind]
+    for first, end in pairwise([0, *np.bincount(owners, minlength=kinds).cumsum().tolist()]):
+        yield queues[first:end], at[first:end]
 
 
 def _that_matter(topics: Iterable[str], queues_of: Mapping[str, Sequence[MessageQueue]]) -> _Topics:

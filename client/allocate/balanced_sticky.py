@@ -26,7 +26,7 @@ class AllocateMessageQueueBalancedSticky:
     """Evenly over all topics together, with few moves when members come and go.
 
     An instance remembers what it last shared among whom, so that asking for another member deals nothing again. It
-    changes no result.
+    changes no result. One thread at a time may ask it.
     """
 
     name = "BALANCED_STICKY"

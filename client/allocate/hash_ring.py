@@ -93,7 +93,7 @@ def positions_of(queues: Sequence[MessageQueue]) -> Ints:
         first, length = behind, behind - first
     counts = [end - first for first, end in pairwise([*firsts, len(queues)])]
     ids = np.fromiter(map(attrgetter("queue_id"), queues), dtype=np.int64, count=len(queues))
-    # Queue ids are below 2**31, and so is the factor: nothing overflows.
+    # Products may go around at 2**64, which the length of the ring divides: the rest is the same.
     at: Ints = (
         np.repeat(np.array(bases, dtype=np.int64), np.array(counts, dtype=np.int64)) + ids * GOLDEN
     ) % RING_LENGTH

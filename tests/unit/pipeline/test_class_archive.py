@@ -12,6 +12,7 @@ from pipeline.class_archive import archive_options, archive_path, can_archive, m
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(class_archive, "_FOLDER", tmp_path / "share")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     return tmp_path / "share"
 
 
@@ -35,6 +36,19 @@ def test_each_java_and_each_version_of_it_has_an_archive_of_its_own(tmp_path: Pa
     before = archive_path(first)
     (tmp_path / "a" / "release").write_text('JAVA_VERSION="17.0.2"\n')
     assert len({before, archive_path(first), archive_path(second)}) == 3
+
+
+def test_each_spark_and_each_version_of_it_has_an_archive_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java, jars = some_java(tmp_path / "a"), tmp_path / "spark" / "jars"
+    own = archive_path(java)
+    jars.mkdir(parents=True)
+    (jars / "spark-sql.jar").write_text("4.3.0")
+    monkeypatch.setenv("SPARK_HOME", str(jars.parent))
+    other = archive_path(java)
+    (jars / "spark-sql.jar").write_text("4.3.10")
+    assert len({own, other, archive_path(java)}) == 3
 
 
 def test_a_link_to_a_java_has_the_archive_of_that_java(tmp_path: Path) -> None:

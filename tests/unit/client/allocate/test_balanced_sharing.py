@@ -23,7 +23,7 @@ def test_what_is_handed_out_is_the_callers_to_change() -> None:
     assert sharing.share_of_all("m", QUEUES, ["m"]) == QUEUES
 
 
-def test_numbers_of_queues_and_members_may_be_anything_of_a_group() -> None:
+def test_a_topic_without_queues_and_a_member_without_topics_are_left_out() -> None:
     assert BalancedSharing().share_of("m", {"t": [], "u": QUEUES}, {"m": ["u", "t"], "n": []}) == QUEUES
 
 
