@@ -149,7 +149,7 @@ class _Rings:
         kind_of = {client_id: number for number, members in enumerate(kinds.values()) for client_id in members}
         members = sorted(kind_of)
         self._numbers = {topics: number for number, topics in enumerate(kinds)}
-        self._kind_of = np.array([kind_of[client_id] for client_id in members])
+        self._kind_of = np.array(list(map(kind_of.__getitem__, members)))
         self._points = points_of(members)
         self._made: dict[tuple[int, ...], Ring] = {}
 
@@ -210,7 +210,7 @@ def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
 def _split(found: _Placed, owners: Ints, kinds: int) -> Iterator[tuple[list[MessageQueue], Ints]]:
     """The queues of each kind, and where they are, in their order."""
     by_kind = ascending(owners)
-    queues, at = [found.queues[number] for number in by_kind.tolist()], found.positions.at[by_kind]
+    queues, at = list(map(found.queues.__getitem__, by_kind.tolist())), found.positions.at[by_kind]
     for first, end in pairwise([0, *np.bincount(owners, minlength=kinds).cumsum().tolist()]):
         yield queues[first:end], at[first:end]
 

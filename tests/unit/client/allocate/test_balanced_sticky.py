@@ -111,13 +111,13 @@ def work_of_one_leaving(queues_of: dict[str, list[MessageQueue]], topics_of: dic
     return lines_run(lambda: strategy.allocate_group("g", stay[0], queues_of, after))
 
 
-def test_when_one_member_leaves_two_kinds_are_a_few_times_the_work_of_one() -> None:
+def test_when_one_member_leaves_two_kinds_are_little_more_work_than_one() -> None:
     queues_of = {f"t{number}": queues(f"t{number}", 100) for number in range(5)}
     names = tuple(queues_of)
     members = [f"10.0.0.{number}@app" for number in range(100)]
     one = work_of_one_leaving(queues_of, dict.fromkeys(members, names))
     two = work_of_one_leaving(queues_of, {cid: names[: 5 - n % 2] for n, cid in enumerate(members)})
-    assert two < 4 * one
+    assert two < 2 * one
 
 
 def test_when_every_member_has_topics_of_its_own_the_work_is_in_proportion_to_them() -> None:
