@@ -6,6 +6,7 @@ the grant of a lease carries the offset to start from.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,8 @@ from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
 from model.message_queue import MessageQueue
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,9 @@ class LeaseRequests:
                 session = await self._session(broker_name, cause)
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
         except RlabError as error:
+            # Here, where it is one line for all of a broker's queues.
+            which = f"{len(queues)} queues, the first {queues[0]}" if len(queues) > 1 else queues[0]
+            logger.warning("%s: no lease of %s: %s", self._instance.client_id, which, error)
             outcome.failed.update({queue: error for queue in queues})
             return
         granted, refused = cast("tuple[list[Any], list[Any]]", answer)

@@ -185,7 +185,6 @@ class QueueShare(PulledQueues):
             if queue in self.owned:
                 self._lost(self.owned[queue])
         for queue, error in outcome.failed.items():
-            logger.warning("%s: no lease of %s: %s", self._instance.client_id, queue, error)
             if not error.definite:
                 self._unsure[queue] = None
         acquired = sum(queue in self.owned for queue in wanted)

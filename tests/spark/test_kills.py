@@ -66,7 +66,8 @@ def test_what_a_stream_writes_to_parquet_and_to_a_topic_is_there_exactly_once_wh
             process.kill()
     begun = {query: job.batches(query)[0] for query in (TABLE, TOPIC)}
     assert max(begun.values()) < ROWS // job.rows_per_batch, "there was something left to do for those that were killed"
-    for running in with_late.start(spark):
+    rest = replace(with_late, rows_per_batch=ROWS)  # as the job, and in one batch
+    for running in rest.start(spark):
         assert running.awaitTermination(DONE_S)
     assert_each_once(table_of(spark, job), ROWS)
     assert_each_once(copies_of(spark, job), ROWS)

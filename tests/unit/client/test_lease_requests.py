@@ -126,7 +126,9 @@ def test_a_commit_is_refused_queue_by_queue_and_each_refusal_tells_its_reason(si
 
 
 @pytest.mark.parametrize("how", ["crash", "hang"])
-def test_a_broker_that_does_not_answer_fails_its_own_queues_only(simulate: Simulate, how: str) -> None:
+def test_a_broker_that_does_not_answer_fails_its_own_queues_only_and_the_log_has_one_line_of_it(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         leases = LeaseRequests(first, "g")
         a0, b0 = await granted(leases, A0, B0)
@@ -144,6 +146,8 @@ def test_a_broker_that_does_not_answer_fails_its_own_queues_only(simulate: Simul
         if how == "hang":
             assert isinstance(outcome.failed[A0], RequestTimeout)
             assert not outcome.failed[A0].definite, "it may have been granted all the same"
+        told = [record.getMessage() for record in caplog.records if "no lease" in record.getMessage()]
+        assert told == [f"{first.client_id}: no lease of 2 queues, the first {A0}: {outcome.failed[A0]}"]
 
     with_two_members(simulate, scenario)
 
