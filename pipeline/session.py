@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.errors import ConfigError
-from pipeline.class_archive import archive_options
+from pipeline.class_archive import archive_options, archived_jars
 from pipeline.java import ensure_java
 from pipeline.spark_home import home_without_zip
 
@@ -81,19 +81,22 @@ def _build_session(
             "and rebalance-lab[spark-jdk] as well where there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)
-    settings, is_local = _session_settings(work_dir), False
+    settings = _session_settings(work_dir)
+    home: AbstractContextManager[None] = nullcontext()
     if not _is_submitted():
         java = ensure_java()
         master = master or "local[*]"
         is_local = is_local_master(master)
         _prepare_environment(is_local=is_local)
+        if is_local:
+            home = home_without_zip(work_dir, archived_jars(java))
         settings |= _jvm_settings(work_dir, master, driver_memory, java_options, archive_options(java))
         _quiet_pyspark()
         builder = builder.master(master)
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
-        with home_without_zip(work_dir) if is_local else nullcontext():
+        with home:
             return builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error

@@ -1,9 +1,13 @@
-"""A SPARK_HOME for sessions on this machine, whose Python workers start sooner than those of pip's.
+"""Homes (SPARK_HOME) for sessions on this machine: with one, Python workers start sooner, and JVMs can.
 
 Spark puts `python/lib/pyspark.zip` of its home first on the import path of every Python worker, and Python keeps no
 compiled code of what is in a zip: each of the eight processes that a stream starts would compile pyspark anew, for most
 of a second. In a home without the zip they import the pyspark that is installed, which is the same. A `local-cluster`
 also writes into its home, which there is no setting for: here that goes when the session goes.
+
+Spark's launcher names slf4j's jar first and everything in `jars` after it, so that one is on the class path twice. Java
+21 drops the second from an archive of classes, finds it on the class path that is to fit, and does without the archive.
+In a home for archives the name of that file has no `.jar` at its end: the launcher finds it still, `jars/*` does not.
 """
 
 from __future__ import annotations
@@ -16,25 +20,62 @@ from pathlib import Path
 
 
 @contextmanager
-def home_without_zip(work_dir: Path) -> Iterator[None]:
+def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]:
     """Let a JVM that starts within the block have such a home, below `work_dir`; pyspark must be installed.
 
     A SPARK_HOME that is set stays. So does the zip when PYSPARK_PYTHON names another interpreter than this one: it need
     not have pyspark.
-    """
-    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
 
-    if "SPARK_HOME" in os.environ or os.environ.get("PYSPARK_PYTHON") != sys.executable:
+    Args:
+        work_dir: a folder that is removed after the session.
+        jars: those of a home for an archive, if there is one.
+    """
+    if _is_chosen():
         yield
         return
-    home, installed = work_dir / "spark-home", Path(_find_spark_home())
-    home.mkdir(exist_ok=True)
-    for name in ("bin", "conf", "jars"):
-        if (installed / name).exists() and not (home / name).exists():
-            (home / name).symlink_to(installed / name)
+    home = work_dir / "spark-home"
+    _link(home, "bin", "conf")
+    (home / "jars").symlink_to(jars or _installed() / "jars")
+    with _spark_home(home):
+        yield
+
+
+@contextmanager
+def home_for_archive(home: Path) -> Iterator[None]:
+    """As `home_without_zip`, for good, and with each of Spark's jars once on the class path."""
+    if _is_chosen():
+        yield
+        return
+    _link(home, "bin", "conf")
+    (home / "jars").mkdir()
+    for jar in (_installed() / "jars").glob("*.jar"):
+        (home / "jars" / (jar.stem if jar.name.startswith("slf4j-api-") else jar.name)).symlink_to(jar)
+    with _spark_home(home):
+        yield
+
+
+def _is_chosen() -> bool:
+    return "SPARK_HOME" in os.environ or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable
+
+
+def _installed() -> Path:
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 - it needs pyspark
+
+    return Path(_find_spark_home())
+
+
+def _link(home: Path, *names: str) -> None:
+    home.mkdir()
+    for name in names:
+        if (_installed() / name).exists():
+            (home / name).symlink_to(_installed() / name)
+
+
+@contextmanager
+def _spark_home(home: Path) -> Iterator[None]:
     os.environ["SPARK_HOME"] = str(home)
     try:
         yield
     finally:
-        # The folder ends with the session; the next one in this process makes its own.
+        # The next session in this process has a home of its own.
         del os.environ["SPARK_HOME"]

@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import ConfigError
 from pipeline import class_archive
-from pipeline.class_archive import archive_options, archive_path, can_archive, make_archive
+from pipeline.class_archive import archive_options, archive_path, archived_jars, make_archive
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +25,12 @@ def some_java(folder: Path, release: str = 'JAVA_VERSION="17.0.1"\n') -> str:
 def test_a_jvm_is_told_of_the_archive_once_it_is_there(tmp_path: Path) -> None:
     java = some_java(tmp_path / "with space")
     assert archive_options(java) == ""
+    assert archived_jars(java) is None
     archive = archive_path(java)
-    archive.parent.mkdir()
+    (archive.parent / "home" / "jars").mkdir(parents=True)
+    assert archived_jars(java) is None, "one that is not finished"
     archive.touch()
+    assert archived_jars(java) == archive.parent / "home" / "jars"
     assert archive_options(java).startswith(f'"-XX:SharedArchiveFile={archive}" ')
 
 
@@ -58,12 +61,12 @@ def test_a_link_to_a_java_has_the_archive_of_that_java(tmp_path: Path) -> None:
     assert archive_path(str(tmp_path / "java")) == archive_path(java)
 
 
-def test_only_a_java_with_an_archive_of_its_own_classes_can_add_to_it(tmp_path: Path) -> None:
-    java = some_java(tmp_path / "a")
-    assert not can_archive(java)
-    (tmp_path / "a" / "lib" / "server").mkdir(parents=True)
-    (tmp_path / "a" / "lib" / "server" / "classes.jsa").touch()
-    assert can_archive(java)
+def test_a_java_that_makes_no_archives_is_named_with_its_own_words(tmp_path: Path) -> None:
+    java = Path(some_java(tmp_path / "a"))
+    java.write_text("#!/bin/sh\necho there is no class list\nexit 1\n")
+    java.chmod(0o755)
+    with pytest.raises(ConfigError, match=r"a/bin/java makes no archive .*: there is no class list"):
+        make_archive(str(java))
 
 
 def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
