@@ -73,11 +73,12 @@ def _build_session(
     """Start a session whose JVM needs `work_dir` until it ends, which is why only `spark_session` is public."""
     # Late, because an import that fails is one of the things that this function explains.
     try:
+        import pyarrow  # noqa: F401, PLC0415 - the source needs it
         from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
-            f"pyspark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
+            f"Spark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
             "and rebalance-lab[spark-jdk] as well where there is no Java"
         ) from error
     builder = SparkSession.builder.appName(app_name)

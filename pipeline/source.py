@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -33,11 +33,11 @@ from pipeline.planner import Planner
 from pipeline.pushdown import Narrowing, narrow
 from pipeline.queue_reader import HINT, MessagesLost
 from pipeline.ranges import open_client, plan_tasks, read_ranges
-from pipeline.sink import BatchSink, StreamSink, check_topic_exists
-from pipeline.sink_options import Partitioning, SinkOptions, parse_sink_options
-from pipeline.sink_rows import check_sink_schema
 from pipeline.source_options import SourceOptions, parse_options
 from pipeline.stream_source import StreamReader
+
+if TYPE_CHECKING:
+    from pipeline.sink_options import SinkOptions
 
 _SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
@@ -85,6 +85,9 @@ class RlabDataSource(DataSource):
         """
         if overwrite:
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
+        # Late, as all of the sink: the processes that Spark starts for a read have no use for it, and wait for it.
+        from pipeline.sink import BatchSink, check_topic_exists  # noqa: PLC0415
+
         options = self._sink_options(schema)
         check_topic_exists(options)
         return BatchSink(options)
@@ -95,9 +98,14 @@ class RlabDataSource(DataSource):
         Raises:
             ConfigError: an option or a column is wrong.
         """
+        from pipeline.sink import StreamSink  # noqa: PLC0415
+
         return StreamSink(self._sink_options(schema))
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
+        from pipeline.sink_options import Partitioning, parse_sink_options  # noqa: PLC0415
+        from pipeline.sink_rows import check_sink_schema  # noqa: PLC0415
+
         options = parse_sink_options(self.options)
         needs_queue_id = options.partitioning is Partitioning.QUEUE_ID
         check_sink_schema(schema, topic=options.topic, needs_queue_id=needs_queue_id)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from pipeline.session import is_local_master
@@ -19,3 +22,12 @@ from pipeline.session import is_local_master
 )
 def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, expected: bool) -> None:
     assert is_local_master(master) is expected
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_without_a_package_that_spark_needs_one_is_told_how_to_get_it(package: str) -> None:
+    use = "from pipeline.session import spark_session; spark_session('x').__enter__()"
+    code = f"import sys; sys.modules[{package!r}] = None; {use}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ConfigError: Spark cannot be imported (" in done.stderr
+    assert "pip install 'rebalance-lab[spark]'" in done.stderr

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +40,11 @@ def planned(partitions: object) -> list[tuple[int, int, int]]:
     assert isinstance(partitions, list), "Spark refuses anything else"
     ranges = [one for part in partitions if isinstance(part, QueueRanges) for one in part.ranges]
     return [(one.queue.queue_id, one.start, one.end) for one in ranges]
+
+
+def test_the_processes_of_a_read_do_not_wait_for_what_writes() -> None:
+    code = "import pipeline.source, sys; print([name for name in sys.modules if name.startswith('pipeline.sink')])"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_the_format_is_rlab_and_has_all_columns() -> None:
