@@ -79,6 +79,11 @@ class QueueLocks:
         self._orphans: dict[tuple[str, str], float] = {}
         self._overlapping = Quirk.OVERLAPPING_HANDOVER in quirks
 
+    @property
+    def newest_token(self) -> int:
+        """The token of the last grant, whoever it was for: all grants to come have higher ones."""
+        return self._token
+
     def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
         """Put back a lease that an earlier run of the broker granted."""
         self._leases.setdefault(group, {})[queue] = Lease(owner, token)

@@ -122,6 +122,7 @@ class ResetHandlers:
                 broker=broker.config.name,
                 queue_id=row.queue_id,
                 client=row.owner,
+                version=broker.locks.newest_token,
                 offset=row.after,
                 detail=to.kind.value,
             )

@@ -63,8 +63,12 @@ def _intervals_in(batches: Iterator[pa.RecordBatch], end_ms: float) -> Iterator[
         yield from intervals_of(pa.Table.from_batches(read), end_ms).to_batches()
 
 
-def hazards_of(ownership: DataFrame) -> DataFrame:
+def hazards_of(ownership: DataFrame, events: DataFrame) -> DataFrame:
     """The table `hazards`: what each beginning of an interval of `ownership` cost.
+
+    Args:
+        ownership: see `ownership_of`.
+        events: see `trace_source.trace_events`; those of operators' resets count.
 
     Returns:
         group, topic, broker, queue_id, cause, from_client (null for the first owner), to_client, from_ms, began;
@@ -75,19 +79,23 @@ def hazards_of(ownership: DataFrame) -> DataFrame:
         again; `duplicates`: how many of them have come again; both are 0 for who resumes, because it still has what it
         fetched; `start_offset`: the first of them; `backlog`.
     """
+    resets = events.where(F.col("kind") == EventKind.OFFSET_RESET.value)
+    # Behind every interval under an earlier token, and before all that come after it.
+    resets = resets.select(*QUEUE, F.col("version").alias("token"), F.lit(float("inf")).alias("from_ms"))
     queue = Window.partitionBy(*QUEUE).orderBy("token", "from_ms", "owner")
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
-    rows = ownership.withColumns(
+    is_reset, last_end = F.col("owner").isNull(), F.coalesce("last_end", F.lit(float("-inf")))
+    rows = ownership.unionByName(resets, allowMissingColumns=True).withColumns(
         {
             "from_client": F.last(F.when(F.col("began") == "acquired", F.col("owner")), ignorenulls=True).over(before),
             "last_end": F.max("to_ms").over(before),
             # An operator's reset makes offsets come again on purpose: what was handed out before it counts no more.
-            "resets": F.coalesce(F.sum((F.col("ended") == "reset").cast("int")).over(before), F.lit(0)),
+            "resets": F.coalesce(F.sum(is_reset.cast("int")).over(before), F.lit(0)),
         }
     )
     rows = rows.withColumns(
         {
-            "second_last_end": F.max(F.least("to_ms", F.coalesce("last_end", F.lit(float("-inf"))))).over(before),
+            "second_last_end": F.max(F.when(~is_reset, F.least("to_ms", last_end))).over(before),
             "reached": F.max(F.struct("resets", "reach")).over(before),
         }
     )
@@ -98,7 +106,7 @@ def hazards_of(ownership: DataFrame) -> DataFrame:
     def again(until: Column) -> Column:
         return F.when(acquired, _positive(until - F.col("start_offset"))).otherwise(F.lit(0)).cast("long")
 
-    return rows.select(
+    return rows.where(~is_reset).select(
         *QUEUE,
         "cause",
         "from_client",

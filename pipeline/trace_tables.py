@@ -76,7 +76,7 @@ def write_tables(
         shutil.rmtree(twice)
     start_ms, end_ms = _bounds(events)
     ownership = write("ownership", ownership_of(events, end_ms))
-    hazards = write("hazards", hazards_of(ownership))
+    hazards = write("hazards", hazards_of(ownership, events))
     rebalances = rebalances_of(events, hazards).persist()
     try:
         fairness = write("fairness", fairness_of(ownership, rebalances, end_ms))

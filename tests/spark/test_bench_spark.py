@@ -13,27 +13,24 @@ from cli.bench.echo import TOPIC
 from cli.bench.report import GOALS
 from cli.bench.rounds import Sizes
 from cli.bench.spark import QUEUES, SPARK_BODY, measure_session
-from tests.spark.spark_cluster import cluster_processes
+from tests.spark.spark_cluster import ClusterProcesses
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 ROWS = 2_048
 
 
-def test_every_figure_of_one_session_is_measured(spark: SparkSession, tmp_path: Path) -> None:
-    with cluster_processes(tmp_path) as cluster:
-        cluster.create_topic(TOPIC, QUEUES)
-        cluster.send_bodies(TOPIC, [SPARK_BODY] * ROWS)
-        sizes = Sizes(spark_rows=ROWS, trickle=8, passes=1)
-        results = anyio.run(partial(measure_session, spark, cluster.address, tmp_path, sizes, lambda what: None))
-        copied = {
-            name: spark.read.format("rlab")
-            .option("nameServer", cluster.address)
-            .option("subscribe", name)
-            .load()
-            .count()
-            for name in ("spark-write-1", "spark-write-once-1")
-        }
+def test_every_figure_of_one_session_is_measured(
+    spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    cluster.create_topic(TOPIC, QUEUES)
+    cluster.send_bodies(TOPIC, [SPARK_BODY] * ROWS)
+    sizes = Sizes(spark_rows=ROWS, trickle=8, passes=1)
+    results = anyio.run(partial(measure_session, spark, cluster.address, tmp_path, sizes, lambda what: None))
+    copied = {
+        name: spark.read.format("rlab").option("nameServer", cluster.address).option("subscribe", name).load().count()
+        for name in ("spark-write-1", "spark-write-once-1")
+    }
     assert all(result.value > 0 for result in results)
     assert {result.name for result in results} >= {name for name in GOALS if "spark" in name} - {"spark-executors"}
     assert copied == {"spark-write-1": ROWS // 2, "spark-write-once-1": ROWS // 2}

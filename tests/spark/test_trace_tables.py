@@ -52,7 +52,12 @@ class Trace:
         return self.add(t_ms, node, kind, cause, client=client, **queue)
 
 
-BROKERS_SAY = {EventKind.LOCK_GRANTED, EventKind.LOCK_EXPIRED, EventKind.OFFSET_COMMITTED}
+BROKERS_SAY = {
+    EventKind.LOCK_GRANTED,
+    EventKind.LOCK_EXPIRED,
+    EventKind.OFFSET_COMMITTED,
+    EventKind.OFFSET_RESET,
+}
 E = EventKind
 
 
@@ -101,10 +106,26 @@ def a_reset() -> Trace:
     trace = Trace("reset")
     trace.queue(10, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
     trace.queue(20, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=50, n=50, detail="waited_ms=0.0 max_ms=0.0")
-    reset = trace.queue(30, E.LOCK_EXPIRED, "c1", version=1, detail="reset")  # the broker ends the lease first
+    reset = trace.queue(29, E.OFFSET_RESET, "c1", version=1, offset=0, detail="earliest")
+    trace.queue(30, E.LOCK_EXPIRED, "c1", reset, version=1, detail="reset")  # the broker ends the lease first
     trace.queue(32, E.QUEUE_DROPPED, "c1", reset, version=1, detail="reset")
     trace.queue(40, E.QUEUE_ACQUIRED, "c1", reset, version=2, offset=0)
     trace.queue(45, E.MESSAGES_HANDED_OUT, "c1", version=2, offset=50, n=50, detail="waited_ms=0.0 max_ms=0.0")
+    return trace
+
+
+def a_reset_between_owners() -> Trace:
+    """An operator sets the group back while nobody has the queue; the second move is none of his."""
+    trace, told = Trace("between"), {"detail": "waited_ms=0.0 max_ms=0.0"}
+    trace.queue(10, E.QUEUE_ACQUIRED, "c1", version=1, offset=0)
+    trace.queue(20, E.MESSAGES_HANDED_OUT, "c1", version=1, offset=50, n=50, **told)
+    trace.queue(30, E.QUEUE_DROPPED, "c1", version=1, detail="shutdown")
+    trace.queue(35, E.OFFSET_RESET, "", version=1, offset=0, detail="earliest")
+    trace.queue(40, E.QUEUE_ACQUIRED, "c2", version=2, offset=0)
+    trace.queue(45, E.MESSAGES_HANDED_OUT, "c2", version=2, offset=30, n=30, **told)
+    trace.queue(50, E.QUEUE_DROPPED, "c2", version=2, detail="revoked")
+    trace.queue(60, E.QUEUE_ACQUIRED, "c3", version=3, offset=20)
+    trace.queue(65, E.MESSAGES_HANDED_OUT, "c3", version=3, offset=24, n=4, **told)
     return trace
 
 
@@ -129,6 +150,7 @@ def random_trace(group: str) -> Trace:
     causes = [trace.add(0, f"c{n}", E.CLIENT_START, client=f"c{n}") for n in range(3)] + ["unknown/1"]
     kinds = [E.QUEUE_ACQUIRED, E.QUEUE_DROPPED, E.LOCK_EXPIRED, E.LOCK_GRANTED, E.FIRST_PULL, E.FIRST_MESSAGE]
     kinds += [E.MESSAGES_HANDED_OUT, E.OFFSET_COMMITTED, E.MEMBER_JOIN, E.MEMBER_LEAVE, E.REBALANCE_BEGIN]
+    kinds += [E.OFFSET_RESET]
     t_ms = 0.0
     for _ in range(rng.randrange(5, 120)):
         t_ms += rng.choice((0, 0.5, 1, 7, 400))
@@ -144,7 +166,7 @@ def random_trace(group: str) -> Trace:
             if kind in (E.QUEUE_ACQUIRED, E.LOCK_GRANTED):
                 token = tokens[client, queue_id] = token + 1
             columns = {
-                "version": tokens.get((client, queue_id), 0),
+                "version": token if kind is E.OFFSET_RESET else tokens.get((client, queue_id), 0),
                 "offset": rng.randrange(100),
                 "n": rng.randrange(-1, 9),
             }
@@ -161,7 +183,8 @@ def random_trace(group: str) -> Trace:
 
 @pytest.fixture(scope="module")
 def traces() -> dict[str, list[Event]]:
-    made = [a_move(), an_expiry(), a_reset(), an_absence(), *map(random_trace, TWINS)]
+    by_hand = [a_move(), an_expiry(), a_reset(), a_reset_between_owners(), an_absence()]
+    made = [*by_hand, *map(random_trace, TWINS)]
     ends = [Event(t_ms, "end", n, E.BROKER_UP.value, "end/1") for n, t_ms in enumerate((START_MS, END_MS), 1)]
     return {trace.group: trace.events for trace in made} | {"": ends}
 
@@ -263,6 +286,7 @@ def test_a_lease_that_ended_ends_the_time_of_its_owner_whatever_that_believes(ta
 def test_what_comes_again_because_an_operator_wants_it_is_not_counted(tables: Tables) -> None:
     columns = ("moved", "redelivered", "duplicates", "orphan_ms")
     assert of(tables["hazards"], "reset", *columns) == [(True, 0, 0, 0), (False, 0, 0, 10)]
+    assert of(tables["hazards"], "between", *columns) == [(True, 0, 0, 0), (True, 0, 0, 10), (True, 10, 4, 10)]
 
 
 def test_who_goes_on_after_its_lease_had_ended_gets_nothing_again(tables: Tables) -> None:
@@ -304,7 +328,7 @@ def twins(tables: Tables, traces: dict[str, list[Event]], name: str) -> Iterator
     for group in TWINS:
         events = traces[group]
         owned = trace_twin.ownership(events, END_MS)
-        costs = trace_twin.hazards(owned)
+        costs = trace_twin.hazards(owned, events)
         fair = trace_twin.fairness(owned, trace_twin.rebalances(events, costs), END_MS)
         found = trace_twin.rebalances(events, costs, fair)
         expected = {"ownership": owned, "hazards": costs, "rebalances": found, "fairness": fair}

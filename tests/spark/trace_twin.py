@@ -88,21 +88,22 @@ def _begun(event: Event, end_ms: float, grants: dict[int, int]) -> Row:
     }
 
 
-def hazards(owned: Sequence[Row]) -> list[Row]:
+def hazards(owned: Sequence[Row], events: Sequence[Event]) -> list[Row]:
     rows: list[Row] = []
     for queue in sorted({queue_of(row) for row in owned}):
         intervals = [row for row in owned if queue_of(row) == queue]
         intervals.sort(key=lambda row: (row["token"], row["from_ms"], row["owner"]))
         for number, row in enumerate(intervals):
-            rows.append(_hazard(row, intervals[:number]))
+            resets = [e.version for e in events if e.kind == "OFFSET_RESET" and _queue(e) == queue]
+            rows.append(_hazard(row, intervals[:number], [token for token in resets if token < row["token"]]))
     return rows
 
 
-def _hazard(row: Row, before: list[Row]) -> Row:
+def _hazard(row: Row, before: list[Row], resets: list[int]) -> Row:
     acquirers = [each["owner"] for each in before if each["began"] == "acquired"]
     last_end = max((each["to_ms"] for each in before), default=None)
     pulled = row["from_ms"] if row["first_pull_ms"] is None else row["first_pull_ms"]
-    since_reset = list(itertools.takewhile(lambda each: each["ended"] != "reset", reversed(before)))
+    since_reset = [each for each in before if each["token"] > max(resets, default=-1)]
     mark = max((each["reach"] for each in since_reset), default=row["start_offset"])
     if row["began"] == "resumed":
         mark = row["start_offset"]

@@ -161,6 +161,20 @@ async def test_each_reset_queue_is_an_event_and_all_have_one_cause(world: World)
 
 
 @simulated
+async def test_the_event_of_a_reset_is_behind_all_leases_before_it_whether_its_queue_has_an_owner_or_not(
+    world: World,
+) -> None:
+    operator, member, token = await consuming(world)
+    world.events.clear()
+    await reset(operator, "earliest")
+    await reset(operator, "latest")
+    had, had_not = world.of_kind(EventKind.OFFSET_RESET)[::2]
+    assert (had.client, had_not.client) == (member.client_id, "")
+    assert had.version == had_not.version >= token
+    assert await member.token_of(0) == had.version + 1
+
+
+@simulated
 async def test_a_reset_that_was_answered_survives_a_restart_and_so_does_the_end_of_the_lease(world: World) -> None:
     operator, member, token = await consuming(world)
     await reset(operator, "earliest")
