@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.quick_jvm import QUICK_JVM
+from tests.spark.quick_start import QUICK_START
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ LAST_LINES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
-    command, env = [sys.executable, f"examples/{name}"], {**os.environ, **QUICK_JVM}
+    command, env = [sys.executable, f"examples/{name}"], {**os.environ, **QUICK_START}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False, env=env)
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1]

@@ -12,22 +12,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.session import spark_session
-from tests.spark.quick_jvm import QUICK_JVM
+from tests.spark.quick_start import QUICK_START
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_jvm() -> Iterator[None]:
+def quick_start() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in QUICK_JVM.items():
+        for name, value in QUICK_START.items():
             patch.setenv(name, value)
         yield
 
 
 @pytest.fixture(scope="session")
-def spark(quick_jvm: None) -> Iterator[SparkSession]:
+def spark(quick_start: None) -> Iterator[SparkSession]:
     with spark_session("rlab tests", master="local[2]", conf={"spark.sql.shuffle.partitions": "1"}) as session:
         yield session
 

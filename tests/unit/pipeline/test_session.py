@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipeline.session import is_local_master
+from pipeline.session import _collector, is_local_master
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,17 @@ from pipeline.session import is_local_master
 )
 def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, expected: bool) -> None:
     assert is_local_master(master) is expected
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_a_collector_that_somebody_has_chosen_is_the_only_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for other in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "-Xss1m")
+    assert _collector("-Xmn100m") == "-XX:+UseParallelGC"
+    assert _collector("-Xmn100m -XX:+UseZGC") == ""
+    monkeypatch.setenv(name, "-Xss1m -XX:+UseSerialGC")
+    assert _collector("-Xmn100m") == ""
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
