@@ -2,7 +2,7 @@
 
 A JVM of Spark reads, checks and links some twelve thousand classes before it does anything; with those of one run in an
 archive (class data sharing, JEP 350) the next JVM maps them into its memory. The archive takes 190 MB in this
-environment's `share` folder and half a minute to make, so it is made once, when somebody asks for it, and not behind
+environment's `share` folder and up to a minute to make, so it is made once, when somebody asks for it, and not behind
 anybody's back. A JVM that it does not fit, say after an update of Java, does without it and says nothing.
 
 It fits one order of Spark's jar files, so it comes with a folder of them (`pipeline/spark_home.py`), unless SPARK_HOME
