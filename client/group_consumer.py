@@ -237,8 +237,8 @@ class GroupConsumer(ABC):
     def _pull_again(self, topics: Collection[str]) -> None:
         """Let go of pulls of topics that brokers hold: they wait for other tags than those that are wanted now."""
         for owned in self._share.owned.values() if self._share is not None else ():
-            if owned.held is not None and owned.queue.topic in topics:
-                owned.held.cancel()
+            if owned.queue.topic in topics:
+                owned.let_go()
 
     async def unsubscribe(self, topic: str) -> None:
         """Give up a topic: its queues are committed and released, and the other members are told.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
 
@@ -124,7 +126,7 @@ class PullLoop:
         return self._callbacks.subscription_of(self._owned.queue.topic)
 
     async def _pull(self, asked: SubscriptionData) -> Command | None:
-        """Ask for what is subscribed to; None if that has changed while the broker held the request."""
+        """Ask for what is subscribed to; None if that has changed, or the queue was given up, meanwhile."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
         header: dict[str, object] = {
@@ -148,10 +150,12 @@ class PullLoop:
             # When it is sent, not when it is answered: on a quiet queue that is only after the long poll.
             owned.first_pull_seen = True
             self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
-        with anyio.CancelScope() as held:
-            owned.held = held
-            return await connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
-        return None
+        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+        owned.held = held = cast("asyncio.Future[Command | None]", answer)
+        try:
+            return await held
+        finally:
+            owned.held = None
 
     async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
         """Act on the answer to a pull for these tags under this token; returns whether to go on."""

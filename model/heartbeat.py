@@ -192,18 +192,27 @@ class GroupView:
     _members_of: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def to_wire(self) -> list[Any]:
-        """Form for a frame's body, encoded once per version."""
-        once = {client_id: [[client_id, list(topics)]] for client_id, topics in self.members.items()}
-        return [self.version, [row for cid, rows in once.items() for row in rows * self.copies.get(cid, 1)]]
+        """Form for a frame's body, encoded once per version: members with the same topics stand together.
+
+        Mostly these are all members, and each of them reads the list of all after every change.
+        """
+        ids_of: dict[tuple[str, ...], list[str]] = {}
+        for client_id, topics in self.members.items():
+            ids_of.setdefault(topics, []).extend([client_id] * self.copies.get(client_id, 1))
+        return [self.version, [[list(topics), ids] for topics, ids in ids_of.items()]]
 
     @classmethod
     def from_wire(cls, group: str, wire: Any) -> GroupView:
         """Read the form of a frame's body; a broker is trusted to send a well-formed one."""
-        version, members = wire
-        unique = {cid: tuple(topics) for cid, topics in members}
-        counts = Counter(cid for cid, _ in members) if len(unique) < len(members) else {}
+        version, rows = wire
+        topics_of: dict[str, tuple[str, ...]] = {}
+        for topics, ids in rows:
+            topics_of |= dict.fromkeys(ids, tuple(topics))
+        members = topics_of if len(rows) == 1 else dict(sorted(topics_of.items()))
+        listed = sum(len(ids) for _, ids in rows)
+        counts = Counter(cid for _, ids in rows for cid in ids) if listed > len(members) else {}
         copies = {cid: count for cid, count in counts.items() if count > 1}
-        return cls(group=group, version=version, members=unique, copies=copies)
+        return cls(group=group, version=version, members=members, copies=copies)
 
     def members_of(self, topic: str) -> list[str]:
         """Sorted client ids of the members that subscribe to the topic.
@@ -213,11 +222,8 @@ class GroupView:
         # Made once for each topic: a view stays the same over many passes, and a large group asks for it in each.
         members = self._members_of.get(topic)
         if members is None:
-            members = [
-                client_id
-                for client_id, topics in self.members.items()
-                if topic in topics
-                for _ in range(self.copies.get(client_id, 1))
-            ]
+            members = [client_id for client_id, topics in self.members.items() if topic in topics]
+            if self.copies:
+                members = [client_id for client_id in members for _ in range(self.copies.get(client_id, 1))]
             self._members_of[topic] = members
         return members.copy()

@@ -171,7 +171,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
         purpose="Members of a group and the topics of each.",
         fields=(GROUP, Field("known_version", int, "version that the caller has; -1 for none", minimum=-1)),
         answer="header `version`, and `unchanged` true without a body when it is the known one; "
-        "body: msgpack [version, [[client id, [topic, ...]], ...]]",
+        "body: msgpack [version, [[[topic, ...], [client id, ...]], ...]], one row for all members with equal topics",
     ),
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         sender="broker -> member, one-way",

@@ -28,7 +28,7 @@ from broker.config import BrokerConfig
 from broker.server import run_broker
 from broker.store.files import Files
 from model.events import Event, EventKind
-from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
 from model.message import Message, encode_payload, tag_hash
 from model.record import StoredRecord, iter_records
 from model.subscription import SubscriptionData
@@ -169,7 +169,7 @@ class Peer:
 
     async def members(self, group: str = "g") -> list[str]:
         answer = await self.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": group, "known_version": -1})
-        return [client_id for client_id, _ in unpacked(answer)[1]]
+        return list(GroupView.from_wire(group, unpacked(answer)).members)
 
     async def lock(self, *queue_ids: int, topic: str = "t", group: str = "g") -> tuple[list[Any], list[Any]]:
         """Returns ([topic, queue id, token, start offset] granted, [topic, queue id, owner] refused)."""

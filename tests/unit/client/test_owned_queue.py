@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import anyio
 import pytest
 
@@ -9,6 +11,7 @@ from client.owned_queue import HandOuts, OwnedQueue, process_queue_for
 from client.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
+from remoting.command import RESPONSE, Command
 from simulation.run import Simulation, run_simulation
 
 QUEUE = MessageQueue("t", "b", 0)
@@ -35,6 +38,30 @@ def test_a_stop_ends_the_pull_loop_and_hands_out_nothing_more_but_lets_listeners
             owned.stop()
         assert owned.process_queue.next_batch(9, 0.0) == []
         assert owned.process_queue.finish(taken) == 1
+
+    run_simulation(scenario)
+
+
+def test_a_stop_lets_go_of_a_pull_that_is_under_way_and_cancels_nothing() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(1, in_flight=1)
+        owned.held = held = asyncio.get_running_loop().create_future()
+        owned.stop()
+        assert await held is None
+        assert owned.process_queue.dropped
+        assert not owned.pulling.cancel_called
+
+    run_simulation(scenario)
+
+
+def test_an_answer_that_has_come_is_not_let_go() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(1, in_flight=1)
+        answer = Command(RESPONSE, 0, 1, {}, None)
+        owned.held = held = asyncio.get_running_loop().create_future()
+        held.set_result(answer)
+        assert not owned.let_go()
+        assert await held is answer
 
     run_simulation(scenario)
 

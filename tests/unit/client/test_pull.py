@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -74,16 +75,18 @@ class ScriptedBroker:
     async def wait_writable(self) -> None:
         pass
 
-    async def request(self, code: int, header: dict[str, Any], body: None, timeout_s: float) -> Command:
+    def request(self, code: int, header: dict[str, Any], body: None, timeout_s: float) -> asyncio.Future[Command]:
         self.pulled.append((anyio.current_time(), dict(header)))
         assert len(self.pulled) < 100, "the loop spins"
-        if not self.answers:
-            await anyio.sleep_forever()
-        self.meanwhile()
-        given = self.answers.pop(0)
-        if isinstance(given, Exception):
-            raise given
-        return given
+        waiter: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        if self.answers:
+            self.meanwhile()
+            given = self.answers.pop(0)
+            if isinstance(given, Exception):
+                waiter.set_exception(given)
+            else:
+                waiter.set_result(given)
+        return waiter
 
 
 class Member:
@@ -300,12 +303,14 @@ def test_a_changed_subscription_counts_from_the_next_pull_on() -> None:
         member.subscription = subscription_of("t", "*", 2)
 
     class HoldsTheFirst(ScriptedBroker):
-        async def request(self, *args: Any) -> Command:
-            if not self.pulled:
-                self.pulled.append((0.0, dict(args[1])))
-                await anyio.sleep(1.5)
-                return answer(ResponseCode.PULL_NOT_FOUND, 5)
-            return await super().request(*args)
+        def request(self, *args: Any) -> asyncio.Future[Command]:
+            if self.pulled:
+                return super().request(*args)
+            self.pulled.append((0.0, dict(args[1])))
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[Command] = loop.create_future()
+            loop.call_later(1.5, waiter.set_result, answer(ResponseCode.PULL_NOT_FOUND, 5))
+            return waiter
 
     member = run(lambda: Member(HoldsTheFirst(), "a"), 2, change)
     assert ["tag_hashes" in header for _, header in member.broker.pulled] == [True, False]

@@ -179,9 +179,23 @@ def test_a_view_survives_the_wire() -> None:
     assert list(read.members) == ["c1", "c2", "c3"]
 
 
+def test_members_are_sorted_however_their_topics_group_them() -> None:
+    topics_of = {"c1": ("a",), "c2": ("b",), "c3": ("a",), "c4": ("b",)}
+    view = GroupView(group="g", version=9, members=topics_of, copies={"c2": 2})
+    assert view.to_wire()[1] == [[["a"], ["c1", "c3"]], [["b"], ["c2", "c2", "c4"]]]
+    read = GroupView.from_wire("g", over_the_wire(view.to_wire()))
+    assert read == view
+    assert list(read.members) == ["c1", "c2", "c3", "c4"]
+
+
+def test_a_view_of_nobody_survives_the_wire() -> None:
+    nobody = GroupView(group="g", version=0, members={})
+    assert GroupView.from_wire("g", over_the_wire(nobody.to_wire())) == nobody
+
+
 def test_a_client_id_that_is_listed_twice_counts_twice() -> None:
     view = GroupView(group="g", version=9, members={"c1": ("a",), "c2": ("a",)}, copies={"c1": 2})
-    assert [client_id for client_id, _ in view.to_wire()[1]] == ["c1", "c1", "c2"]
+    assert view.to_wire()[1] == [[["a"], ["c1", "c1", "c2"]]]
     assert GroupView.from_wire("g", over_the_wire(view.to_wire())) == view
     assert view.members_of("a") == ["c1", "c1", "c2"]
 
