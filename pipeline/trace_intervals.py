@@ -9,7 +9,7 @@ A member has a queue while it has acquired it and not dropped it, except from th
 old lease may end when a newer one is there, and that changes nothing: tokens tell them apart.
 
 Ten million rows in Spark's own windows are copied five times, texts and all, which takes longer than the rest of a
-report. Here they are sorted once, by number, and texts are touched only where an interval begins or ends.
+report. Here they are sorted once, by number, and only those that may begin or end an interval come with texts.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ import pyarrow.compute as pc
 
 from model.events import EventKind
 
-NAMES = ("group", "topic", "broker", "client")
-COLUMNS = (*NAMES, "queue_id", "t_ms", "by_client", "seq", "kind", "cause", "version", "offset", "n", "detail")
-"""Columns of the events; `by_client` is 1 for what the member told itself, and 0 for what its broker told."""
+NUMBERS = ("claim", "kind", "t_ms", "by_client", "seq", "version", "offset", "n")
+"""Columns of the events: `claim` is the same for all events of one member and one queue, and for no others; `kind` is a
+place in `KINDS`; `by_client` is 1 for what the member told itself, and 0 for what its broker told."""
+NAMES = ("group", "topic", "broker", "queue_id", "client")
+"""Columns that only a QUEUE_ACQUIRED has to have."""
+REASONS = ("cause", "detail")
+"""Columns that only events of `BOUNDS` have to have."""
+BOUNDS = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED)
+"""Kinds of events that may begin or end an interval."""
 KINDS = (
-    EventKind.QUEUE_ACQUIRED,
-    EventKind.QUEUE_DROPPED,
-    EventKind.LOCK_EXPIRED,
-    EventKind.LOCK_GRANTED,
+    *BOUNDS,
     EventKind.FIRST_PULL,
     EventKind.FIRST_MESSAGE,
     EventKind.MESSAGES_HANDED_OUT,
@@ -65,7 +68,8 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     """Find the intervals in the events of some claims.
 
     Args:
-        events: those of `KINDS`, with `COLUMNS`, in any order; all that there are of each claim in it.
+        events: those of `KINDS`, with `NUMBERS`, `NAMES` and `REASONS`, in any order; all that there are of each claim
+            in it.
         end_ms: end of the trace, where intervals end that nobody ended.
 
     Returns:
@@ -76,11 +80,12 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     steps = _Steps(events)
     begins, ends = steps.turns()
     first = np.flatnonzero(begins)
+    acquired = steps.latest(steps.is_kind(EventKind.QUEUE_ACQUIRED))[first]
     # The interval that a row belongs to, the one that began last; -1 before the first of its claim.
     interval = np.where(steps.latest(begins) >= 0, np.cumsum(begins) - 1, -1)
     last = np.full(len(first), -1)
     last[interval[ends]] = np.flatnonzero(ends)
-    is_open, detail = last < 0, steps.texts("detail", last)
+    is_open, detail = last < 0, steps.column("detail", last)
     expired = pa.array(steps.is_kind(EventKind.LOCK_EXPIRED)[last])
     # For a reset the broker ends the lease itself, mostly before the member hears of it and drops the queue.
     ended = pc.if_else(pc.and_(expired, pc.not_equal(detail, "reset")), "expired", detail)
@@ -89,14 +94,13 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     np.add.at(handed_out, interval[given], steps.numbers["n"][given])
     np.maximum.at(reach, interval[given], steps.numbers["offset"][given])
     columns = {
-        **{name: steps.texts(name, first) for name in NAMES},
-        "queue_id": steps.numbers["queue_id"][first],
+        **{name: steps.column(name, acquired) for name in NAMES},
         "from_ms": steps.numbers["t_ms"][first],
         "to_ms": np.where(is_open, end_ms, steps.numbers["t_ms"][last]),
         "began": pc.if_else(pa.array(steps.is_kind(EventKind.QUEUE_ACQUIRED)[first]), "acquired", "resumed"),
         "ended": pc.if_else(pa.array(is_open), "open", ended),
-        "cause": steps.texts("cause", first),
-        "end_cause": pc.if_else(pa.array(is_open), "", steps.texts("cause", last)),
+        "end_cause": pc.if_else(pa.array(is_open), "", steps.column("cause", last)),
+        "cause": steps.column("cause", first),
         "token": steps.numbers["version"][first],
         "start_offset": steps.numbers["offset"][first],
         "backlog": steps.backlogs(first),
@@ -117,22 +121,13 @@ class _Steps:
 
     def __init__(self, events: pa.Table) -> None:
         self._events = events = events.combine_chunks()
-        numbers = {
-            name: pc.fill_null(events[name], -1).to_numpy()
-            for name in ("queue_id", "t_ms", "by_client", "seq", "version", "offset", "n")
-        }
-        claim = [numbers["queue_id"], *(_codes(events[name]) for name in NAMES)]
-        self._order = np.lexsort((numbers["seq"], numbers["by_client"], numbers["t_ms"], *claim))
+        numbers = {name: pc.fill_null(events[name], -1).to_numpy() for name in NUMBERS}
+        self._order = np.lexsort(tuple(numbers[name] for name in ("seq", "by_client", "t_ms", "claim")))
         self.numbers = {name: values[self._order] for name, values in numbers.items()}
-        kinds = pc.index_in(events["kind"], pa.array([kind.value for kind in KINDS])).to_numpy()
-        self._kinds = kinds[self._order]
+        self._kinds, self._claims = self.numbers["kind"], self.numbers["claim"]
         self._places = np.arange(len(self._order))
-        is_first = np.zeros(len(self._order), bool)
-        is_first[0] = True
-        for values in claim:
-            ordered = values[self._order]
-            is_first[1:] |= ordered[1:] != ordered[:-1]
-        self._claim = np.cumsum(is_first)
+        is_first = np.ones(len(self._order), bool)
+        is_first[1:] = self._claims[1:] != self._claims[:-1]
         self._first_of_claim = np.maximum.accumulate(np.where(is_first, self._places, 0))
 
     def is_kind(self, kind: EventKind) -> _Array:
@@ -163,9 +158,10 @@ class _Steps:
         latest = self.latest(true | otherwise)
         return (latest >= 0) & true[latest]
 
-    def texts(self, name: str, rows: _Array) -> pa.Array:
+    def column(self, name: str, rows: _Array) -> pa.Array:
         """A column of some rows; that of row -1 means nothing."""
-        return pc.fill_null(self._events[name].take(pa.array(self._order[rows])), "").combine_chunks()
+        column = self._events[name].take(pa.array(self._order[rows]))
+        return pc.fill_null(column, -1 if name == "queue_id" else "").combine_chunks()
 
     def first_times(self, kind: EventKind, interval: _Array, intervals: int) -> pa.Array:
         """The time of the first event of a kind in each interval, or null."""
@@ -184,12 +180,4 @@ class _Steps:
         return pa.array(map(waited.get, self._leases(first)), pa.int64())
 
     def _leases(self, rows: _Array) -> zip[tuple[int, int]]:
-        return zip(self._claim[rows].tolist(), self.numbers["version"][rows].tolist(), strict=True)
-
-
-def _codes(texts: pa.ChunkedArray) -> _Array:
-    """A number for each text, the same for equal ones."""
-    encoded = pc.fill_null(texts, "").combine_chunks().dictionary_encode()
-    codes: _Array = encoded.indices.to_numpy()
-    # Numbers of 16 bits are sorted in one pass.
-    return codes.astype(np.uint16) if len(encoded.dictionary) <= np.iinfo(np.uint16).max else codes
+        return zip(self._claims[rows].tolist(), self.numbers["version"][rows].tolist(), strict=True)

@@ -24,11 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
-from pipeline.trace_intervals import COLUMNS, KINDS, SCHEMA, intervals_of
+from pipeline.trace_intervals import BOUNDS, KINDS, NAMES, NUMBERS, REASONS, SCHEMA, intervals_of
 
 QUEUE = ("group", "topic", "broker", "queue_id")
-_BOUNDS = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED)
-EVENTS_PER_TASK = 500_000
+EVENTS_PER_TASK = 1_000_000
 """Whoever finds intervals has its events in memory; with more tasks than that gives, each is over too soon."""
 
 
@@ -47,13 +46,19 @@ def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
     """
     told = events.where(F.col("kind").isin([kind.value for kind in KINDS]))
     told = told.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
-    # The texts of events that begin and end nothing are half of all bytes to be moved.
-    is_bound = F.col("kind").isin([kind.value for kind in _BOUNDS])
-    texts = {name: F.when(is_bound, F.col(name)) for name in ("cause", "detail")}
-    by_client = (F.col("node") == F.col("client")).cast("byte")
-    told = told.withColumns({**texts, "by_client": by_client}).select(*COLUMNS)
+    numbers = {
+        # Of 64 bits: among a million claims the odds that two share one are one to thirty million.
+        "claim": F.xxhash64(*QUEUE, "client"),
+        "kind": (F.array_position(F.array(*(F.lit(kind.value) for kind in KINDS)), F.col("kind")) - 1).cast("byte"),
+        "by_client": (F.col("node") == F.col("client")).cast("byte"),
+    }
+    # Texts are most of all bytes to be moved.
+    names = {name: F.when(F.col("kind") == EventKind.QUEUE_ACQUIRED.value, F.col(name)) for name in NAMES}
+    is_bound = F.col("kind").isin([kind.value for kind in BOUNDS])
+    reasons = {name: F.when(is_bound, F.col(name)) for name in REASONS}
+    told = told.withColumns({**numbers, **names, **reasons}).select(*NUMBERS, *NAMES, *REASONS)
     tasks = -(-events.count() // EVENTS_PER_TASK)
-    parts = told.repartition(max(1, tasks), *QUEUE, "client")
+    parts = told.repartition(max(1, tasks), "claim")
     return parts.mapInArrow(partial(_intervals_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
 
 

@@ -46,28 +46,37 @@ def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
     """
     parts = events.where(F.col("kind").isin([kind.value for kind in _PARTS]) & (F.col("group") != ""))
     of_data = F.col("kind").isin([kind.value for kind in _CHANGES]) & ~F.col("topic").startswith(RETRY_PREFIX)
-    member_event = F.col("kind").isin([kind.value for kind in _MEMBERS])
-    triggers = F.split(F.split(F.col("detail"), " ")[0], r"\+")
-    order = F.struct("t_ms", "node", "seq")
+    # Each of the three by itself: beside one text among what is collected, Spark sorts all rows to group them.
     grouped = parts.groupBy("group", "cause").agg(
         F.min("t_ms").alias("seen_ms"),
-        F.array_join(
-            F.array_sort(F.array_distinct(F.flatten(F.collect_set(F.when(_is(EventKind.REBALANCE_BEGIN), triggers))))),
-            "+",
-        ).alias("trigger"),
         F.count(F.when(_is(EventKind.REBALANCE_END), 1)).alias("passes"),
         F.count(F.when(of_data, 1)).alias("changes"),
         F.max(F.when(of_data, F.col("t_ms"))).alias("changed_ms"),
         F.max(F.when(_is(EventKind.REBALANCE_END), F.col("t_ms"))).alias("passed_ms"),
-        F.min(F.when(member_event, F.struct(order.alias("at"), *_WHAT))).alias("seen"),
-        F.max(F.when(member_event, F.struct(order.alias("at"), F.col("n").alias("n")))).alias("last_seen"),
+    )
+    triggers = F.split(F.split(F.col("detail"), " ")[0], r"\+")
+    triggered = (
+        events.where(_is(EventKind.REBALANCE_BEGIN))
+        .groupBy("group", "cause")
+        .agg(F.array_join(F.array_sort(F.array_distinct(F.flatten(F.collect_set(triggers)))), "+").alias("trigger"))
+    )
+    order = F.struct("t_ms", "node", "seq")
+    told = (
+        events.where(F.col("kind").isin([kind.value for kind in _MEMBERS]))
+        .groupBy("group", "cause")
+        .agg(
+            F.min(F.struct(order.alias("at"), *_WHAT)).alias("seen"),
+            F.max(F.struct(order.alias("at"), F.col("n").alias("n"))).alias("last_seen"),
+        )
     )
     roots = (
         events.where(F.col("cause") == F.concat("node", F.lit("/"), F.col("seq")))
         .groupBy("cause")
         .agg(F.min(F.struct("t_ms", *_WHAT)).alias("root"))
     )
-    joined = grouped.join(roots, "cause", "left").join(_costs(hazards), ["group", "cause"], "left")
+    joined = grouped.join(roots, "cause", "left")
+    for of_cause in (triggered, told, _costs(hazards)):
+        joined = joined.join(of_cause, ["group", "cause"], "left")
     began_ms = F.coalesce("root.t_ms", "seen_ms")
     ended_ms = F.greatest(began_ms, F.coalesce("changed_ms", "passed_ms", began_ms))
     idle = (F.coalesce("seen.kind", "root.kind", F.lit("")).isin(EventKind.REBALANCE_BEGIN.value, "")) & (
@@ -77,7 +86,7 @@ def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
         "group",
         "cause",
         *(F.coalesce(f"seen.{name}", f"root.{name}", F.lit("")).alias(name) for name in _WHAT),
-        "trigger",
+        F.coalesce("trigger", F.lit("")).alias("trigger"),
         F.coalesce("last_seen.n", F.lit(-1)).alias("members"),
         began_ms.alias("began_ms"),
         ended_ms.alias("ended_ms"),
@@ -105,7 +114,7 @@ def _costs(hazards: DataFrame) -> DataFrame:
 
 # --- loads -----------------------------------------------------------------------------------------------------------
 
-_INPUT = ("group", "t_ms", "what", "topic", "client", "n", "cause", "ended_ms")
+_INPUT = ("group", "t_ms", "is_mark", "topic", "client", "n", "cause", "ended_ms")
 _FAIRNESS = (
     "group string, cause string, topic string, t_ms double, members long, queues long, min_moves long, jain double, "
     "spread long"
@@ -124,14 +133,14 @@ def fairness_of(ownership: DataFrame, rebalances: DataFrame, end_ms: float) -> D
         group, cause, topic, t_ms, members, queues, min_moves, jain, spread; see `trace_loads.Balance`.
     """
     # Spark's own window functions cannot do this: which members count changes from rebalance to rebalance.
-    gained = _rows(ownership, t_ms="from_ms", what=F.lit("change"), topic="topic", client="owner", n=F.lit(1))
+    gained = _rows(ownership, t_ms="from_ms", is_mark=F.lit(False), topic="topic", client="owner", n=F.lit(1))
     closed = ownership.where((F.col("ended") != "open") & (F.col("to_ms") <= end_ms))
-    lost = _rows(closed, t_ms="to_ms", what=F.lit("change"), topic="topic", client="owner", n=F.lit(-1))
+    lost = _rows(closed, t_ms="to_ms", is_mark=F.lit(False), topic="topic", client="owner", n=F.lit(-1))
     leaver = F.when(F.col("kind").isin(EventKind.MEMBER_LEAVE.value, EventKind.CLIENT_STOP.value), F.col("client"))
     marks = _rows(
         rebalances.where("moves > 0"),
         t_ms="began_ms",
-        what=F.lit("mark"),
+        is_mark=F.lit(True),
         client=F.coalesce(leaver, F.lit("")),
         n="members",
         cause="cause",
@@ -142,7 +151,7 @@ def fairness_of(ownership: DataFrame, rebalances: DataFrame, end_ms: float) -> D
 
 
 def _rows(table: DataFrame, **columns: str | Column) -> DataFrame:
-    missing: dict[str, Column] = {"topic": F.lit(""), "cause": F.lit(""), "ended_ms": F.lit(0.0)}
+    missing = {"topic": F.lit(None), "cause": F.lit(None), "ended_ms": F.lit(None)}
     named = {name: F.col(value) if isinstance(value, str) else value for name, value in columns.items()}
     values = {**missing, **named, "group": F.col("group")}
     return table.select(
@@ -153,8 +162,8 @@ def _rows(table: DataFrame, **columns: str | Column) -> DataFrame:
 def _balances_of_group(rows: pd.DataFrame) -> pd.DataFrame:
     group = str(rows["group"].iloc[0])
     # Of changes at the same time those that give up come first: nobody had two shares for that reason.
-    changes = rows[rows["what"] == "change"].sort_values(["t_ms", "n"], kind="stable")
-    marks = rows[rows["what"] == "mark"]
+    changes = rows[~rows["is_mark"]].sort_values(["t_ms", "n"], kind="stable")
+    marks = rows[rows["is_mark"]]
     columns = ("cause", "t_ms", "ended_ms", "n", "client")
     found = balances(
         _changes(changes), [Mark(*values) for values in zip(*(marks[name].tolist() for name in columns), strict=True)]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.events import Event, EventKind
-from pipeline.trace_intervals import COLUMNS, KINDS, SCHEMA, intervals_of
+from pipeline.trace_intervals import BOUNDS, KINDS, NAMES, NUMBERS, REASONS, SCHEMA, intervals_of
 from tests.spark.trace_twin import Row, ownership
 
 END_MS = 1_000.0
@@ -44,10 +44,19 @@ def told(draw: st.DrawFn) -> list[Event]:
 
 
 def table(events: list[Event]) -> pa.Table:
-    rows = [event.to_json_dict() | {"by_client": int(event.node == event.client)} for event in events]
-    kinds = {"t_ms": pa.float64(), "by_client": pa.int8()}
-    kinds |= dict.fromkeys(("queue_id", "seq", "version", "offset", "n"), pa.int64())
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    claims: dict[tuple[object, ...], int] = {}
+    rows = []
+    for event in events:
+        claim = (event.group, event.topic, event.broker, event.queue_id, event.client)
+        unknown = (
+            () if event.kind == EventKind.QUEUE_ACQUIRED else NAMES if event.kind in BOUNDS else (*NAMES, *REASONS)
+        )
+        row = event._asdict() | dict.fromkeys(unknown)
+        numbers = {"claim": -claims.setdefault(claim, len(claims)), "by_client": int(event.node == event.client)}
+        rows.append({**row, **numbers, "kind": KINDS.index(EventKind(event.kind))})
+    kinds = {"t_ms": pa.float64(), "kind": pa.int8(), "by_client": pa.int8()}
+    kinds |= dict.fromkeys(("claim", "queue_id", "seq", "version", "offset", "n"), pa.int64())
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in (*NUMBERS, *NAMES, *REASONS)])
     return pa.Table.from_pylist(rows, schema=schema)
 
 
