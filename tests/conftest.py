@@ -19,14 +19,14 @@ settings.load_profile("ci")
 
 
 class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Every test by itself to whoever is idle, except those with Spark in their name.
+    """Every test by itself to whoever is idle, except those that share Spark's session.
 
-    They share a session, and a Java machine takes seconds and a gigabyte. Marks of `xdist_group` would say the same,
-    but xdist 3.8 writes them into node ids, where pytest 9.2 does not look.
+    A Java machine takes seconds and a gigabyte. Those in `drivers` start machines of their own, and need no session.
+    Marks of `xdist_group` would say the same, but xdist 3.8 writes them into node ids, where pytest 9.2 does not look.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if "spark" in nodeid else nodeid
+        return "spark" if nodeid.startswith("tests/spark/") and "/drivers/" not in nodeid else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:

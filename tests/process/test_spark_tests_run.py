@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parents[2]
-SPARK_TESTS = sorted((ROOT / "tests" / "spark").glob("*.py"))
+SPARK_TESTS = sorted((ROOT / "tests" / "spark").rglob("*.py"))
 SKIPS = {"skip", "skipif", "importorskip", "xfail"}
 WITHOUT_PYSPARK = "import sys, pytest; sys.modules['pyspark'] = None; sys.exit(pytest.main(sys.argv[1:]))"
 

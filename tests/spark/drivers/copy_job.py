@@ -1,7 +1,7 @@
-"""A job that copies a topic to Parquet and to another topic, for tests that kill it: `python -m tests.spark.copy_job`.
+"""A job that copies a topic to Parquet and to another topic, for tests that kill it.
 
-Its one argument is a JSON document of `CopyJob`. It begins when its standard input ends, and ends by itself when it has
-copied what was there then.
+The argument of `python -m tests.spark.drivers.copy_job` is a JSON document of `CopyJob`. It begins when its standard
+input ends, and ends by itself when it has copied what was there then.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +23,8 @@ from pipeline.session import spark_session
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""
 
+Row = tuple[Any, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CopyJob:
@@ -31,6 +34,7 @@ class CopyJob:
         folder: for checkpoints and tables.
         late: topic that is read from its latest offset, or empty.
         dies_in_batch_0: of the query `LATE`, by SIGKILL to its process group.
+        found: file into which it writes at its end what is in its outputs, or empty.
     """
 
     master: str
@@ -41,6 +45,7 @@ class CopyJob:
     rows_per_batch: int
     late: str = ""
     dies_in_batch_0: bool = False
+    found: str = ""
 
     def checkpoint(self, query: str) -> Path:
         return Path(self.folder) / f"checkpoint-{query}"
@@ -52,7 +57,7 @@ class CopyJob:
         """How many batches of a query were begun, and how many of them are done."""
         return _highest(self.checkpoint(query) / "offsets"), _highest(self.checkpoint(query) / "commits")
 
-    def start(self, spark: SparkSession) -> list[StreamingQuery]:
+    def _start(self, spark: SparkSession) -> list[StreamingQuery]:
         found = self._stream(spark, self.source, startingOffsets="earliest")
         table = self._writer(found.select("topic", "broker", "queue_id", "offset"), TABLE).format("parquet")
         identity = found.selectExpr("concat_ws(':', topic, broker, queue_id, offset) as body")
@@ -65,8 +70,28 @@ class CopyJob:
 
     def run(self, spark: SparkSession) -> None:
         """Run it to its end."""
-        for query in self.start(spark):
+        for query in self._start(spark):
             query.awaitTermination()
+        if self.found:
+            Path(self.found).write_text(json.dumps(self._outputs(spark)), encoding="utf-8")
+
+    def read_found(self) -> dict[str, list[Row]]:
+        """By query: topic, broker, queue and offset of each message that was copied; of `LATE` only the last two."""
+        found = json.loads(Path(self.found).read_text(encoding="utf-8"))
+        return {query: [tuple(row) for row in rows] for query, rows in found.items()}
+
+    def _outputs(self, spark: SparkSession) -> dict[str, list[Row]]:
+        table = spark.read.parquet(self.output(TABLE)).select("topic", "broker", "queue_id", "offset")
+        copied = (
+            spark.read.format("rlab").option("nameServer", self.name_server).option("subscribe", self.target).load()
+        )
+        parts = [row.body.decode().split(":") for row in copied.select("body").collect()]
+        late = spark.read.parquet(f"{self.output(LATE)}/*").select("queue_id", "offset")
+        return {
+            TABLE: [tuple(row) for row in table.collect()],
+            TOPIC: [(topic, broker, int(queue_id), int(offset)) for topic, broker, queue_id, offset in parts],
+            LATE: sorted(tuple(row) for row in late.collect()),
+        }
 
     def _stream(self, spark: SparkSession, topic: str, **options: str) -> DataFrame:
         stream = spark.readStream.format("rlab").option("nameServer", self.name_server).option("subscribe", topic)

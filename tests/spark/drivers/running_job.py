@@ -13,15 +13,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from tests.spark.copy_job import TABLE, CopyJob
+from tests.spark.drivers.copy_job import CopyJob, Row
 from tests.tcp.rlab_process import ROOT, environment, wait_until
 
 DONE_S = 200
 BODY = b"x" * 100
-
-Identity = tuple[str, str, int, int]
 
 
 class RunningJob:
@@ -31,7 +27,7 @@ class RunningJob:
         self.job, self._errors = job, errors
         with errors.open("w") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.copy_job", json.dumps(asdict(job))],
+                [sys.executable, "-m", "tests.spark.drivers.copy_job", json.dumps(asdict(job))],
                 stdin=subprocess.PIPE,
                 stderr=stderr,
                 cwd=ROOT,
@@ -97,20 +93,9 @@ def executors(group: int) -> list[int]:
     return [int(pid) for pid, pgid, args in rows if int(pgid) == group and "CoarseGrainedExecutorBackend --" in args]
 
 
-def assert_each_once(found: list[Identity], rows: int) -> None:
+def assert_each_once(found: list[Row], rows: int) -> None:
     ends: dict[tuple[str, str, int], int] = {}
     for topic, broker, queue_id, offset in found:
         queue = (topic, broker, queue_id)
         ends[queue] = max(ends.get(queue, 0), offset + 1)
     assert (len(found), len(set(found)), sum(ends.values())) == (rows, rows, rows)
-
-
-def table_of(spark: SparkSession, job: CopyJob) -> list[Identity]:
-    rows = spark.read.parquet(job.output(TABLE)).select("topic", "broker", "queue_id", "offset").collect()
-    return [(row.topic, row.broker, row.queue_id, row.offset) for row in rows]
-
-
-def copies_of(spark: SparkSession, job: CopyJob) -> list[Identity]:
-    copied = spark.read.format("rlab").option("nameServer", job.name_server).option("subscribe", job.target).load()
-    parts = [row.body.split(b":") for row in copied.select("body").collect()]
-    return [(topic.decode(), broker.decode(), int(queue_id), int(offset)) for topic, broker, queue_id, offset in parts]

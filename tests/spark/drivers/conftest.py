@@ -1,0 +1,20 @@
+"""What these tests look at runs Spark in processes of its own, so any process of the run may have them.
+
+They do without the session that the others share: it would be a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    """A cluster of one broker for one test."""
+    with cluster_processes(tmp_path) as running:
+        yield running
