@@ -44,6 +44,32 @@ def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
         `pause_ms`, `orphan_ms`, `double_ms`, `redelivered`, `duplicates`, `backlog`: those of its moves, summed;
         `pause_max_ms`. A pass of the timer that found nothing to do is left out.
     """
+    joined = _causes_of(events).join(_costs(hazards), ["group", "cause"], "left")
+    began_ms = F.coalesce("root.t_ms", "seen_ms")
+    ended_ms = F.greatest(began_ms, F.coalesce("changed_ms", "passed_ms", began_ms))
+    idle = (F.coalesce("seen.kind", "root.kind", F.lit("")).isin(EventKind.REBALANCE_BEGIN.value, "")) & (
+        F.col("changes") == 0
+    )
+    return joined.where(~idle & ((F.col("passes") > 0) | (F.col("changes") > 0))).select(
+        "group",
+        "cause",
+        *(F.coalesce(f"seen.{name}", f"root.{name}", F.lit("")).alias(name) for name in _WHAT),
+        F.coalesce("trigger", F.lit("")).alias("trigger"),
+        F.coalesce("last_seen.n", F.lit(-1)).alias("members"),
+        began_ms.alias("began_ms"),
+        ended_ms.alias("ended_ms"),
+        (ended_ms - began_ms).alias("convergence_ms"),
+        "passes",
+        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("moves", *_SUMS, "pause_max_ms")),
+    )
+
+
+_WHAT = ("kind", "detail", "client", "broker")
+_SUMS = ("pause_ms", "orphan_ms", "double_ms", "redelivered", "duplicates", "backlog")
+
+
+def _causes_of(events: DataFrame) -> DataFrame:
+    """A row for each group and cause: what was done in its name, and what is known of it."""
     parts = events.where(F.col("kind").isin([kind.value for kind in _PARTS]) & (F.col("group") != ""))
     of_data = F.col("kind").isin([kind.value for kind in _CHANGES]) & ~F.col("topic").startswith(RETRY_PREFIX)
     # Each of the three by itself: beside one text among what is collected, Spark sorts all rows to group them.
@@ -74,30 +100,8 @@ def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
         .groupBy("cause")
         .agg(F.min(F.struct("t_ms", *_WHAT)).alias("root"))
     )
-    joined = grouped.join(roots, "cause", "left")
-    for of_cause in (triggered, told, _costs(hazards)):
-        joined = joined.join(of_cause, ["group", "cause"], "left")
-    began_ms = F.coalesce("root.t_ms", "seen_ms")
-    ended_ms = F.greatest(began_ms, F.coalesce("changed_ms", "passed_ms", began_ms))
-    idle = (F.coalesce("seen.kind", "root.kind", F.lit("")).isin(EventKind.REBALANCE_BEGIN.value, "")) & (
-        F.col("changes") == 0
-    )
-    return joined.where(~idle & ((F.col("passes") > 0) | (F.col("changes") > 0))).select(
-        "group",
-        "cause",
-        *(F.coalesce(f"seen.{name}", f"root.{name}", F.lit("")).alias(name) for name in _WHAT),
-        F.coalesce("trigger", F.lit("")).alias("trigger"),
-        F.coalesce("last_seen.n", F.lit(-1)).alias("members"),
-        began_ms.alias("began_ms"),
-        ended_ms.alias("ended_ms"),
-        (ended_ms - began_ms).alias("convergence_ms"),
-        "passes",
-        *(F.coalesce(name, F.lit(0)).alias(name) for name in ("moves", *_SUMS, "pause_max_ms")),
-    )
-
-
-_WHAT = ("kind", "detail", "client", "broker")
-_SUMS = ("pause_ms", "orphan_ms", "double_ms", "redelivered", "duplicates", "backlog")
+    key = ["group", "cause"]
+    return grouped.join(roots, "cause", "left").join(triggered, key, "left").join(told, key, "left")
 
 
 def _is(kind: EventKind) -> Column:
