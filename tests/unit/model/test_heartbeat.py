@@ -180,7 +180,7 @@ def test_a_view_survives_the_wire() -> None:
 
 
 def test_members_are_sorted_however_their_topics_group_them() -> None:
-    topics_of = {"c1": ("a",), "c2": ("b",), "c3": ("a",), "c4": ("b",)}
+    topics_of: dict[str, tuple[str, ...]] = {"c1": ("a",), "c2": ("b",), "c3": ("a",), "c4": ("b",)}
     view = GroupView(group="g", version=9, members=topics_of, copies={"c2": 2})
     assert view.to_wire()[1] == [[["a"], ["c1", "c3"]], [["b"], ["c2", "c2", "c4"]]]
     read = GroupView.from_wire("g", over_the_wire(view.to_wire()))
