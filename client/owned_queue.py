@@ -104,8 +104,8 @@ class OwnedQueue:
         """Wait no longer for the answer to the pull that is under way; it is ignored when it comes.
 
         Returns:
-            Whether there was one: its loop goes on at the next turn, and sees what has changed. That is a tenth of the
-            work of a cancellation, and in a rebalance every queue that moves has one.
+            Whether there was one: its loop goes on at the next turn, and sees what has changed. That is far less work
+            than a cancellation, and in a rebalance every queue that moves has one.
         """
         if self.held is None or self.held.done():
             return False

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
-from pipeline.trace_ownership import QUEUE
+from pipeline.trace_ownership import QUEUE, number_of
 
 
 def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFrame:
@@ -42,8 +42,7 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
     waits = told.where(
         F.col("kind").isin(EventKind.OFFSET_COMMITTED.value, EventKind.LOCK_GRANTED.value) & (F.col("n") >= 0)
     )
-    # By a number, because equal beginnings of texts make sorting slow.
-    before = F.lag("n").over(Window.partitionBy(F.xxhash64(*QUEUE)).orderBy("t_ms", "seq"))
+    before = F.lag("n").over(Window.partitionBy(number_of(*QUEUE)).orderBy("t_ms", "seq"))
     change = (F.col("n") - F.coalesce(before, F.lit(0))).alias("change")
     changes = waits.select("group", "topic", bucket, change).groupBy(*place).agg(F.sum("change").alias("change"))
     joined = handed_out.join(changes, list(place), "full")
