@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +194,7 @@ def test_a_batch_goes_on_where_it_was_when_its_broker_is_killed_in_the_middle_of
 ) -> None:
     halfway, go_on = tmp_path / "halfway", tmp_path / "go-on"
 
-    def stops_halfway(batches):  # type: ignore[no-untyped-def]
+    def stops_halfway(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if 5_000 in batch["offset"].to_pylist():
                 halfway.touch()
