@@ -17,6 +17,10 @@ CRASH_ARGS ?=
 # For the torture in virtual time, e.g. make torture TORTURE_ARGS="--hours 2 --seed 7 --levels"
 TORTURE_ARGS ?=
 
+# Tests, benchmarks and the demo start hundreds of Python processes, and without bytecode each compiles every module
+# anew; some environments forbid to keep it, which is for images and not for this.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench crash torture clean
 
