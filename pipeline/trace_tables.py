@@ -66,7 +66,7 @@ def write_tables(
         progress(name)
         path = str(directory / name)
         table.write.mode("overwrite").parquet(path)
-        return spark.read.parquet(path)
+        return spark.read.schema(table.schema).parquet(path)  # else a job of its own looks for the schema
 
     # Later jobs read from disk what earlier ones have written: nothing is computed twice, and memory holds one of them.
     events = write("events", events_of(read, group))
