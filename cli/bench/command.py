@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.output import print_json, print_table
+from cli.output import print_json, print_note, print_table
 from cli.runtime import run
 
 NAMES = (
@@ -55,23 +55,29 @@ def bench(
 ) -> None:
     """Measure this machine: sends, pulls, joins, stalls, storage, memory.
 
-    Rates are compared with a bare echo of the same frames in the same run.
+    Rates are compared with a bare echo of the same frames in the same run. On a virtual machine whose host gave its CPU
+    time to others meanwhile, a line at the end says how much.
 
     Example: rlab bench send-64 pull-32 --seconds 1
     """
     from rich.console import Console
 
     from cli.bench.catalog import run_benchmarks
+    from cli.bench.host_share import WORTH_SAYING, read_cpu_time, share_kept
     from cli.bench.report import COLUMNS, as_rows
     from cli.bench.rounds import Sizes
 
+    before = read_cpu_time()
     with Console(stderr=True).status("") as status:
         sizes = Sizes(seconds=seconds, repeat=repeat, joins=joins)
         results = run(lambda: run_benchmarks(names or [], sizes, status.update))
+    kept = share_kept(before, read_cpu_time())
     if as_json:
-        print_json({"results": results})
-    else:
-        print_table(COLUMNS, as_rows(results))
+        print_json({"results": results, "host_kept": kept})
+        return
+    print_table(COLUMNS, as_rows(results))
+    if kept is not None and kept >= WORTH_SAYING:
+        print_note(f"The host of this machine kept {kept:.0%} of the CPU time that was asked for: measure again.")
 
 
 def register(app: typer.Typer) -> None:
