@@ -17,6 +17,9 @@ from model.names import TRACE_TOPIC
 if TYPE_CHECKING:
     from pipeline.report_data import Report
 
+SHORT_TRACE_BYTES = 30_000_000
+"""A hundred thousand events: with more of them Java's second compiler pays."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -101,7 +104,7 @@ def make_report(
 
     try:
         from pipeline.report import write_report
-        from pipeline.session import spark_session
+        from pipeline.session import SHORT_JOB, spark_session
         from pipeline.trace_source import read_files, read_topic
     except ImportError as error:
         raise ConfigError(f"a report needs Spark ({error}): pip install 'rebalance-lab[spark,spark-jdk]'") from error
@@ -114,11 +117,19 @@ def make_report(
         print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
 
     say("Spark starts")
-    with spark_session("rlab report", master=master, driver_memory=driver_memory) as spark:
+    options = SHORT_JOB if is_short(traces) else ""
+    with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
         told = write_report(read, out, group=group, progress=say)
     say("done")
     return told
+
+
+def is_short(traces: list[Path]) -> bool:
+    """Whether a report of these is a matter of seconds, as far as one can know: of a folder or a topic one cannot."""
+    if not traces or not all(path.is_file() for path in traces):
+        return False
+    return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
 
 
 def page_of(out: Path) -> Path:

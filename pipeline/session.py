@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from pyspark.errors.exceptions.captured import CapturedException
     from pyspark.sql import SparkSession
 
+SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""`java_options` for a job of seconds, which is over before Java's second compiler pays: half of the CPU time.
+
+Without that one Java keeps room for 48 MB of code only, and goes on throwing away what Spark needs again.
+"""
 _EXIT_TIMEOUT_S = 20.0
 _ARCHIVE_TIMEOUT_S = 300.0
 """Of a JVM that writes the archive of its classes when it ends."""

@@ -31,6 +31,9 @@ LAST_LINES = {
     "strategies_table.py": r"6 strategies over 4 histories",
 }
 
+SHOWN_ON = {"strategies_table.py": "docs/strategies.md"}
+"""Pages with the tables that an example prints; those that show another kind of run are tests/docs/test_pages.py's."""
+
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
@@ -40,6 +43,12 @@ def test_an_example_runs_and_ends_as_it_says(name: str) -> None:
     last = done.stdout.splitlines()[-1]
     assert re.fullmatch(LAST_LINES[name], last), last
     assert done.stderr == "", "an example shows nothing that looks like a failure"
+    if name in SHOWN_ON:
+        page = (ROOT / SHOWN_ON[name]).read_text(encoding="utf-8")
+        tables = re.findall(r"(?:^\|.*\n)+", done.stdout, re.MULTILINE)
+        assert tables
+        old = f"{SHOWN_ON[name]} is old: run `python examples/{name} docs`, and read whether its text holds"
+        assert all(table in page for table in tables), old
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

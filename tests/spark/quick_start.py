@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pipeline.session import SHORT_JOB
+
 QUICK_START = {
-    # JVMs are over before the second compiler, or a collector with threads of its own, pays: half of the CPU time.
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+    # Nor does a collector with threads of its own pay.
+    "JAVA_TOOL_OPTIONS": f"{SHORT_JOB} -XX:+UseSerialGC",
     # Else numpy starts a thread in each of Spark's hundred Python processes, which turns while it waits for work.
     "OMP_NUM_THREADS": "1",
 }
