@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
@@ -29,6 +29,8 @@ INTERVAL_S = 0.25
 NONSENSE = [b"", b"\x00\x00\x00\x20half a frame", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"]
 TIMES = 10
 """So often at each address for each sample."""
+GONE_S = 30.0
+"""In which a server ends a connection that its client has ended, on a machine that is busy with other things."""
 RSS_MARGIN = Margin(1.03, 1, trend=False)
 """MiB, of some 30 to 45."""
 BROKER = """
@@ -52,11 +54,21 @@ anyio.run(main, *sys.argv[1:])
 
 
 def bother(address: str) -> None:
-    """Connect, and go: at once, in the middle of a frame, or after nonsense."""
-    host, port = parse_address(address)
-    for said in NONSENSE * TIMES:
-        with socket.create_connection((host, port), timeout=10) as stranger:
+    """Connect, and end it: at once, in the middle of a frame, or after nonsense; then see that the server ends it, too.
+
+    A server that is slow for a moment still has strangers that have gone, and the next sample would count them.
+    """
+    with ExitStack() as stack:
+        strangers = []
+        for said in NONSENSE * TIMES:
+            stranger = stack.enter_context(socket.create_connection(parse_address(address), timeout=GONE_S))
             stranger.sendall(said)
+            stranger.shutdown(socket.SHUT_WR)
+            strangers.append(stranger)
+        for stranger in strangers:
+            with suppress(ConnectionResetError):  # it went without reading all that was said
+                while stranger.recv(4096):  # what is wrong with a frame is said before the end
+                    pass
 
 
 @contextmanager
