@@ -82,7 +82,7 @@ def make_archive(java: str) -> Path:
             or the folder cannot be written.
     """
     # Late: sessions ask for the options of this module.
-    from pipeline.session import spark_session  # noqa: PLC0415
+    from pipeline.session import SHORT_JOB, spark_session  # noqa: PLC0415
 
     archive = archive_path(java)
     try:
@@ -93,7 +93,7 @@ def make_archive(java: str) -> Path:
     made = archive.with_suffix(".made")
     base = _java_archive(java, archive.parent)
     with home_for_archive(_home(archive)), tempfile.TemporaryDirectory() as folder:
-        options = f'-XX:TieredStopAtLevel=1 {base} "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
+        options = f'{SHORT_JOB} {base} "-XX:ArchiveClassesAtExit={made}" {_QUIET}'
         with spark_session("class archive", master="local[1]", java_options=options) as spark:
             _use(spark, Path(folder))
     if not made.exists():
