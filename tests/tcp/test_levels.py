@@ -29,8 +29,6 @@ INTERVAL_S = 0.25
 NONSENSE = [b"", b"\x00\x00\x00\x20half a frame", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00"]
 TIMES = 10
 """So often at each address for each sample."""
-GONE_S = 30.0
-"""In which a server ends a connection that its client has ended, on a machine that is busy with other things."""
 RSS_MARGIN = Margin(1.03, 1, trend=False)
 """MiB, of some 30 to 45."""
 BROKER = """
@@ -54,21 +52,24 @@ anyio.run(main, *sys.argv[1:])
 
 
 def bother(address: str) -> None:
-    """Connect, and end it: at once, in the middle of a frame, or after nonsense; then see that the server ends it, too.
+    """Connect, and go: at once, in the middle of a frame, or after nonsense.
 
-    A server that is slow for a moment still has strangers that have gone, and the next sample would count them.
+    The last ones wait until the server has ended the connection, too. It comes to strangers in turn, so it has done
+    with all of them then; one that is slow for a moment would still have some, and the next sample would count them.
     """
-    with ExitStack() as stack:
-        strangers = []
-        for said in NONSENSE * TIMES:
-            stranger = stack.enter_context(socket.create_connection(parse_address(address), timeout=GONE_S))
+    for said in NONSENSE * TIMES:
+        with _stranger(address) as stranger:
+            stranger.sendall(said)
+    for said in NONSENSE:
+        with _stranger(address) as stranger, suppress(ConnectionResetError):  # it need not read all that was said
             stranger.sendall(said)
             stranger.shutdown(socket.SHUT_WR)
-            strangers.append(stranger)
-        for stranger in strangers:
-            with suppress(ConnectionResetError):  # it went without reading all that was said
-                while stranger.recv(4096):  # what is wrong with a frame is said before the end
-                    pass
+            while stranger.recv(4096):  # what is wrong with a frame is said before the end
+                pass
+
+
+def _stranger(address: str) -> socket.socket:
+    return socket.create_connection(parse_address(address), timeout=10)
 
 
 @contextmanager
