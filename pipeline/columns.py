@@ -36,6 +36,7 @@ from model.errors import ConfigError
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt
+from pipeline.arrow_arrays import binaries, numbers, repeated, texts
 from pipeline.queue_reader import HINT, MessagesLost, Pulled
 
 logger = logging.getLogger(__name__)
@@ -314,10 +315,10 @@ def _build(
         records = _only(records, end, settings.tags)
         if not records.headers:
             return []
-    numbers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
+    headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
         raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
-    arrays = [_MAKERS[field.name](queue, numbers, columns, settings) for field in schema]
+    arrays = [_MAKERS[field.name](queue, headers, columns, settings) for field in schema]
     return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
@@ -336,43 +337,34 @@ _Columns = Sequence[Sequence[Any]]
 _Maker = Callable[[MessageQueue, Any, _Columns, ColumnSettings], Any]
 
 
-def _typed(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """A column in which nothing is null.
-
-    Arrow finds the type out, which costs nothing; told what it should be, it takes text for bytes, and 1.5 for 1.
-    """
-    column = pa.array(values)
-    if column.type != kind or column.null_count:
-        raise TypeError(f"{column.type} where {kind} is expected")
-    return column
+def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
+    return binaries(values) if include else pa.nulls(len(values), pa.binary())
 
 
-def _bodies(values: Sequence[bytes], include: bool) -> Any:
-    if not include:
-        return pa.nulls(len(values), pa.binary())
-    if str in map(type, values):  # text beside bytes becomes bytes, whether Arrow is told the type or not
-        raise TypeError("text where bytes are expected")
-    return _typed(values, pa.binary())
+def _born(values: Sequence[int]) -> pa.Array:
+    if not {int}.issuperset(map(type, values)):  # numpy takes 1 for 1.5
+        raise TypeError("born_ms is not in whole milliseconds")
+    return _timestamps(np.fromiter(values, np.int64, len(values)))
 
 
-def _timestamps(milliseconds: Any) -> Any:
+def _timestamps(milliseconds: Any) -> pa.Array:
     # Times that do not fit are refused by the cast; a product would be another time.
-    return _typed(milliseconds, pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    return numbers(milliseconds, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _tags(values: Sequence[str]) -> Any:
+def _tags(values: Sequence[str]) -> pa.Array:
     if not "".join(values):
         return pa.nulls(len(values), pa.string())
-    return pa.array([value or None for value in values], pa.string())
+    return texts(values, map(bool, values))
 
 
-def _keys(values: Sequence[Sequence[str]]) -> Any:
+def _keys(values: Sequence[Sequence[str]]) -> pa.Array:
     if not any(values):
         return pa.nulls(len(values), pa.string())
-    return pa.array([" ".join(keys) if keys else None for keys in values], pa.string())
+    return texts([" ".join(keys) for keys in values], map(bool, values))
 
 
-def _properties(values: Sequence[dict[str, str]], include: bool) -> Any:
+def _properties(values: Sequence[dict[str, str]], include: bool) -> pa.Array:
     kind = pa.map_(pa.string(), pa.string())
     if not include:
         return pa.nulls(len(values), kind)
@@ -380,20 +372,22 @@ def _properties(values: Sequence[dict[str, str]], include: bool) -> Any:
 
 
 _MAKERS: dict[str, _Maker] = {
-    "topic": lambda queue, numbers, columns, settings: pa.repeat(queue.topic, len(numbers)),
-    "broker": lambda queue, numbers, columns, settings: pa.repeat(queue.broker_name, len(numbers)),
-    "queue_id": lambda queue, numbers, columns, settings: pa.repeat(
-        pa.scalar(queue.queue_id, pa.int32()), len(numbers)
+    "topic": lambda queue, headers, columns, settings: repeated(queue.topic, len(headers)),
+    "broker": lambda queue, headers, columns, settings: repeated(queue.broker_name, len(headers)),
+    "queue_id": lambda queue, headers, columns, settings: numbers(
+        np.full(len(headers), queue.queue_id, np.int32), pa.int32()
     ),
-    "offset": lambda queue, numbers, columns, settings: pa.array(numbers["offset"].astype(np.int64)),
-    "key": lambda queue, numbers, columns, settings: _keys(columns[_KEYS]),
-    "tag": lambda queue, numbers, columns, settings: _tags(columns[_TAGS]),
-    "body": lambda queue, numbers, columns, settings: _bodies(columns[_BODY], settings.include_body),
-    "msg_id": lambda queue, numbers, columns, settings: _typed(columns[_MESSAGE_ID], pa.string()),
-    "born_ts": lambda queue, numbers, columns, settings: _timestamps(columns[_BORN_MS]),
-    "store_ts": lambda queue, numbers, columns, settings: _timestamps(numbers["stored_ms"].astype(np.int64)),
-    "reconsume_times": lambda queue, numbers, columns, settings: pa.array(numbers["times_delivered"].astype(np.int32)),
-    "properties": lambda queue, numbers, columns, settings: _properties(
+    "offset": lambda queue, headers, columns, settings: numbers(headers["offset"].astype(np.int64), pa.int64()),
+    "key": lambda queue, headers, columns, settings: _keys(columns[_KEYS]),
+    "tag": lambda queue, headers, columns, settings: _tags(columns[_TAGS]),
+    "body": lambda queue, headers, columns, settings: _bodies(columns[_BODY], settings.include_body),
+    "msg_id": lambda queue, headers, columns, settings: texts(columns[_MESSAGE_ID]),
+    "born_ts": lambda queue, headers, columns, settings: _born(columns[_BORN_MS]),
+    "store_ts": lambda queue, headers, columns, settings: _timestamps(headers["stored_ms"].astype(np.int64)),
+    "reconsume_times": lambda queue, headers, columns, settings: numbers(
+        headers["times_delivered"].astype(np.int32), pa.int32()
+    ),
+    "properties": lambda queue, headers, columns, settings: _properties(
         columns[_PROPERTIES], settings.include_properties
     ),
 }

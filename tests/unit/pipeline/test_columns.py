@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable
 
 import msgpack
@@ -230,3 +232,15 @@ def test_decoding_leaves_no_cycles_behind() -> None:
     for _ in arrow_batches(QUEUE, 30, found, settings()):
         pass
     assert gc.collect() == 0
+
+
+def test_columns_without_properties_are_made_without_pandas() -> None:
+    code = """
+import sys
+from model.message import Message
+from tests.unit.pipeline.test_columns import QUEUE, arrow_batches, pulls_of, settings
+pulls = pulls_of([Message("t", b"x", tags="red", keys=["k"])] * 3)
+print([batch.num_rows for batch in arrow_batches(QUEUE, 9, pulls, settings(properties=False))], "pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[3] False\n"
