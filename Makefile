@@ -58,7 +58,8 @@ clean: ## remove everything that make, the tools and the demo leave behind
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The two checks come first because what Python says by itself when it is too old, or when Debian has split venv off,
-# does not tell what to do.
+# does not tell what to do. In the mode `compat` the packages are found by their folder; in the other one code runs at
+# every start of Python to find them, which takes as long again.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo 'Python 3.11 or newer is needed, and "$(PYTHON)" is not one.' >&2; \
@@ -67,7 +68,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo '"$(PYTHON)" comes without venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing the pinned versions into $(VENV) ...'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark,spark-jdk]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --config-settings editable_mode=compat -e '.[dev,spark,spark-jdk]'
 	@touch $(STAMP)
 
 $(CLASSES): $(STAMP)
