@@ -18,20 +18,24 @@ settings.register_profile("explore", max_examples=2_000, print_blob=True, deadli
 settings.load_profile("ci")
 
 
-class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Every test by itself to whoever is idle, except those that share Spark's session.
+class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Every test by itself to whoever is idle, except those that share what takes seconds to make.
 
-    A Java machine takes seconds and a gigabyte. Those in `drivers` start machines of their own, and need no session.
-    Marks of `xdist_group` would say the same, but xdist 3.8 writes them into node ids, where pytest 9.2 does not look.
+    Those of `tests/spark` share Spark's session; those in its `drivers` start Java machines of their own, and share
+    what is in their file. Marks of `xdist_group` would say the same, but xdist 3.8 writes them into node ids, where
+    pytest 9.2 does not look.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith("tests/spark/") and "/drivers/" not in nodeid else nodeid
+        file = nodeid.partition("::")[0]
+        if file.startswith("tests/spark/"):
+            return file if "/drivers/" in file else "spark"
+        return file if file == "tests/unit/test_tidy.py" else nodeid  # which parses every source
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkInOneProcess:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedByProcess:
     """What `make test` spreads tests over processes with."""
-    return SparkInOneProcess(config, log)
+    return SharedByProcess(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from cli.main import app
@@ -18,12 +19,21 @@ pytestmark = pytest.mark.spark
 COMPARISON = Comparison(queues=120, brokers=3, consumers=8, events=5, scenarios=3, seed=7)
 
 
-def test_the_job_finds_what_one_process_finds_in_any_number_of_partitions(spark: SparkSession) -> None:
-    events = strategy_events(spark, COMPARISON)
+@pytest.fixture(scope="module")
+def events(spark: SparkSession) -> Iterator[DataFrame]:
+    """Those of `COMPARISON`, computed once."""
+    computed = strategy_events(spark, COMPARISON).cache()
+    yield computed
+    computed.unpersist()
+
+
+def test_the_job_finds_what_one_process_finds_in_any_number_of_partitions(
+    spark: SparkSession, events: DataFrame
+) -> None:
     found: dict[tuple[int, str], list[tuple[object, ...]]] = {
         (row.scenario, row.strategy): [] for row in events.select("scenario", "strategy").distinct().collect()
     }
-    for row in events.coalesce(1).orderBy("event").collect():
+    for row in strategy_events(spark, COMPARISON).coalesce(1).orderBy("event").collect():
         found[row.scenario, row.strategy].append((row.members, row.moved, row.least, row.spread, row.jain))
     expected = {
         (scenario, name): [
@@ -35,8 +45,7 @@ def test_the_job_finds_what_one_process_finds_in_any_number_of_partitions(spark:
     assert found == expected
 
 
-def test_the_figures_are_the_sums_of_the_events(spark: SparkSession) -> None:
-    events = strategy_events(spark, COMPARISON)
+def test_the_figures_are_the_sums_of_the_events(events: DataFrame) -> None:
     rows = events.collect()
     figures = strategy_figures(events, 120)
     assert {each.strategy for each in figures} == set(COMPARISON.strategies)
@@ -55,8 +64,8 @@ def test_among_more_members_than_queues_the_least_is_0_and_no_multiple_of_it_is_
     assert [each.moved_share for each in figures] == sorted(each.moved_share for each in figures)
 
 
-def test_the_picture_is_drawn(spark: SparkSession, tmp_path: Path) -> None:
-    figures = strategy_figures(strategy_events(spark, COMPARISON), 120)
+def test_the_picture_is_drawn(events: DataFrame, tmp_path: Path) -> None:
+    figures = strategy_figures(events, 120)
     path = tmp_path / "strategies.png"
     plot_strategies(figures, {each.strategy: [each.times_least or 0.0] * 3 for each in figures}, COMPARISON, path)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -30,7 +30,7 @@ def test_events_come_back_from_a_file_in_their_order(spark: SparkSession, trace:
 
 
 def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:
-    recorded, rules = recorded_in(golden_events(), None), GRID.rules()
+    recorded, rules = recorded_in(golden_events(), None), GRID.rules()[::5]  # every value of everything is among them
     found = tried_in(try_all(spark, recorded, rules), rules)
     assert [each.rules for each in found] == rules
     for each in found:

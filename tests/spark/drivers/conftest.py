@@ -6,15 +6,14 @@ They do without the session that the others share: it would be a second one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    """A cluster of one broker for one test."""
-    with cluster_processes(tmp_path) as running:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """A cluster of one broker for the tests of one file."""
+    with cluster_processes(tmp_path_factory.mktemp("cluster")) as running:
         yield running

@@ -13,7 +13,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -56,6 +59,22 @@ class CopyJob:
     def batches(self, query: str) -> tuple[int, int]:
         """How many batches of a query were begun, and how many of them are done."""
         return _highest(self.checkpoint(query) / "offsets"), _highest(self.checkpoint(query) / "commits")
+
+    def committed_table(self) -> tuple[int, list[Row]]:
+        """How many batches the log of Spark's file sink has, and the rows of the files that it names; without Spark."""
+        folder = Path(self.output(TABLE)) / "_spark_metadata"
+        logs = {int(path.stem): path for path in folder.iterdir() if path.stem.isdecimal()}
+        # A compact one has what all before it have.
+        first = max((number for number, path in logs.items() if path.suffix == ".compact"), default=0)
+        entries = [
+            json.loads(line)
+            for number, path in logs.items()
+            if number >= first
+            for line in path.read_text(encoding="utf-8").splitlines()[1:]
+        ]
+        paths = [url2pathname(urlparse(entry["path"]).path) for entry in entries]
+        table = pq.ParquetDataset(paths).read(["topic", "broker", "queue_id", "offset"])
+        return max(logs) + 1, [tuple(row.values()) for row in table.to_pylist()]
 
     def _start(self, spark: SparkSession) -> list[StreamingQuery]:
         found = self._stream(spark, self.source, startingOffsets="earliest")
