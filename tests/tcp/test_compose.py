@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pyspark
 import pytest
 import yaml
 
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tcp]
 
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 DAEMONS = [name for name, service in SERVICES.items() if service["command"].split()[0] in ("namesrv", "broker")]
+SPARK = [name for name, service in SERVICES.items() if "spark" in service.get("profiles", [])]
 
 
 def option(service: str, name: str) -> str:
@@ -112,3 +115,26 @@ def test_every_service_that_needs_name_servers_names_all_of_them() -> None:
     for name, service in SERVICES.items():
         if "--namesrv" in service["command"]:
             assert option(name, "--namesrv").split(",") == name_servers
+
+
+def test_spark_workers_go_to_the_master_and_write_where_its_jobs_do() -> None:
+    workers = [name for name in SPARK if name != "spark-master"]
+    assert len(workers) == 2
+    assert SERVICES["spark-master"]["hostname"] == option("spark-master", "--host")
+    for name in workers:
+        address = f"{option('spark-master', '--host')}:{option('spark-master', '--port')}"
+        assert shlex.split(SERVICES[name]["command"])[-1] == f"spark://{address}"
+        assert SERVICES[name]["depends_on"] == {"spark-master": {"condition": "service_healthy"}}
+        assert SERVICES[name]["volumes"] == SERVICES["spark-master"]["volumes"]
+
+
+def test_spark_services_run_what_spark_has_and_their_health_checks_look_at_its_ports() -> None:
+    [core] = Path(pyspark.__file__).parent.glob("jars/spark-core_*.jar")
+    with zipfile.ZipFile(core) as jar:
+        classes = set(jar.namelist())
+    for name in SPARK:
+        service = SERVICES[name]
+        assert (service["entrypoint"], service["build"]["target"]) == (["spark-class"], "spark")
+        assert f"{shlex.split(service['command'])[0].replace('.', '/')}.class" in classes
+        assert service["environment"]["HEALTH_PORT"] == option(name, "--port")
+        assert "$$HEALTH_PORT" in service["healthcheck"]["test"][1]
