@@ -67,7 +67,7 @@ def test_it_tells_its_version() -> None:
 
 
 def test_the_command_line_is_there_at_once_because_what_it_runs_is_imported_late() -> None:
-    heavy = ["rich", "client", "broker", "namesrv", "simulation", "sqlite3"]
+    heavy = ["pydantic", "rich", "client", "broker", "namesrv", "simulation", "sqlite3"]
     code = f"import sys, cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -127,7 +127,7 @@ def test_what_may_be_missing_is_said_beside_the_result(capsys: pytest.CaptureFix
         (["find", "t"], "Missing option '--key'"),
         (["find"], "Missing argument"),
         (["find", "t", "--key", "k", "--since", "soon"], "90s, 10m, 1h or 2d"),
-        (["find", "t", "--key", "k", "--max", "65"], "less than or equal to 64"),
+        (["find", "t", "--key", "k", "--max", "65"], "not in the range 1<=x<=64"),
         (["show"], "Missing argument"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
     ("arguments", "complaint"),
     [
         (["create"], "Missing argument"),
-        (["create", "t", "--queues", "0"], "greater than or equal to 1"),
+        (["create", "t", "--queues", "0"], "not in the range 1<=x<=65536"),
         (["scale", "t"], "say --queues N, --read N or --write N"),
         (["delete", "t"], "say --yes"),
         (["show"], "Missing argument"),
