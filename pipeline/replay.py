@@ -289,7 +289,7 @@ class _Replay:
             self._give_up(client, queue, at_ms, "revoked")
         member.wanted_back = {}
         of_broker: dict[str, list[MessageQueue]] = {}
-        for queue in sorted(set(plan.acquire) - running.believed):
+        for queue in sorted(set(plan.acquire) - self._still_believed(running, at_ms)):
             of_broker.setdefault(queue.broker_name, []).append(queue)
         recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
         end_ms = at_ms
@@ -300,6 +300,16 @@ class _Replay:
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
+
+    def _still_believed(self, running: _Pass, at_ms: float) -> set[MessageQueue]:
+        """What the member takes for its own as it plans: all that it missed, but for what it has heard of meanwhile."""
+        since_ms = running.begin_ms if running.recorded is None else running.recorded.begin_ms
+        drains = self._recorded.drains
+        return {
+            queue
+            for queue in running.believed
+            if not any(since_ms <= dropped_ms <= at_ms for dropped_ms, _ in drains.get((running.client, queue), ()))
+        }
 
     def _view(self, running: _Pass, at_ms: float) -> tuple[int, Members]:
         recorded = running.recorded
