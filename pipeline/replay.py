@@ -16,7 +16,7 @@ a lease too early is refused, and is told when the queue is free.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,14 +26,11 @@ from client.rebalance import RebalancePass, RebalanceSchedule, Trigger, plan_reb
 from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
 from pipeline.replay_outcome import Outcome, Span
+from pipeline.replay_precedents import NEAR_MS, SAME_MS, Precedents
 from pipeline.replay_rules import Handover, Rules, leaves_under, shifted_changes, views_of
 from pipeline.replay_shares import Members, RouteId, Shares
 from pipeline.replay_trace import Leave, Recorded, RecordedPass, moves_of
 
-_NEAR_MS = 100.0
-"""A pass that the trace has so much later than whatever set it off is the pass that this set off."""
-_SAME_MS = 1.5
-"""Two times are of the same moment, on clocks that count milliseconds."""
 _OUTSIDE = frozenset({Trigger.START, Trigger.NOTIFY, Trigger.ROUTE, Trigger.RECONNECT})
 
 
@@ -49,14 +46,15 @@ class _Member:
     next_recorded: int = 0
     alive_since: float | None = None
     lives: int = 0
-    missed: dict[MessageQueue, None] = field(default_factory=dict)
-    """Its leases that ended while it could not hear of it."""
+    missed: dict[MessageQueue, float] = field(default_factory=dict)
+    """Its leases that ended while it could not hear of it -> when it hears of that."""
 
 
 @dataclass(slots=True)
 class _Lease:
     owner: str = ""
-    waiters: dict[str, None] = field(default_factory=dict)
+    waiters: dict[str, float] = field(default_factory=dict)
+    """Who has asked in vain -> when."""
 
 
 @dataclass(slots=True)
@@ -65,8 +63,6 @@ class _Pass:
     life: int
     recorded: RecordedPass | None
     begin_ms: float
-    believed: frozenset[MessageQueue] = frozenset()
-    """What its member takes for its own, and asks for only in the next pass."""
     target: frozenset[MessageQueue] | None = None
     granted: list[MessageQueue] = field(default_factory=list)
 
@@ -79,6 +75,7 @@ def replay(recorded: Recorded, rules: Rules) -> Outcome:
 class _Replay:
     def __init__(self, recorded: Recorded, rules: Rules) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
+        self._precedents = Precedents(recorded)
         self._shares = Shares(recorded.group, rules.strategy)
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
@@ -117,6 +114,8 @@ class _Replay:
         for change in self._changes:
             if change.topics:  # whoever shuts down wants nothing any more, and leaves when its listeners are done
                 self._at(change.at_ms, partial(self._join, change.client))
+        for at_ms, client in self._recorded.returns:
+            self._at(at_ms, partial(self._join, client))
         for at_ms, client in self._recorded.stops:
             self._at(at_ms, partial(self._stop, client))
         for silent_ms, leave in leaves_under(self._recorded, self._rules):
@@ -143,8 +142,8 @@ class _Replay:
             return 0.0
         # An expiry goes to everybody within moments.
         changes = self._recorded.changes
-        last = bisect_right(changes, recorded.begin_ms + _SAME_MS, key=lambda change: change.at_ms) - 1
-        recent = last >= 0 and recorded.begin_ms - changes[last].at_ms < 5 * _NEAR_MS
+        last = bisect_right(changes, recorded.begin_ms + SAME_MS, key=lambda change: change.at_ms) - 1
+        recent = last >= 0 and recorded.begin_ms - changes[last].at_ms < 5 * NEAR_MS
         return self._rules.expiry_shift_ms if recent and changes[last].reason == "expiry" else 0.0
 
     def _member(self, client: str) -> _Member:
@@ -162,14 +161,24 @@ class _Replay:
             member.schedule.add(client, at_ms / 1000)
             for queue in member.owned:  # it was silent, and has missed nothing
                 member.owned[queue] = at_ms
+            self._hear_of_losses(client, member, at_ms)
             waited = next((each for each in member.recorded if each.begin_ms < at_ms < each.end_ms), None)
             if waited is None:
                 self._pump_later(client, at_ms)
             else:  # a pass that could not ask anybody while it was cut off goes on
                 member.schedule.wake(client, Trigger.RECONNECT, now=at_ms / 1000)
                 member.schedule.take_due(at_ms / 1000)
-                self._go_on(_Pass(client, member.lives, waited, at_ms, frozenset(member.missed)), at_ms)
-            member.missed.clear()
+                self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
+
+    def _hear_of_losses(self, client: str, member: _Member, at_ms: float) -> None:
+        """A member that is back hears of each lease that has ended, and looks again; until then it takes it for its own."""
+        begins: set[float] = set()
+        for queue in member.missed:
+            heard_ms = member.missed[queue] = self._precedents.heard_of_loss(client, queue, at_ms)
+            if (begin_ms := self._precedents.begin_of(client, Trigger.LOCK, heard_ms)) is not None:
+                begins.add(max(at_ms, begin_ms))
+        for begin_ms in sorted(begins):
+            self._at(begin_ms, partial(self._wake, client, Trigger.LOCK))
 
     def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...], _at_ms: float) -> None:
         member = self._member(client)
@@ -202,13 +211,13 @@ class _Replay:
         member = self._member(leave.client)
         for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
             since_ms = member.owned.pop(queue)
-            member.missed[queue] = None
+            member.missed[queue] = at_ms
             if member.alive_since is not None:
                 self._spans.append(Span(queue, leave.client, since_ms, at_ms, at_ms, "silent"))
         for queue, lease in self._leases.items():
             if lease.owner == leave.client and queue.broker_name == leave.broker:
                 member.releasing.pop(queue, None)
-                self._free(queue, lease, at_ms)
+                self._free(queue, lease, at_ms, as_recorded=not self._rules.expiry_shift_ms)
 
     # --- passes ------------------------------------------------------------------------------------------------------
 
@@ -216,30 +225,22 @@ class _Replay:
         member = self._members[client]
         if client in member.schedule:
             member.schedule.wake(client, trigger, now=at_ms / 1000)
-            self._pump(client, at_ms)
+            # All that wakes it in one moment sets off one pass: a member that shuts down frees many queues at once.
+            self._at(at_ms, partial(self._pump, client))
 
     def _pump_later(self, client: str, now_ms: float) -> None:
         """Look again when the timer runs out; where the trace has the pass that it then set off, at its time."""
         deadline = self._members[client].schedule.next_deadline()
         if deadline is not None:
             due_ms = max(deadline * 1000, now_ms)
-            begin_ms = self._recorded_begin(client, Trigger.TIMER, due_ms) or due_ms
+            begin_ms = self._precedents.begin_of(client, Trigger.TIMER, due_ms) or due_ms
             self._at(begin_ms, lambda at_ms: self._pump(client, at_ms, due_ms))
-
-    def _recorded_begin(self, client: str, trigger: Trigger, due_ms: float) -> float | None:
-        passes = self._members[client].recorded
-        place = bisect_left(passes, due_ms - _SAME_MS, key=lambda each: each.begin_ms)
-        while place < len(passes) and passes[place].begin_ms <= due_ms + _NEAR_MS:
-            if trigger in passes[place].triggers:
-                return passes[place].begin_ms
-            place += 1
-        return None
 
     def _pump(self, client: str, at_ms: float, due_ms: float = 0.0) -> None:
         schedule = self._members[client].schedule
         if client in schedule:
             # A recorded time may be a rounding before the due one.
-            early = 0.0 < due_ms - at_ms <= _SAME_MS
+            early = 0.0 < due_ms - at_ms <= SAME_MS
             for due in schedule.take_due((due_ms if early else at_ms) / 1000):
                 self._begin(client, due, at_ms)
 
@@ -263,11 +264,11 @@ class _Replay:
         """The pass of the trace that this one is, if it is one."""
         passes = member.recorded
         place = member.next_recorded
-        while place < len(passes) and passes[place].begin_ms < at_ms - _SAME_MS:
+        while place < len(passes) and passes[place].begin_ms < at_ms - SAME_MS:
             place += 1
         member.next_recorded = place
         triggers = frozenset(due.triggers)
-        while place < len(passes) and passes[place].begin_ms <= at_ms + _SAME_MS:
+        while place < len(passes) and passes[place].begin_ms <= at_ms + SAME_MS:
             if passes[place].triggers & triggers:
                 member.next_recorded = place + 1
                 return passes[place]
@@ -289,8 +290,11 @@ class _Replay:
             self._give_up(client, queue, at_ms, "revoked")
         member.wanted_back = {}
         of_broker: dict[str, list[MessageQueue]] = {}
-        for queue in sorted(set(plan.acquire) - self._still_believed(running, at_ms)):
+        for queue in plan.acquire:
+            if member.missed.get(queue, at_ms) > at_ms:
+                continue  # it takes it for its own still, and asks for it in the next pass
             of_broker.setdefault(queue.broker_name, []).append(queue)
+        member.missed.clear()
         recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
         end_ms = at_ms
         for broker, queues in of_broker.items():
@@ -300,16 +304,6 @@ class _Replay:
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
-
-    def _still_believed(self, running: _Pass, at_ms: float) -> set[MessageQueue]:
-        """What the member takes for its own as it plans: all that it missed, but for what it has heard of meanwhile."""
-        since_ms = running.begin_ms if running.recorded is None else running.recorded.begin_ms
-        drains = self._recorded.drains
-        return {
-            queue
-            for queue in running.believed
-            if not any(since_ms <= dropped_ms <= at_ms for dropped_ms, _ in drains.get((running.client, queue), ()))
-        }
 
     def _view(self, running: _Pass, at_ms: float) -> tuple[int, Members]:
         recorded = running.recorded
@@ -336,7 +330,7 @@ class _Replay:
                 running.granted.append(queue)
                 self._grants.append((at_ms, queue, running.client))
             else:
-                lease.waiters[running.client] = None
+                lease.waiters[running.client] = at_ms
 
     def _end(self, running: _Pass, at_ms: float) -> None:
         client, member = running.client, self._members[running.client]
@@ -360,7 +354,7 @@ class _Replay:
 
     def _give_up(self, client: str, queue: MessageQueue, at_ms: float, why: str) -> None:
         member = self._members[client]
-        drained_ms = self._drained_ms(client, queue, at_ms)
+        drained_ms = self._precedents.drained(client, queue, at_ms) or at_ms + self._timing.drain_ms
         self._spans.append(Span(queue, client, member.owned.pop(queue), at_ms, drained_ms, why))
         member.releasing[queue] = None
         released_ms = drained_ms
@@ -368,27 +362,23 @@ class _Replay:
             released_ms = min(drained_ms, at_ms + self._timing.least_drain_ms)
         self._at(released_ms, lambda now_ms: self._released(client, queue, now_ms))
 
-    def _drained_ms(self, client: str, queue: MessageQueue, at_ms: float) -> float:
-        known = self._recorded.drains.get((client, queue), [])
-        place = bisect_left(known, at_ms - _SAME_MS, key=lambda drain: drain[0])
-        if place < len(known) and known[place][0] <= at_ms + _NEAR_MS:
-            return max(at_ms, known[place][1])
-        return at_ms + self._timing.drain_ms
-
     def _released(self, client: str, queue: MessageQueue, at_ms: float) -> None:
         member = self._members[client]
         if member.releasing.pop(queue, 0) is not None:
             return  # its leases ended before
         lease = self._leases[queue]
         if lease.owner == client:
-            self._free(queue, lease, at_ms)
+            self._free(queue, lease, at_ms, as_recorded=self._precedents.was_released(client, queue, at_ms))
         if queue in member.wanted_back:
             self._wake(client, Trigger.LOCK, at_ms)
 
-    def _free(self, queue: MessageQueue, lease: _Lease, at_ms: float) -> None:
+    def _free(self, queue: MessageQueue, lease: _Lease, at_ms: float, *, as_recorded: bool) -> None:
         """Nobody has a queue any more; who waits for it is told."""
         lease.owner = ""
-        for client in lease.waiters:
-            begin_ms = self._recorded_begin(client, Trigger.LOCK, at_ms) or at_ms + self._timing.wake_ms
-            self._at(max(at_ms, begin_ms), partial(self._wake, client, Trigger.LOCK))
+        for client, refused_ms in lease.waiters.items():
+            begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms)
+            if begin_ms is None and as_recorded and self._precedents.was_refused(client, queue, refused_ms):
+                # It could not hear just then, and was not silent for so long that the trace tells of it.
+                begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
+            self._at(max(at_ms, begin_ms or at_ms + self._timing.wake_ms), partial(self._wake, client, Trigger.LOCK))
         lease.waiters.clear()

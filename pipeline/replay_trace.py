@@ -128,11 +128,13 @@ class Recorded:
         end_ms: time of the last event.
         changes: of the members, in order.
         leaves: on every broker, in order.
+        returns: when brokers whose list nobody looks at had members back that they had taken out, in order.
         stops: when members began to shut down, in order.
         passes: client -> its passes, in order.
         has_versions: whether passes say which version of the group they saw.
         routes: what clients knew of the topics.
         drains: (client, queue) -> when it was given up and when the broker had it back, infinite if never, in order.
+        refusals: (client, queue) -> when it asked for the lease in vain, in order.
         moves: leases that went to another member, in order; see `Move`.
         interval_ms: between two looks of a member that is balanced.
         timing: see `Timing`.
@@ -144,11 +146,13 @@ class Recorded:
     end_ms: float
     changes: tuple[Change, ...]
     leaves: tuple[Leave, ...]
+    returns: tuple[tuple[float, str], ...]
     stops: tuple[tuple[float, str], ...]
     passes: Mapping[str, list[RecordedPass]]
     has_versions: bool
     routes: Routes
     drains: Mapping[tuple[str, MessageQueue], list[tuple[float, float]]]
+    refusals: Mapping[tuple[str, MessageQueue], list[float]]
     moves: tuple[Move, ...]
     interval_ms: float
     timing: Timing
@@ -183,17 +187,20 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
     if not passes:
         raise ConfigError(f"the trace has no events of the members of group {group!r}: record the topic SYS_TRACE")
     drains = _drains(of_group)
+    list_broker = min(event.broker for event in joins)
     has_versions = any(each.version >= 0 for of_client in passes.values() for each in of_client)
     return Recorded(
         group=group,
         end_ms=timed[-1][0],
-        changes=tuple(_changes(of_group, min(event.broker for event in joins))),
+        changes=tuple(_changes(of_group, list_broker)),
         leaves=tuple(_leaves(of_group)),
+        returns=tuple(_returns(of_group, list_broker)),
         stops=tuple((at_ms, event.client) for at_ms, event in of_group if event.kind == EventKind.CLIENT_STOP),
         passes=passes,
         has_versions=has_versions,
         routes=read_routes(timed),
         drains=drains,
+        refusals=_refusals(of_group),
         moves=tuple(moves_of((at_ms, queue_of(e), e.client) for at_ms, e in of_group if e.kind == "LOCK_GRANTED")),
         interval_ms=_interval_ms(passes),
         timing=_timing(of_group, passes, drains),
@@ -235,6 +242,18 @@ def _changes(events: Sequence[Timed], broker: str) -> Iterable[Change]:
             # «orders=* returns=red || blue»: topics have no blank and no =.
             topics = tuple(sorted(part.partition("=")[0] for part in event.detail.split(" ") if "=" in part))
             yield Change(at_ms, event.version, event.client, None if left else topics, event.detail if left else "")
+
+
+def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float, str]]:
+    """A silence that ended right when brokers look may have cost a member its leases on some of them only."""
+    taken_out: set[tuple[str, str]] = set()
+    for at_ms, event in events:
+        if event.kind == EventKind.MEMBER_LEAVE and event.detail in ("expiry", "close"):
+            taken_out.add((event.broker, event.client))
+        elif event.kind == EventKind.MEMBER_JOIN and (event.broker, event.client) in taken_out:
+            taken_out.discard((event.broker, event.client))
+            if event.broker != list_broker:
+                yield at_ms, event.client
 
 
 def _leaves(events: Sequence[Timed]) -> Iterable[Leave]:
@@ -290,6 +309,14 @@ def _drains(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[tupl
             if of_queue and of_queue[-1][1] == math.inf:
                 of_queue[-1] = (of_queue[-1][0], at_ms)
     return dict(drains)
+
+
+def _refusals(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[float]]:
+    refusals: dict[tuple[str, MessageQueue], list[float]] = defaultdict(list)
+    for at_ms, event in events:
+        if event.kind == EventKind.LOCK_REFUSED:
+            refusals[event.client, queue_of(event)].append(at_ms)
+    return dict(refusals)
 
 
 def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, int]]]:

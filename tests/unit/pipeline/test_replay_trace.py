@@ -51,6 +51,22 @@ def test_drains_last_from_giving_up_to_the_broker_or_for_ever() -> None:
     assert read_recorded(events, "g").drains["c2", Q1][0][1] == math.inf
 
 
+def test_refusals_are_kept_by_member_and_queue() -> None:
+    assert read_recorded(golden_events(), "g").refusals == {("c2", Q1): [1006]}
+
+
+def test_a_member_returns_to_the_broker_that_took_it_out_though_another_one_never_did() -> None:
+    def at_c(t_ms: float, kind: EventKind, detail: str) -> Event:
+        return Event(golden_events()[0].t_ms + t_ms, "c", 0, kind, group="g", broker="c", client="c1", detail=detail)
+
+    events = golden_events()
+    assert read_recorded(events, "g").returns == ()
+    events += [at_c(11, EventKind.MEMBER_JOIN, "t=*"), at_c(8_000, EventKind.MEMBER_LEAVE, "expiry")]
+    assert read_recorded(events, "g").returns == ()
+    events += [at_c(9_000, EventKind.MEMBER_JOIN, "t=*"), at_c(9_500, EventKind.MEMBER_JOIN, "t=red")]
+    assert read_recorded(events, "g").returns == ((9_000, "c1"),)
+
+
 def test_events_of_one_time_keep_their_order() -> None:
     events = [Event(t_ms, "b", n, EventKind.BROKER_UP) for n, t_ms in enumerate((5.0, 7.0, 5.0, 5.0))]
     timed = in_order(events)
