@@ -255,9 +255,13 @@ class _Replay:
             self._at(max(at_ms, recorded.end_ms), lambda end_ms: self._end(running, end_ms))
             return  # nobody told it the members
         plan_ms = at_ms + timing.plan_ms
-        if recorded is not None:
-            first_lock_ms = min(recorded.lock_ms.values(), default=recorded.end_ms)
-            plan_ms = recorded.plan_ms or min(recorded.begin_ms + timing.plan_ms, first_lock_ms)
+        if recorded is not None and recorded.plan_ms is not None:
+            plan_ms = recorded.plan_ms
+        elif recorded is not None and recorded.lock_ms:
+            # It is the answer with the members that takes its time, and not the request for leases.
+            plan_ms = min(recorded.lock_ms.values()) - (timing.lock_ms - timing.plan_ms)
+        elif recorded is not None:
+            plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
         self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
 
     def _recorded_pass(self, member: _Member, due: RebalancePass, at_ms: float) -> RecordedPass | None:
@@ -300,7 +304,7 @@ class _Replay:
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
-            self._at(lock_ms, partial(self._lock, running, queues))
+            self._at(lock_ms, partial(self._lock, running, queues, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))
@@ -313,9 +317,9 @@ class _Replay:
             number = bisect_right(self._change_at, (running.begin_ms + at_ms) / 2)
         return number, self._views[number]
 
-    def _lock(self, running: _Pass, queues: Iterable[MessageQueue], at_ms: float) -> None:
-        if self._is_over(running):
-            return
+    def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
+        if self._is_over(running) and not as_recorded:
+            return  # a request that was under way as its member stopped is in the trace
         member = self._members[running.client]
         for queue in queues:
             if queue in member.releasing:
