@@ -75,6 +75,7 @@ def replay(recorded: Recorded, rules: Rules) -> Outcome:
 class _Replay:
     def __init__(self, recorded: Recorded, rules: Rules) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
+        self._request_ms = recorded.timing.lock_ms - recorded.timing.plan_ms
         self._precedents = Precedents(recorded)
         self._shares = Shares(recorded.group, rules.strategy)
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
@@ -171,7 +172,7 @@ class _Replay:
                 self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
 
     def _hear_of_losses(self, client: str, member: _Member, at_ms: float) -> None:
-        """A member that is back hears of each lease that has ended, and looks again; until then it takes it for its own."""
+        """A member that is back hears of each lease that has ended, and looks again."""
         begins: set[float] = set()
         for queue in member.missed:
             heard_ms = member.missed[queue] = self._precedents.heard_of_loss(client, queue, at_ms)
@@ -259,7 +260,7 @@ class _Replay:
             plan_ms = recorded.plan_ms
         elif recorded is not None and recorded.lock_ms:
             # It is the answer with the members that takes its time, and not the request for leases.
-            plan_ms = min(recorded.lock_ms.values()) - (timing.lock_ms - timing.plan_ms)
+            plan_ms = min(recorded.lock_ms.values()) - self._request_ms
         elif recorded is not None:
             plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
         self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
@@ -295,16 +296,17 @@ class _Replay:
         member.wanted_back = {}
         of_broker: dict[str, list[MessageQueue]] = {}
         for queue in plan.acquire:
-            if member.missed.get(queue, at_ms) > at_ms:
-                continue  # it takes it for its own still, and asks for it in the next pass
             of_broker.setdefault(queue.broker_name, []).append(queue)
-        member.missed.clear()
+        missed, member.missed = member.missed, {}
         recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
         end_ms = at_ms
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
-            self._at(lock_ms, partial(self._lock, running, queues, broker in recorded_locks))
+            sent_ms = lock_ms - self._request_ms
+            # What it takes for its own it has confirmed; what it loses meanwhile it asks for in the next pass.
+            asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= sent_ms]
+            self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
         self._at(end_ms, lambda now_ms: self._end(running, now_ms))

@@ -54,7 +54,7 @@ class Precedents:
         return place < len(refusals) and refusals[place] <= at_ms + SAME_MS
 
     def heard_of_loss(self, client: str, queue: MessageQueue, back_ms: float) -> float:
-        """Return when a member that is back dropped a queue whose lease had ended: at once, if the trace says nothing."""
+        """Return when a member that is back dropped a queue whose lease had ended; else when it was back."""
         drains = self._recorded.drains.get((client, queue), [])
         place = bisect_left(drains, back_ms - SAME_MS, key=lambda drain: drain[0])
         return drains[place][0] if place < len(drains) and drains[place][0] <= back_ms + NEAR_MS else back_ms

@@ -23,6 +23,13 @@ from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
 
+SEEDS = {
+    "AVG": (0, 1, 46, 80),
+    "AVG_BY_CIRCLE": (0, 1, 9, 10, 14),
+    "CONSISTENT_HASH": (0, 1, 44, 46),
+    "BALANCED_STICKY": (0, 1, 8, 63),
+}
+"""The first two, and some in which a replay once went astray: members came back from a silence in many ways."""
 STEPS = 14
 TIMEOUT_S = 3.0
 
@@ -85,8 +92,7 @@ async def live_through(cluster: SimulatedCluster, strategy: str) -> None:
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("strategy", BUILT_IN_STRATEGIES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("strategy", "seed"), [(name, seed) for name in BUILT_IN_STRATEGIES for seed in SEEDS[name]])
 def test_the_recorded_rules_give_the_recorded_moves(simulate: Simulate, strategy: str, seed: int) -> None:
     async def scenario(cluster: SimulatedCluster) -> bytes:
         await live_through(cluster, strategy)
