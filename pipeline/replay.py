@@ -75,7 +75,6 @@ def replay(recorded: Recorded, rules: Rules) -> Outcome:
 class _Replay:
     def __init__(self, recorded: Recorded, rules: Rules) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
-        self._request_ms = recorded.timing.lock_ms - recorded.timing.plan_ms
         self._precedents = Precedents(recorded)
         self._shares = Shares(recorded.group, rules.strategy)
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
@@ -259,8 +258,8 @@ class _Replay:
         if recorded is not None and recorded.plan_ms is not None:
             plan_ms = recorded.plan_ms
         elif recorded is not None and recorded.lock_ms:
-            # It is the answer with the members that takes its time, and not the request for leases.
-            plan_ms = min(recorded.lock_ms.values()) - self._request_ms
+            # What it heard just before it asked for leases it knew; what may have taken its time is the members' list.
+            plan_ms = min(recorded.lock_ms.values())
         elif recorded is not None:
             plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
         self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
@@ -283,7 +282,8 @@ class _Replay:
     def _plan(self, running: _Pass, at_ms: float) -> None:
         client, member = running.client, self._members[running.client]
         view, members = self._view(running, at_ms)
-        if self._is_over(running) or client not in members:
+        is_over = self._is_over(running) and not (running.recorded and running.recorded.lock_ms)
+        if is_over or client not in members:
             self._at(at_ms, lambda end_ms: self._end(running, end_ms))
             return
         route = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
@@ -303,9 +303,8 @@ class _Replay:
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
-            sent_ms = lock_ms - self._request_ms
             # What it takes for its own it has confirmed; what it loses meanwhile it asks for in the next pass.
-            asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= sent_ms]
+            asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
             self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
             end_ms = max(at_ms, running.recorded.end_ms)
