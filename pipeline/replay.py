@@ -44,6 +44,8 @@ class _Member:
     route: RouteId = ()
     recorded: list[RecordedPass] = field(default_factory=list)
     next_recorded: int = 0
+    silences: list[float] = field(default_factory=list)
+    """When it falls silent."""
     alive_since: float | None = None
     lives: int = 0
     missed: dict[MessageQueue, float] = field(default_factory=dict)
@@ -119,6 +121,7 @@ class _Replay:
         for at_ms, client in self._recorded.stops:
             self._at(at_ms, partial(self._stop, client))
         for silent_ms, leave in leaves_under(self._recorded, self._rules):
+            self._member(leave.client).silences.append(silent_ms)
             self._at(silent_ms, partial(self._fall_silent, leave.client))
             self._at(leave.at_ms, partial(self._leave, leave))
         for client, changes in self._recorded.routes.of_client.items():
@@ -319,9 +322,9 @@ class _Replay:
         return number, self._views[number]
 
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
-        if self._is_over(running) and not as_recorded:
-            return  # a request that was under way as its member stopped is in the trace
         member = self._members[running.client]
+        if not as_recorded and (self._is_over(running) or any(0 <= ms - at_ms <= SAME_MS for ms in member.silences)):
+            return  # a request that was under way as its member ended is in the trace if a broker had it
         for queue in queues:
             if queue in member.releasing:
                 member.wanted_back[queue] = None
