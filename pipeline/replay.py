@@ -285,9 +285,7 @@ class _Replay:
     def _plan(self, running: _Pass, at_ms: float) -> None:
         client, member = running.client, self._members[running.client]
         view, members = self._view(running, at_ms)
-        # A request for leases that a broker had after its member stopped was planned before.
-        late = member.lives == running.life and running.recorded is not None and bool(running.recorded.lock_ms)
-        if (self._is_over(running) and not late) or client not in members:
+        if self._is_over(running) or client not in members:
             self._at(at_ms, lambda end_ms: self._end(running, end_ms))
             return
         route = tuple((topic, queues) for topic, queues in member.route if topic in members[client])

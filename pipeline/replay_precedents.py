@@ -37,11 +37,15 @@ class Precedents:
 
     def drained(self, client: str, queue: MessageQueue, given_up_ms: float) -> float | None:
         """Return when a broker had a queue back that a member gave up now; infinite if it never had."""
-        drains = self._recorded.drains.get((client, queue), [])
-        place = bisect_left(drains, given_up_ms - SAME_MS, key=lambda drain: drain[0])
-        if place < len(drains) and drains[place][0] <= given_up_ms + NEAR_MS:
-            return max(given_up_ms, drains[place][1])
-        return None
+        near = [
+            drain
+            for drain in self._recorded.drains.get((client, queue), ())
+            if given_up_ms - SAME_MS <= drain[0] <= given_up_ms + NEAR_MS
+        ]
+        if not near:
+            return None
+        # A queue may be lost, taken again and given up within a moment.
+        return max(given_up_ms, min(near, key=lambda drain: abs(drain[0] - given_up_ms))[1])
 
     def was_released(self, client: str, queue: MessageQueue, at_ms: float) -> bool:
         """Return whether a broker had a queue back from this member at this time."""

@@ -74,7 +74,7 @@ class RecordedPass:
         begin_ms, end_ms: from its first to its last event; infinite if it never ended.
         triggers: what set it off.
         version: of the group that it saw; -1 if it saw none, or if the trace does not say.
-        plan_ms: when it gave queues up, or None if it gave up none.
+        plan_ms: when it gave queues up, at the latest when its member stopped; None if neither happened.
         lock_ms: broker -> when the broker had its request for leases.
         balanced: whether the member had then what it should have.
     """
@@ -294,6 +294,8 @@ def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
             current.balanced = event.detail.endswith(" balanced")
         elif kind == EventKind.QUEUE_DROPPED and event.detail == "revoked":
             current.plan_ms = at_ms if current.plan_ms is None else current.plan_ms
+        elif kind == EventKind.CLIENT_STOP and current.plan_ms is None:
+            current.plan_ms = at_ms - STEP_MS / 2  # what it still asks for it has planned before
         elif kind in _LOCKS:
             current.lock_ms.setdefault(event.broker, at_ms)
     return dict(passes)

@@ -27,7 +27,7 @@ SEEDS = {
     "AVG": (0, 1, 46, 80),
     "AVG_BY_CIRCLE": (0, 1, 9, 10, 14),
     "CONSISTENT_HASH": (0, 1, 44, 46),
-    "BALANCED_STICKY": (0, 1, 8, 63),
+    "BALANCED_STICKY": (0, 1, 8, 63, 116),
 }
 """The first two, and some in which a replay once went astray: members came back from a silence in many ways."""
 STEPS = 14

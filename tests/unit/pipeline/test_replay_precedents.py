@@ -7,7 +7,7 @@ import math
 import pytest
 
 from client.rebalance import Trigger
-from model.events import EventKind
+from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from pipeline.replay_precedents import NEAR_MS, Precedents
 from pipeline.replay_trace import read_recorded
@@ -40,6 +40,14 @@ def test_a_queue_is_drained_when_the_broker_had_it_back(precedents: Precedents) 
 def test_a_queue_that_never_came_back_is_drained_never() -> None:
     events = [e for e in golden_events() if not (e.kind == EventKind.QUEUE_RELEASED and e.client == "c2")]
     assert Precedents(read_recorded(events, "g")).drained("c2", Q1, 5000) == math.inf
+
+
+def test_of_two_drops_in_one_moment_it_is_the_nearer_one() -> None:
+    lost = Event(golden_events()[0].t_ms + 1003, "c1", 0, EventKind.QUEUE_DROPPED, group="g", detail="lost")
+    lost = lost._replace(topic="t", broker="b", queue_id=1, client="c1")
+    precedents = Precedents(read_recorded([*golden_events(), lost], "g"))
+    assert precedents.drained("c1", Q1, 1004) == 1050
+    assert precedents.drained("c1", Q1, 1003) == math.inf
 
 
 def test_releases_and_refusals_are_known_by_member_queue_and_moment(precedents: Precedents) -> None:

@@ -44,6 +44,15 @@ def test_a_pass_without_an_end_lasts_for_ever() -> None:
     assert [each.end_ms for each in read_recorded(events, "g").passes["c2"]] == [math.inf, math.inf]
 
 
+def test_a_pass_that_was_under_way_as_its_member_stopped_was_planned_just_before() -> None:
+    start_ms = golden_events()[0].t_ms
+    stop = Event(start_ms + 1004.5, "c2", 0, EventKind.CLIENT_STOP, group="g", client="c2")
+    first, second = read_recorded([*golden_events(), stop], "g").passes["c2"]
+    assert first.plan_ms is not None
+    assert 1004.4 < first.plan_ms < 1004.5
+    assert second.plan_ms is None
+
+
 def test_drains_last_from_giving_up_to_the_broker_or_for_ever() -> None:
     recorded = read_recorded(golden_events(), "g")
     assert recorded.drains["c1", Q1] == [(1004, 1050), (12004, 12006)]
