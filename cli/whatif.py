@@ -146,8 +146,12 @@ def _run(
     rules = grid.rules()
     print_note("starting Spark ...")
     with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
+        notes: list[str] = []
         with spark_progress(spark, "reading"):
-            recorded = recorded_in(collect_events(spark, traces), group)
+            events = collect_events(spark, traces, notes.append)
+        for note in notes:
+            print_note(note)
+        recorded = recorded_in(events, group)
         baseline = baseline_of(recorded, grid.was_timeout_s, strategy)
         as_recorded = try_rules(recorded, baseline.rules, capacity)
         with spark_progress(spark, "configurations"):

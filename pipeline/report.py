@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from model.errors import ConfigError
 from pipeline.report_data import Report, read_report
 from pipeline.report_page import page
-from pipeline.trace_source import not_events
+from pipeline.trace_source import tell_of_not_events
 from pipeline.trace_tables import write_tables
 
 PAGE = "index.html"
@@ -47,9 +47,7 @@ def write_report(
     except OSError as error:
         raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
     write_tables(read, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
-    bad = not_events(read)
-    if bad:
-        progress(f"{bad:,} lines of the trace are no events, and are left out")
+    tell_of_not_events(read, progress)
     progress("page")
     report = read_report(directory / TABLES)
     (directory / PAGE).write_text(page(report), encoding="utf-8")

@@ -7,7 +7,7 @@ so an event may be there twice; `trace_events` leaves the second one out, by its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import get_type_hints
@@ -28,7 +28,6 @@ _TYPES = {float: DoubleType(), int: LongType(), str: StringType()}
 EVENT_SCHEMA = StructType([StructField(name, _TYPES[kind]) for name, kind in get_type_hints(Event).items()])
 """The columns of docs/events.md."""
 
-_REQUIRED = ("t_ms", "node", "seq", "kind")
 _IDENTITY = ("node", "seq", "t_ms")
 
 
@@ -40,7 +39,7 @@ def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
         paths: JSON Lines files, or folders that `record_topic` or another job has written as Parquet.
 
     Returns:
-        The rows as they are: lines that are no events have nothing in the columns that an event must have.
+        The rows as they are: lines that are no events lack some columns, of which an event has all.
 
     Raises:
         ConfigError: there is no such file, or a folder is not Parquet with these columns.
@@ -139,8 +138,16 @@ def not_events(read: DataFrame) -> int:
     return read.where(~_is_event()).count()
 
 
+def tell_of_not_events(read: DataFrame, tell: Callable[[str], object]) -> None:
+    """Call `tell` if lines are left out because they are no events, as the last one of a process that died may be."""
+    bad = not_events(read)
+    if bad:
+        tell(f"lines of the trace that are no events, and are left out: {bad:,}")
+
+
 def _is_event() -> Column:
-    return reduce(Column.__and__, (F.col(name).isNotNull() for name in _REQUIRED))
+    # An event has all columns. Of a line that breaks off Spark keeps what stands before.
+    return reduce(Column.__and__, (F.col(name).isNotNull() for name in Event._fields))
 
 
 def _is_parquet(path: Path) -> bool:

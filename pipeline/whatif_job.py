@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -93,17 +93,25 @@ class Baseline(NamedTuple):
     wrong_queues: int
 
 
-def collect_events(spark: SparkSession, paths: Sequence[Path]) -> list[Event]:
+def collect_events(
+    spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
+) -> list[Event]:
     """Read the events of files that a replay needs, in the order in which they stand there.
+
+    Args:
+        spark: the session.
+        paths: of the files.
+        tell: called with a few words if lines are left out.
 
     Raises:
         ConfigError: a file is missing or no trace.
     """
     from pyspark.sql import functions as F  # noqa: PLC0415
 
-    from pipeline.trace_source import read_files, trace_events  # noqa: PLC0415
+    from pipeline.trace_source import read_files, tell_of_not_events, trace_events  # noqa: PLC0415
 
     read = read_files(spark, paths).withColumn("place", F.monotonically_increasing_id())
+    tell_of_not_events(read, tell)
     table = trace_events(read).orderBy("place").select(*Event._fields).toArrow()
     columns = [table.column(name).to_pylist() for name in Event._fields]
     return [Event(*values) for values in zip(*columns, strict=True)]

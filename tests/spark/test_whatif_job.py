@@ -29,6 +29,18 @@ def test_events_come_back_from_a_file_in_their_order(spark: SparkSession, trace:
     assert baseline_of(recorded_in(collect_events(spark, [trace]), None), 5.0).wrong_queues == 0
 
 
+def test_lines_that_are_no_events_are_left_out_and_told_of(spark: SparkSession, trace: Path) -> None:
+    notes: list[str] = []
+    assert collect_events(spark, [trace], notes.append) == golden_events()
+    assert notes == []
+    whole = trace.read_bytes()
+    last = whole.splitlines()[-1]
+    for length in (len(last) // 4, len(last) - len(b'"detail": ""}'), len(last) - 2):
+        trace.write_bytes(whole + last[:length])
+        assert collect_events(spark, [trace], notes.append) == golden_events()
+        assert notes.pop() == "lines of the trace that are no events, and are left out: 1"
+
+
 def test_the_job_finds_what_one_process_finds(spark: SparkSession) -> None:
     recorded, rules = recorded_in(golden_events(), None), GRID.rules()[::5]  # every value of everything is among them
     found = tried_in(try_all(spark, recorded, rules), rules)
