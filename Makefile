@@ -49,7 +49,7 @@ crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="
 	@$(BIN)/rlab crash $(CRASH_ARGS)
 
 torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in real time (TORTURE_ARGS="--seed 7")
-	@$(BIN)/python -m simulation.torture $(TORTURE_ARGS)
+	@$(BIN)/python -m simulation.runs.torture $(TORTURE_ARGS)
 	@RLAB_TORTURE_S=60 $(BIN)/python -m pytest -q -s tests/tcp/test_levels.py
 
 clean: ## remove everything that make, the tools and the demo leave behind
@@ -73,5 +73,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 $(CLASSES): $(STAMP)
-	@$(BIN)/python -m pipeline.class_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
+	@$(BIN)/python -m pipeline.spark.class_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
 	@touch $(CLASSES)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pipeline.source import RlabDataSource as DefaultSource
+from pipeline.source.reader import RlabDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

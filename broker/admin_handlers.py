@@ -7,14 +7,14 @@ from typing import Any
 import msgpack
 
 from broker.broker import Broker
-from broker.queue_locks import QueueKey
-from broker.topic_table import queue_count
+from broker.leases.table import QueueKey
+from broker.topics.table import queue_count
 from model.errors import GroupNotExist
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.request_code import RequestCode
 from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
 
 
 class AdminHandlers:

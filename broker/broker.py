@@ -8,26 +8,26 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from broker.assignment.group_assignments import GroupAssignments
+from broker.assignment.modes import RequestModeStore
 from broker.config import BrokerConfig
-from broker.delay_service import DelayService
-from broker.group_assignments import GroupAssignments
-from broker.group_table import GroupTable, Leave
-from broker.group_watch import GroupWatch
-from broker.metadata_store import MetadataStore
-from broker.offset_moves import OffsetMoves
-from broker.offset_table import OffsetTable
-from broker.pop_service import PopService
-from broker.pull_service import PullService
-from broker.queue_locks import Freed, QueueLocks
-from broker.reconcile import drop_unknown_topics, lower_offsets
-from broker.registration import Registration
-from broker.request_mode_store import RequestModeStore
-from broker.sink_service import SinkService
-from broker.sink_spreads import SinkSpreads
-from broker.sink_store import SinkStore
+from broker.durability.barrier import WriteBarrier
+from broker.durability.metadata import MetadataStore
+from broker.groups.table import GroupTable, Leave
+from broker.groups.watch import GroupWatch
+from broker.leases.offset_moves import OffsetMoves
+from broker.leases.offsets import OffsetTable
+from broker.leases.reconcile import drop_unknown_topics, lower_offsets
+from broker.leases.table import Freed, QueueLocks
+from broker.messages.pull import PullService
+from broker.pop.service import PopService
+from broker.retry.delays import DelayService
+from broker.sink.broker_sets import SinkSpreads
+from broker.sink.service import SinkService
+from broker.sink.store import SinkStore
 from broker.store.message_store import MessageStore
-from broker.topic_table import TopicEntry, TopicTable, queue_count
-from broker.write_barrier import WriteBarrier
+from broker.topics.registration import Registration
+from broker.topics.table import TopicEntry, TopicTable, queue_count
 from model.assignment import BROKER_STRATEGY, RequestMode
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
@@ -37,7 +37,7 @@ from model.names import TRACE_TOPIC
 from model.quirks import Quirk
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 
 LOCK_MAX_LIVE_S = 60.0
 """How long a dead member's leases live on under `Quirk.LOCKS_SURVIVE_CLOSE`. RocketMQ: lockMaxLiveTime."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random, SystemRandom
 
-from broker.retention import RetentionOptions
-from broker.store.files import Files
-from broker.store.store_options import StoreOptions
+from broker.retention.plan import RetentionOptions
+from broker.store.disk.files import Files
+from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.flush_mode import FlushMode

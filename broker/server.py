@@ -11,31 +11,31 @@ from dataclasses import dataclass
 import anyio
 
 from broker.admin_handlers import AdminHandlers
-from broker.assignment_handlers import AssignmentHandlers
+from broker.assignment.handlers import AssignmentHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
-from broker.dead_letter_handlers import DeadLetterHandlers
-from broker.delete_group_handler import DeleteGroupHandler
-from broker.group_handlers import GroupHandlers
-from broker.lease_handlers import LeaseHandlers
-from broker.metadata_store import MetadataStore
-from broker.pop_handlers import PopHandlers
-from broker.pull_handlers import PullHandlers
-from broker.query_handlers import QueryHandlers
-from broker.reset_handlers import ResetHandlers
-from broker.retention_service import RetentionService
-from broker.retry_handlers import RetryHandlers
-from broker.send_handlers import SendHandlers
-from broker.sink_handlers import SinkHandlers
+from broker.durability.metadata import MetadataStore
+from broker.groups.delete import DeleteGroupHandler
+from broker.groups.handlers import GroupHandlers
+from broker.leases.handlers import LeaseHandlers
+from broker.leases.reset import ResetHandlers
+from broker.messages.pull_handlers import PullHandlers
+from broker.messages.query import QueryHandlers
+from broker.messages.send import SendHandlers
+from broker.pop.handlers import PopHandlers
+from broker.retention.service import RetentionService
+from broker.retry.dead_letters import DeadLetterHandlers
+from broker.retry.send_back import RetryHandlers
+from broker.sink.handlers import SinkHandlers
+from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
-from broker.store.store_errors import StoreError, StoreReadOnly
 from model.events import EventKind
 from model.flush_mode import FlushMode
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from remoting.connection import Connection
-from remoting.request_code import RequestCode
 from remoting.server import Handler, serve
 from remoting.tasks import background_tasks
+from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

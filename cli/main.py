@@ -11,12 +11,16 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import cluster, consume, daemons, group, message, produce, report, strategies, topic, whatif
+from cli import topic
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
+from cli.group import command as group
+from cli.messages import consume, message, produce
 from cli.runtime import report_bug
+from cli.servers import cluster, daemons
 from cli.swarm import command as swarm
+from cli.trace import report, strategies, whatif
 
 app = typer.Typer(
     name="rlab",

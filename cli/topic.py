@@ -48,7 +48,7 @@ def create(
 
     Example: rlab topic create orders --queues 8
     """
-    from client.admin import Admin
+    from client.admin.admin import Admin
 
     async def main() -> TopicRoute:
         async with Admin(namesrv) as admin:
@@ -68,7 +68,7 @@ def list_topics(
 
     Example: rlab topic list --all
     """
-    from client.admin import Admin
+    from client.admin.admin import Admin
 
     async def main() -> list[TopicRoute]:
         async with Admin(namesrv) as admin:
@@ -95,8 +95,8 @@ def show(topic: Topic, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = 
 
     Example: rlab topic show orders
     """
-    from client.admin import Admin
-    from client.admin_records import BrokerInfo
+    from client.admin.admin import Admin
+    from client.admin.records import BrokerInfo
 
     async def main() -> tuple[TopicRoute, list[BrokerInfo]]:
         async with Admin(namesrv) as admin:
@@ -146,7 +146,7 @@ def scale(
 
     Example: rlab topic scale orders --queues 16
     """
-    from client.admin import Admin
+    from client.admin.admin import Admin
 
     if queues is None and read is None and write is None:
         raise typer.BadParameter("say --queues N, --read N or --write N")
@@ -172,7 +172,7 @@ def delete(
 
     Example: rlab topic delete orders --yes
     """
-    from client.admin import Admin
+    from client.admin.admin import Admin
 
     if not yes:
         if not sys.stdin.isatty():

@@ -5,13 +5,13 @@ from client import Message, Producer, PushConsumer
 
 from __future__ import annotations
 
-from client.admin import Admin
-from client.consumer import ConsumeResult
-from client.lite_pull_consumer import LitePullConsumer
-from client.pop_consumer import PopConsumer
-from client.pop_message import PopMessage
-from client.producer import Producer
-from client.push_consumer import PushConsumer
+from client.admin.admin import Admin
+from client.listeners.listener import ConsumeResult
+from client.lite_pull.consumer import LitePullConsumer
+from client.pop.consumer import PopConsumer
+from client.pop.message import PopMessage
+from client.produce.producer import Producer
+from client.push.consumer import PushConsumer
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue

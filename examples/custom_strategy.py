@@ -17,8 +17,8 @@ from pathlib import Path
 
 from client.allocate import AllocateMessageQueueStrategy, position_of
 from model.message_queue import MessageQueue
-from simulation.cluster import SimulatedCluster
-from simulation.run import Simulation, run_simulation
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
 
 
 class AllocateMessageQueueByWeight:

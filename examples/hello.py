@@ -18,7 +18,7 @@ import anyio
 from broker.config import BrokerConfig
 from broker.server import run_broker
 from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
-from client.admin import Admin
+from client.admin.admin import Admin
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import anyio
 
 from client import ConsumeFrom
-from client.consumer_options import ConsumeOrder
+from client.options import ConsumeOrder
 from model.message import MessageExt
-from simulation.cluster import SimulatedCluster
-from simulation.run import Simulation, run_simulation
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
 
 ACCOUNTS, BALANCES = ("anna", "ben", "carla", "dora"), 10
 

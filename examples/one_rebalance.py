@@ -24,8 +24,8 @@ import anyio
 from model.events import Event, EventKind
 from model.message import MessageExt
 from model.names import is_retry_topic
-from simulation.cluster import SimulatedCluster
-from simulation.run import Simulation, run_simulation
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "one-rebalance.md"
 SESSION_TIMEOUT_S = 6.0

@@ -19,8 +19,8 @@ import anyio
 from broker.config import BrokerConfig
 from broker.server import run_broker
 from client import MessageExt, PushConsumer
-from client.admin import Admin
-from client.admin_records import GroupInfo
+from client.admin.admin import Admin
+from client.admin.records import GroupInfo
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 

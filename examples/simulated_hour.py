@@ -19,10 +19,10 @@ import anyio
 
 from model.errors import RlabError
 from model.events import Event
-from simulation.clients import SimulatedConsumer, SimulatedProducer
-from simulation.cluster import SimulatedCluster
-from simulation.delivery_check import DeliveryCheck
-from simulation.run import Simulation, run_simulation
+from simulation.checks.delivery import DeliveryCheck
+from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
 
 SEED = 7
 MINUTE_S = 60.0

@@ -23,8 +23,8 @@ from pathlib import Path
 import anyio
 
 from client import Message, Producer
-from pipeline.session import spark_session
-from pipeline.source import resolve_offsets
+from pipeline.source.reader import resolve_offsets
+from pipeline.spark.session import spark_session
 
 MESSAGES = 40_000
 BATCH = 500

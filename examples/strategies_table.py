@@ -29,7 +29,7 @@ from client.allocate import (
     AllocateMessageQueueStrategy,
     md5_hash,
 )
-from client.rebalance import allocate_target
+from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 

@@ -1,7 +1,7 @@
 """What members and the broker that shares the queues of their group out tell each other. RocketMQ: QueryAssignment.
 
 A member says what it has been told before, and where the topics of the group are as it sees it; so the broker needs to
-ask nobody, and whoever comes to share out next can go on from there (`broker/group_assignments.py`).
+ask nobody, and whoever comes to share out next can go on from there (`broker/assignment/group_assignments.py`).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, 
 from remoting.address import parse_address
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.request_code import RequestCode
-from remoting.schema import check_header
+from remoting.wire.request_code import RequestCode
+from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ class Command(NamedTuple):
         flags: REQUEST, RESPONSE or ONE_WAY.
         code: a request code, or in a response a response code.
         opaque: chosen by the sender of a request and returned in its response.
-        header: short named fields; what they are stands in `remoting/schema.py`.
+        header: short named fields; what they are stands in `remoting/wire/schema.py`.
         body: bytes, or None.
     """
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from model.limits import BODY_BYTES_AS_ONE_COMMAND, COMMANDS_PER_BATCH
 from remoting.command import RESPONSE, Command
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 
 _BATCHES: dict[int, int] = dict.fromkeys(
     (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.BATCH_ACK_MESSAGE), COMMANDS_PER_BATCH

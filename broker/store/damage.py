@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.store.segment_index import QueueKey
+from broker.store.segments.index import QueueKey
 
 MAX_RANGES = 10_000
 """Ranges that are remembered; more are only counted. A disk that bad is to be replaced, not listed."""

@@ -11,7 +11,7 @@ Invariants:
 - Readers see only what is in the file. A flush that fails takes everything back, offsets included.
 - Offsets of a queue have no gaps, other than by damage, which is noted (`statistics().damage`).
 - Stored times never decrease along the log, even if the wall clock does, so that a time can be searched for.
-- Memory is bounded by the options, whatever is stored (`store_options.py`).
+- Memory is bounded by the options, whatever is stored (`disk/options.py`).
 
     with MessageStore.open(directory, StoreOptions(), clock_ms) as store:
         offset = store.append(topic_id, queue_id, payload, tag_hash)
@@ -27,23 +27,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from broker.store.commit_log import CommitLog
 from broker.store.damage import Damage, DamageLog
-from broker.store.directory_lock import DirectoryLock
-from broker.store.durability import Durability
-from broker.store.files import Files
-from broker.store.log_reader import LogReader
+from broker.store.disk.directory import claim_directory, unusable
+from broker.store.disk.directory_lock import DirectoryLock
+from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
+from broker.store.disk.files import Files
+from broker.store.disk.options import StoreOptions
 from broker.store.queue_state import QueueState
 from broker.store.read_result import ReadResult, ReadStatus
+from broker.store.reader import LogReader
 from broker.store.recovery import Recovery, RecoveryReport
-from broker.store.segment_index import QueueKey
-from broker.store.store_directory import claim_directory, unusable
-from broker.store.store_errors import StoreReadFailed, StoreWriteFailed
-from broker.store.store_options import StoreOptions
-from broker.store.store_writer import StoreWriter
-from broker.store.sync_job import SyncJob
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.index import QueueKey
+from broker.store.segments.sync_job import SyncJob
+from broker.store.syncing import Durability
 from broker.store.tail_cache import read_tail
 from broker.store.trimming import FirstNeeded, SegmentSpan, first_needed, remove_before, spans_of
+from broker.store.writer import StoreWriter
 
 # Bound once: for a read of recent messages, looking these up would cost as much as the read.
 _FOUND = ReadStatus.FOUND
@@ -275,7 +275,7 @@ class MessageStore(StoreWriter):
 
     @property
     def log(self) -> CommitLog:
-        """The segments, for `key_search.py`; only the store changes them."""
+        """The segments, for `keys/search.py`; only the store changes them."""
         return self._log
 
     @property

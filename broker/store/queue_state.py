@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.store.segment_index import IndexRow, QueueKey
+from broker.store.segments.index import IndexRow, QueueKey
 
 if TYPE_CHECKING:
-    from broker.store.segment import Segment
+    from broker.store.segments.segment import Segment
 
 
 class QueueState:

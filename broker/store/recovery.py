@@ -1,10 +1,10 @@
 """Opening the log: find the segments, trust those with an index file, scan the others, cut the torn tail.
 
-A segment has an index file only if it was finished and synced (`sync_job.py`), so after a crash what is scanned is
-the segment that was being written and at most the few finished just before: recovery takes as long as what was
-written since then, not as what is stored. Afterwards a new segment is begun; an old one is never written again. So
-there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its head,
-the new one takes its place.)
+A segment has an index file only if it was finished and synced (`segments/sync_job.py`), so after a crash what is
+scanned is the segment that was being written and at most the few finished just before: recovery takes as long as what
+was written since then, not as what is stored. Afterwards a new segment is begun; an old one is never written again. So
+there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its head, the
+new one takes its place.)
 
 Damage in the middle is noted by segment and offset range, and the rest is served.
 """
@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from broker.store.commit_log import CommitLog
-from broker.store.control_record import encode_queue_table
 from broker.store.damage import DamageLog
-from broker.store.files import TEMPORARY_SUFFIX
-from broker.store.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
-from broker.store.segment_index import MemoryIndex, QueueKey
+from broker.store.disk.files import TEMPORARY_SUFFIX
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.control_record import encode_queue_table
+from broker.store.segments.index import MemoryIndex, QueueKey
+from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
 
 _LOG_NAME = re.compile(r"(\d{20})\.log")
 

@@ -1,12 +1,12 @@
-"""What the removal of old segments asks of the log, and the removal itself; `broker/retention.py` decides how far."""
+"""The removal of old segments, and what it asks of the log; `broker/retention/plan.py` decides how far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker.store.commit_log import CommitLog
-from broker.store.segment_index import QueueKey
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.index import QueueKey
 
 
 class SegmentSpan(NamedTuple):

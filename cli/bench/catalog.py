@@ -6,23 +6,23 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from cli.bench.catch_up import bench_catch_up
-from cli.bench.contrast import bench_contrast
-from cli.bench.join import bench_join
-from cli.bench.memory import bench_memory
-from cli.bench.moves import bench_moves
-from cli.bench.order import bench_order
-from cli.bench.pop import bench_pop, bench_pop_memory
-from cli.bench.pull import bench_consume, bench_pull
-from cli.bench.recovery import bench_recovery
-from cli.bench.report import Result
-from cli.bench.rounds import Progress, Sizes
-from cli.bench.send import bench_send
+from cli.bench.disk.catch_up import bench_catch_up
+from cli.bench.disk.recovery import bench_recovery
+from cli.bench.disk.store_memory import bench_store_memory
+from cli.bench.disk.store_sends import bench_store_async, bench_store_sync
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes
+from cli.bench.rebalance.join import bench_join
+from cli.bench.rebalance.memory import bench_memory
+from cli.bench.rebalance.moves import bench_moves
+from cli.bench.rebalance.stalls import bench_stalls
+from cli.bench.rebalance.sticky import bench_sticky
 from cli.bench.spark import bench_spark
-from cli.bench.stalls import bench_stalls
-from cli.bench.sticky import bench_sticky
-from cli.bench.store_memory import bench_store_memory
-from cli.bench.store_sends import bench_store_async, bench_store_sync
+from cli.bench.throughput.contrast import bench_contrast
+from cli.bench.throughput.order import bench_order
+from cli.bench.throughput.pop import bench_pop, bench_pop_memory
+from cli.bench.throughput.pull import bench_consume, bench_pull
+from cli.bench.throughput.send import bench_send
 
 Benchmark = Callable[[Sizes, Progress], Coroutine[Any, Any, list[Result]]]
 

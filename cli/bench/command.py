@@ -63,9 +63,9 @@ def bench(
     from rich.console import Console
 
     from cli.bench.catalog import run_benchmarks
-    from cli.bench.host_share import WORTH_SAYING, read_cpu_time, share_kept
-    from cli.bench.report import COLUMNS, as_rows
-    from cli.bench.rounds import Sizes
+    from cli.bench.kit.host_share import WORTH_SAYING, read_cpu_time, share_kept
+    from cli.bench.kit.report import COLUMNS, as_rows
+    from cli.bench.kit.rounds import Sizes
 
     before = read_cpu_time()
     with Console(stderr=True).status("") as status:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from cli.bench.echo import TOPIC
-from cli.bench.filling import fill_topic
-from cli.bench.processes import cluster_processes, create_topics, temporary_folder
-from cli.bench.report import Result
-from cli.bench.rounds import Progress, Sizes, Turn, in_turns, median_turn, result_of
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.filling import fill_topic
+from cli.bench.kit.processes import cluster_processes, create_topics, temporary_folder
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn, result_of
 from client import Message, Producer
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def measure_session(
 
 @asynccontextmanager
 async def _session(master: str) -> AsyncIterator[SparkSession]:
-    from pipeline.session import spark_session
+    from pipeline.spark.session import spark_session
 
     stack = ExitStack()
     try:
@@ -115,7 +115,7 @@ async def _session(master: str) -> AsyncIterator[SparkSession]:
 
 
 async def _blocking(spark: SparkSession, work: Callable[[], _T]) -> _T:
-    from pipeline.session import use_session
+    from pipeline.spark.session import use_session
 
     def run() -> _T:
         use_session(spark)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cli.crash.ledger import Findings, LaneKind, Ledger, Sent, lane_kind, sent_of
-from client.admin_records import QueueProgress
+from client.admin.records import QueueProgress
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 

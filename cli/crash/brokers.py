@@ -15,8 +15,8 @@ from typing import BinaryIO, NamedTuple
 
 import anyio
 
-from cli.cluster import START_TIMEOUT_S, Child
 from cli.crash.schedule import Kill, Moment
+from cli.servers.cluster import START_TIMEOUT_S, Child
 from model.errors import ServiceNotAvailable
 
 POLL_S = 0.001

@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 import anyio
 
-from cli.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child, letters
 from cli.crash.audit import Audit, Verdict
 from cli.crash.brokers import BrokerFiles, BrokerProcess
 from cli.crash.ledger import Ledger
@@ -26,8 +25,9 @@ from cli.crash.load import GROUP, TOPIC, Load, run_load
 from cli.crash.power import PowerCuts, cut_power
 from cli.crash.read_back import read_back
 from cli.crash.schedule import Kill, Moment, next_kill
-from client.admin import Admin
-from client.admin_records import QueueProgress
+from cli.servers.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child, letters
+from client.admin.admin import Admin
+from client.admin.records import QueueProgress
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
 from model.message_queue import MessageQueue
 

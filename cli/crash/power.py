@@ -1,4 +1,4 @@
-"""The second part of the verdict: power cuts, which no signal can make, in the simulation (`simulation/power_cuts.py`).
+"""The second part of the verdict: power cuts, which no signal can make, simulated (`simulation/runs/power_cuts.py`).
 
 In a process of its own, because the simulation brings its own loop, and takes as long as it takes.
 """
@@ -36,7 +36,7 @@ async def cut_power(seed: int, cuts: int) -> PowerCuts:
 
     Cancellation: the simulation is ended.
     """
-    command = [sys.executable, "-P", "-m", "simulation.power_cuts", "--cuts", str(cuts), "--seed", str(seed)]
+    command = [sys.executable, "-P", "-m", "simulation.runs.power_cuts", "--cuts", str(cuts), "--seed", str(seed)]
     done = await anyio.run_process(command, stderr=PIPE, check=False)
     summary, *findings = done.stdout.decode().splitlines() or ["the simulation did not come to its end"]
     if done.returncode:

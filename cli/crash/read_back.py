@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from client.admin import Admin
+from client.admin.admin import Admin
 from model.decode import decode_messages
 from model.errors import ServiceNotAvailable
 from model.limits import MAX_PULL_BATCH
@@ -13,7 +13,7 @@ from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 
 _PULL = int(RequestCode.PULL_MESSAGE)
 _READER = "crash-reader"

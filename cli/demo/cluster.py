@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from broker.config import BrokerConfig
 from broker.server import run_broker
-from client.admin import Admin
+from client.admin.admin import Admin
 from model.errors import ServiceNotAvailable
 from model.event_log import EventSink
 from namesrv.config import NameServerConfig

@@ -143,7 +143,7 @@ def _print(result: DemoResult, *, as_json: bool) -> None:
 
 def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     """Make the report of the run that has just ended, and say where it lies."""
-    from cli.report import make_report, page_of
+    from cli.trace.report import make_report, page_of
     from model.errors import RlabError
 
     try:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.demo.story import DemoResult
-from simulation.ownership import Rebalance
+from simulation.checks.ownership import Rebalance
 
 EXPIRY = "MEMBER_LEAVE expiry"
 

@@ -15,8 +15,8 @@ from client.allocate import AllocateMessageQueueStrategy
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.delivery_check import DeliveryCheck
-from simulation.ownership import OwnershipTracker, Rebalance
+from simulation.checks.delivery import DeliveryCheck
+from simulation.checks.ownership import OwnershipTracker, Rebalance
 
 MAX_NOTES = 200
 """Lines kept of what happened last."""

@@ -19,8 +19,8 @@ from cli.demo.valves import Valves
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
-from simulation.ownership import Rebalance
-from simulation.swarm import Swarm, SwarmOptions, run_swarm
+from simulation.checks.ownership import Rebalance
+from simulation.swarm.swarm import Swarm, SwarmOptions, run_swarm
 
 TOPIC, GROUP = "orders", "demo"
 NAMES = ("c1", "c2", "c3", "c4", "c5", "c6")

@@ -16,8 +16,8 @@ from model.errors import RlabError
 
 if TYPE_CHECKING:
     from cli.swarm.conduct import ConductOptions
-    from simulation.ownership import Rebalance
-    from simulation.swarm_observer import SwarmSummary
+    from simulation.checks.ownership import Rebalance
+    from simulation.swarm.observer import SwarmSummary
 
 
 def register(app: typer.Typer) -> None:

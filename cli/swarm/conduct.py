@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import anyio
 
 from cli.swarm.parts import SwarmPart, run_parts
-from client.admin import Admin
+from client.admin.admin import Admin
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
 from client.config import wall_clock_ms
-from client.consumer_options import ConsumeMode, ConsumeOrder, ConsumerOptions
-from client.group_target import BUILT_IN_STRATEGIES
+from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
-from simulation.ownership import Rebalance
-from simulation.swarm import SwarmOptions
-from simulation.swarm_observer import SwarmObserver, SwarmSummary
+from simulation.checks.ownership import Rebalance
+from simulation.swarm.observer import SwarmObserver, SwarmSummary
+from simulation.swarm.swarm import SwarmOptions
 
 READY_TIMEOUT_S = 10.0
 """How long the cluster may take to have a broker: compose starts everything at once."""

@@ -16,7 +16,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from cli.swarm.wire import read_line
 from model.errors import ServiceNotAvailable
 from remoting.tasks import background_tasks
-from simulation.swarm import Swarm, SwarmOptions, SwarmSink, run_swarm
+from simulation.swarm.swarm import Swarm, SwarmOptions, SwarmSink, run_swarm
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line of a part; it says all that happened in a twentieth of a second."""

@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from model.events import Event
-from simulation.swarm import SwarmSink
+from simulation.swarm.swarm import SwarmSink
 
 _KINDS = ("acknowledged", "failed", "received")
 

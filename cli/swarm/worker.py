@@ -14,11 +14,11 @@ import sys
 import anyio
 import typer
 
-from cli.lines import read_lines
+from cli.messages.lines import read_lines
 from cli.runtime import run
 from cli.swarm.wire import Bunch, state_line
 from remoting.tasks import background_tasks
-from simulation.swarm import Swarm, SwarmOptions, run_swarm
+from simulation.swarm.swarm import Swarm, SwarmOptions, run_swarm
 
 FLUSH_INTERVAL_S = 0.05
 

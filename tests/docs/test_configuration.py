@@ -10,14 +10,14 @@ import pytest
 from typer.main import get_command
 
 from broker.config import BrokerConfig
-from broker.retention import RETAIN_MS, RetentionOptions
-from broker.store.store_options import StoreOptions
+from broker.retention.plan import RETAIN_MS, RetentionOptions
+from broker.store.disk.options import StoreOptions
 from cli.main import app
 from client.config import ClientConfig
-from client.consumer_options import ConsumerOptions
-from client.lite_pull_options import LitePullOptions
-from client.producer import Producer
-from client.rebalance import Trigger
+from client.lite_pull.options import LitePullOptions
+from client.options import ConsumerOptions
+from client.produce.producer import Producer
+from client.rebalance.plan import Trigger
 from namesrv.config import NameServerConfig
 from tests.docs.pages import table_of, text_of
 

@@ -9,21 +9,21 @@ from typing import get_type_hints
 import anyio
 import pytest
 
-from broker.retention import RetentionOptions
-from broker.store.store_options import StoreOptions
-from client.admin import Admin
+from broker.retention.plan import RetentionOptions
+from broker.store.disk.options import StoreOptions
+from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragelyByCircle
-from client.pop_consumer import PopConsumer
+from client.pop.consumer import PopConsumer
 from model.errors import ClientIdConflict
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
-from remoting.request_code import RequestCode
-from simulation.clients import SimulatedProducer
-from simulation.cluster import SimulatedCluster
-from simulation.run import Simulation, run_simulation
+from remoting.wire.request_code import RequestCode
+from simulation.cluster.clients import SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
 from tests.docs.pages import ROOT, table_of, text_of
 
 PAGE = "docs/events.md"

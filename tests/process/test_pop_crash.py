@@ -10,13 +10,13 @@ import anyio
 import msgpack
 import pytest
 
-from client.pop_message import PopMessage
-from client.pop_requests import decode_batches
+from client.pop.message import PopMessage
+from client.pop.requests import decode_batches
 from model.message import Message, encode_payload
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 from tests.tcp.rlab_process import daemon
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]

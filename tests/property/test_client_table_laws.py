@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.offset_table import OffsetTable
-from client.queue_picker import QueuePicker
+from client.leases.offset_table import OffsetTable
+from client.produce.queue_picker import QueuePicker
 from model.message_queue import MessageQueue
 
 OWNED = [MessageQueue("t", "a", number) for number in range(2)]

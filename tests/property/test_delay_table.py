@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.delay_table import DelayTable, LowWater
+from broker.retry.delay_table import DelayTable, LowWater
 
 steps = st.lists(
     st.one_of(

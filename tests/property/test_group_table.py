@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.consumer_group import RESTORED
-from broker.group_table import GroupTable, Leave, LeaveReason
+from broker.groups.group import RESTORED
+from broker.groups.table import GroupTable, Leave, LeaveReason
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.quirks import Quirk
 from model.subscription import SubscriptionData

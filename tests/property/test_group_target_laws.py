@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.admin_records import GroupMemberInfo
-from client.group_target import BUILT_IN_STRATEGIES, target_of
+from client.admin.expected_owners import BUILT_IN_STRATEGIES, target_of
+from client.admin.records import GroupMemberInfo
 from model.heartbeat import ConsumeType, GroupView, MessageModel
 from model.subscription import SubscriptionData
 from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute

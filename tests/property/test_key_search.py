@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from broker.store import key_search
-from broker.store.key_search import KeySearcher, segment_views
+from broker.store.disk.options import StoreOptions
+from broker.store.keys import search as key_search
+from broker.store.keys.search import KeySearcher, segment_views
 from broker.store.message_store import MessageStore
-from broker.store.store_options import StoreOptions
 from tests.unit.broker.store.faulty_files import FaultyFiles
 
 TERMS = [b"a", b"b", b"plumless", b"buckeroo"]  # the hashes of the last two are the same

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.group_table import GroupTable
-from client.lease_session import LeaseSession, LeaseSessions
+from broker.groups.table import GroupTable
+from client.instance.lease_session import LeaseSession, LeaseSessions
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.subscription import SubscriptionData
 

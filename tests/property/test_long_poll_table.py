@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.long_poll_table import HeldPull, LongPollTable
+from broker.messages.long_polls import HeldPull, LongPollTable
 from model.errors import SystemBusy
 from remoting.command import REQUEST, Command
 

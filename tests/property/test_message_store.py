@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.store.disk.errors import StoreFull
+from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
-from broker.store.store_errors import StoreFull
-from broker.store.store_options import StoreOptions
 from model.record import StoredRecord, iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import read_all

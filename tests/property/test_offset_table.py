@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.offset_table import OffsetTable
+from broker.leases.offsets import OffsetTable
 from model.errors import OffsetRegression
 from model.quirks import Quirk
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
+from client.pull.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 

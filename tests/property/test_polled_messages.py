@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.owned_queue import OwnedQueue
-from client.polled_messages import PolledMessages
+from client.lite_pull.polled_messages import PolledMessages
+from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
-from tests.unit.client.owned_queues import message_at, owned_queue
+from tests.unit.client.pull.owned_queues import message_at, owned_queue
 
 STEPS = st.lists(
     st.one_of(

@@ -13,8 +13,8 @@ import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pop_journal import Entry, Times, WindowRow
-from broker.pop_ledger import PopKey, PopLedger, PopWindow
+from broker.pop.journal import Entry, Times, WindowRow
+from broker.pop.ledger import PopKey, PopLedger, PopWindow
 
 KEYS = [PopKey("g", "t", 0), PopKey("g", "t", 1), PopKey("h", "t", 0)]
 ANY_END = 10**9

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pop_queue import PopQueue
+from broker.pop.window import PopQueue
 
 
 @dataclass

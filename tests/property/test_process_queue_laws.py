@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.process_queue import ProcessQueue
+from client.pull.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.queue_locks import Freed, QueueKey, QueueLocks
+from broker.leases.table import Freed, QueueKey, QueueLocks
 
 FOREVER = float("inf")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.allocate import AllocateMessageQueueAveragely
-from client.rebalance import RebalanceSchedule, Trigger, allocate_target, plan_rebalance
+from client.rebalance.plan import RebalanceSchedule, Trigger, allocate_target, plan_rebalance
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.retention import RetentionOptions, TrimReason, plan_trim, soft_end
+from broker.retention.plan import RetentionOptions, TrimReason, plan_trim, soft_end
 from broker.store.trimming import SegmentSpan
 
 

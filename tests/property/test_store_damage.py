@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
-from broker.store.store_options import StoreOptions
 from model.record import CONTROL_FLAG, HEADER, StoredRecord
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import read_all

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import anyio
 
-from client.instance_registry import release_instance
-from client.lite_pull_consumer import LitePullConsumer
+from client.instance.registry import release_instance
+from client.lite_pull.consumer import LitePullConsumer
 from model.message_queue import MessageQueue
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 T = TypeVar("T")

@@ -8,16 +8,16 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.assignment import assign
-from client.admin import Admin
-from client.assigned_share import AssignedShare
-from client.push_consumer import PushConsumer
+from broker.assignment.sharing import assign
+from client.admin.admin import Admin
+from client.push.consumer import PushConsumer
+from client.rebalance.assigned_queues import AssignedShare
 from model.assignment import RequestMode
 from model.events import EventKind
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.clients import SimulatedConsumer
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -16,15 +16,15 @@ from random import Random
 import anyio
 import pytest
 
-from client.admin import Admin
-from client.assigned_share import AssignedShare
-from client.push_consumer import PushConsumer
+from client.admin.admin import Admin
+from client.push.consumer import PushConsumer
+from client.rebalance.assigned_queues import AssignedShare
 from model.assignment import RequestMode
 from model.errors import RlabError
 from model.events import EventKind
 from model.message import MessageExt
-from simulation.clients import SimulatedConsumer, SimulatedProducer
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from client.admin import Admin
-from client.consumer import ConsumeResult
+from client.admin.admin import Admin
+from client.listeners.listener import ConsumeResult
 from model.message import MessageExt
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from model.message import MessageExt
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 
@@ -33,7 +33,7 @@ LIMITS = {"max_queue_span": 100, "max_queue_count": 50, "max_queue_bytes": 500}
 def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
     simulate: Simulate, caplog: pytest.LogCaptureFixture, order: str, limit: str, handed_out: int
 ) -> None:
-    caplog.set_level(logging.INFO, "client.pull")
+    caplog.set_level(logging.INFO, "client.pull.loop")
 
     async def scenario(cluster: SimulatedCluster) -> None:
         stuck = anyio.Event()
@@ -66,12 +66,12 @@ def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
         assert committed(cluster) == 400
 
     simulate(scenario, brokers=1)
-    told = [record.getMessage() for record in caplog.records if record.name == "client.pull"]
+    told = [record.getMessage() for record in caplog.records if record.name == "client.pull.loop"]
     assert ["is not pulled" in line or "is pulled again" in line for line in told] == [True, True], told
 
 
 def test_a_backlog_that_moves_is_nothing_to_tell(simulate: Simulate, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "client.pull")
+    caplog.set_level(logging.INFO, "client.pull.loop")
 
     async def work(message: MessageExt) -> None:
         await anyio.sleep(0.02)
@@ -85,4 +85,4 @@ def test_a_backlog_that_moves_is_nothing_to_tell(simulate: Simulate, caplog: pyt
         assert len(consumer.deliveries) >= 400
 
     simulate(scenario, brokers=1)
-    assert [record for record in caplog.records if record.name == "client.pull"] == []
+    assert [record for record in caplog.records if record.name == "client.pull.loop"] == []

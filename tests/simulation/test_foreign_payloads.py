@@ -13,9 +13,9 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
-from remoting.request_code import RequestCode
-from simulation.clients import SimulatedProducer
-from simulation.cluster import SimulatedCluster
+from remoting.wire.request_code import RequestCode
+from simulation.cluster.clients import SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_consuming import committed
 

@@ -12,7 +12,7 @@ from client.allocate import AllocateMessageQueueAveragelyByCircle
 from model.errors import ClientIdConflict
 from model.events import EventKind
 from model.quirks import Quirk
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.test_lifecycle import finished, lost, takes_ten_ms
 

@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.lease_handlers import LeaseHandlers
-from client.consumer import ConsumeResult
-from client.rebalance import Trigger
+from broker.leases.handlers import LeaseHandlers
+from client.listeners.listener import ConsumeResult
+from client.rebalance.plan import Trigger
 from model.errors import SystemBusy
 from model.events import EventKind
 from model.limits import LEASE_CLOSE_GRACE_S, RECONNECT_MAX_S
@@ -18,9 +18,9 @@ from model.message import MessageExt
 from model.quirks import Quirk
 from remoting.command import Command
 from remoting.connection import Connection
-from simulation.clients import SimulatedConsumer
-from simulation.cluster import SimulatedCluster
-from simulation.run import EPOCH_MS
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import EPOCH_MS
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

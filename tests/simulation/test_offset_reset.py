@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from client.admin import Admin
-from client.consumer_options import ConsumeOrder
+from client.admin.admin import Admin
+from client.options import ConsumeOrder
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
-from simulation.clients import Delivery, SimulatedConsumer
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.clients import Delivery, SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

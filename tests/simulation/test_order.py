@@ -1,4 +1,4 @@
-"""Order under churn, some seeds of it; `python -m simulation.order_run --seeds 500` runs many, RLAB_ORDER_SEEDS too."""
+"""Order under churn, some seeds; `python -m simulation.runs.order --seeds 500` runs many, RLAB_ORDER_SEEDS too."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from model.message import MessageExt
-from simulation.cluster import SimulatedCluster
-from simulation.order_run import OrderOptions, run_order
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.runs.order import OrderOptions, run_order
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

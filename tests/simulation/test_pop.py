@@ -1,6 +1,6 @@
 """Consumers that share single messages: all of them work, none holds another up, and nothing is lost or comes twice.
 
-Some seeds of `simulation/pop_run.py`; `python -m simulation.pop_run --seeds 500` runs many, RLAB_POP_SEEDS too.
+Some seeds of `simulation/runs/pop.py`; `python -m simulation.runs.pop --seeds 500` runs many, RLAB_POP_SEEDS too.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
-from client.consumer import ConsumeResult
+from client.listeners.listener import ConsumeResult
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import dlq_topic
-from simulation.clients import SimulatedConsumer
-from simulation.cluster import SimulatedCluster
-from simulation.pop_run import PopRunOptions, run_pop
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.runs.pop import PopRunOptions, run_pop
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

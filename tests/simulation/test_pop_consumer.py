@@ -11,13 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from client.admin import Admin
-from client.pop_consumer import PopConsumer
+from client.admin.admin import Admin
+from client.pop.consumer import PopConsumer
 from model.errors import ReceiptHandleDead, RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

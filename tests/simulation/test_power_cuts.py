@@ -1,6 +1,6 @@
 """Machines lose power under load: with `sync` nothing acknowledged is lost, and with `async` the same run shows losses.
 
-RLAB_POWER_CUTS=200 runs as many; `python -m simulation.power_cuts` does it outside of the tests.
+RLAB_POWER_CUTS=200 runs as many; `python -m simulation.runs.power_cuts` does it outside of the tests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import pytest
 
 from model.flush_mode import FlushMode
-from simulation.power_cuts import run_power_cuts
+from simulation.runs.power_cuts import run_power_cuts
 
 pytestmark = pytest.mark.simulation
 

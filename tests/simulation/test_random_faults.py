@@ -21,10 +21,10 @@ from model.heartbeat import ConsumeFrom
 from model.limits import HEARTBEAT_INTERVAL_S, RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from simulation.clients import SimulatedConsumer, SimulatedProducer
-from simulation.cluster import SimulatedCluster
-from simulation.network import Fault
-from simulation.servers import SimulatedServer
+from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.cluster.servers import SimulatedServer
+from simulation.kernel.network import Fault
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

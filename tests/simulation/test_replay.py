@@ -9,16 +9,16 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.group_target import BUILT_IN_STRATEGIES
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
 from model.event_log import decode_events, encode_events
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import is_retry_topic
-from pipeline.replay import replay
-from pipeline.whatif_job import baseline_of, recorded_in, wrong_queues
-from simulation.clients import SimulatedConsumer
-from simulation.cluster import SimulatedCluster
-from simulation.network import Fault
+from pipeline.replay.job import baseline_of, recorded_in, wrong_queues
+from pipeline.replay.replay import replay
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.network import Fault
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.retention import RetentionOptions
-from broker.store.store_options import StoreOptions
+from broker.retention.plan import RetentionOptions
+from broker.store.disk.options import StoreOptions
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
-from simulation.clients import SimulatedConsumer
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

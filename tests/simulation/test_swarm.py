@@ -7,13 +7,13 @@ from typing import Any
 import anyio
 import pytest
 
-from client.group_target import BUILT_IN_STRATEGIES
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
-from simulation.cluster import SimulatedCluster
-from simulation.swarm import SwarmOptions, run_swarm
-from simulation.swarm_observer import SwarmObserver, SwarmSummary
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.swarm.observer import SwarmObserver, SwarmSummary
+from simulation.swarm.swarm import SwarmOptions, run_swarm
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
@@ -118,5 +118,5 @@ def test_an_outage_is_one_warning_however_many_sends_fail_in_it(
 
     summary = simulate(scenario, brokers=1)
     assert summary.failed_sends > 100
-    warnings = [record.getMessage() for record in caplog.records if record.name == "simulation.swarm"]
+    warnings = [record.getMessage() for record in caplog.records if record.name == "simulation.swarm.swarm"]
     assert [text.startswith("sends fail") for text in warnings] == [True, True]

@@ -1,6 +1,6 @@
 """Torture: minutes of faults in every test run, an hour with RLAB_TORTURE_HOURS=1.
 
-The verdict shows what was broken how often; `python -m simulation.torture --seed N` prints the same as it goes.
+The verdict shows what was broken how often; `python -m simulation.runs.torture --seed N` prints the same as it goes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.torture import TortureOptions, run_torture
+from simulation.runs.torture import TortureOptions, run_torture
 
 pytestmark = pytest.mark.simulation
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.rebalance import Trigger
+from client.rebalance.plan import Trigger
 from model.events import EventKind
 from model.limits import (
     HEARTBEAT_INTERVAL_S,
@@ -18,7 +18,7 @@ from model.limits import (
     ROUTE_POLL_INTERVAL_S,
 )
 from model.message import MessageExt
-from simulation.cluster import SimulatedCluster
+from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation

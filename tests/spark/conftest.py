@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.session import spark_session
+from pipeline.spark.session import spark_session
 from tests.spark.quick_start import QUICK_START
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.session import SHORT_JOB
+from pipeline.spark.session import SHORT_JOB
 
 QUICK_START = {
     # Nor does a collector with threads of its own pay.

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from pyspark.sql import SparkSession
 
-from cli.bench.echo import TOPIC
-from cli.bench.report import GOALS
-from cli.bench.rounds import Sizes
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.report import GOALS
+from cli.bench.kit.rounds import Sizes
 from cli.bench.spark import QUEUES, SPARK_BODY, measure_session
 from tests.spark.spark_cluster import ClusterProcesses
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.report import PAGE, TABLES, write_report
-from pipeline.trace_source import read_files, read_topic, record_topic
+from pipeline.report.job import PAGE, TABLES, write_report
+from pipeline.trace.source import read_files, read_topic, record_topic
 from tests.spark.spark_cluster import ClusterProcesses
 
 pytestmark = pytest.mark.spark

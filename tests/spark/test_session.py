@@ -14,9 +14,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from model.errors import ConfigError
-from pipeline.class_archive import archive_path
-from pipeline.java import ensure_java
-from pipeline.session import keep_texts, spark_session
+from pipeline.spark.class_archive import archive_path
+from pipeline.spark.java import ensure_java
+from pipeline.spark.session import keep_texts, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -35,7 +35,7 @@ def _interpreter(frames):  # type: ignore[no-untyped-def]
 
     for frame in frames:
         frame["executable"] = sys.executable
-        frame["has_project"] = importlib.util.find_spec("pipeline.session") is not None
+        frame["has_project"] = importlib.util.find_spec("pipeline.spark.session") is not None
         frame["pyspark"] = imported.__file__
         yield frame[["executable", "has_project", "pyspark"]]
 

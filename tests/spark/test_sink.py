@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
 
-from pipeline.session import use_session
+from pipeline.spark.session import use_session
 from tests.spark.spark_cluster import ClusterProcesses
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]

@@ -12,10 +12,10 @@ from pyspark.sql.functions import col
 
 from client import Message
 from model.message_queue import MessageQueue
-from pipeline.columns import SCHEMA
-from pipeline.source import resolve_offsets
+from pipeline.source.columns import SCHEMA
+from pipeline.source.reader import resolve_offsets
 from pipeline.wire import WireClient
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 from tests.tcp.rlab_process import wait_until
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from cli.main import app
-from pipeline.strategies_job import Comparison, strategy_events, strategy_figures
-from pipeline.strategy_histories import live_through
-from pipeline.strategy_plot import plot_strategies
+from pipeline.strategies.histories import live_through
+from pipeline.strategies.job import Comparison, strategy_events, strategy_figures
+from pipeline.strategies.plot import plot_strategies
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.progress import committed_progress, skipped_rows
-from pipeline.session import register_source, source_environment
+from pipeline.source.progress import committed_progress, skipped_rows
+from pipeline.spark.session import register_source, source_environment
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 from tests.tcp.rlab_process import wait_until
 

@@ -17,8 +17,8 @@ from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
-from pipeline.trace_source import not_events, read_files
-from pipeline.trace_tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, nodes_of, set_aside, write_tables
+from pipeline.trace.source import not_events, read_files
+from pipeline.trace.tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from model.events import Event, EventKind
-from pipeline.report import write_report
-from pipeline.session import spark_session
-from pipeline.trace_source import EVENT_SCHEMA, read_files
+from pipeline.report.job import write_report
+from pipeline.spark.session import spark_session
+from pipeline.trace.source import EVENT_SCHEMA, read_files
 
 GROUPS, QUEUES, MEMBERS = 10, 100, 20
 EVENTS_OF_A_MOVE = 10

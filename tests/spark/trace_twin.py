@@ -1,6 +1,6 @@
 """The figures of the trace tables once more, by the plainest Python that tells them: slow, and without Spark.
 
-Each function goes over whole lists again and again, on purpose: what is clever in `pipeline/trace_*.py` is not here.
+Each function goes over whole lists again and again, on purpose: what is clever in `pipeline/trace/` is not here.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 import yaml
 
-from client.admin import Admin
+from client.admin.admin import Admin
 from tests.tcp.rlab_process import ROOT, TIMEOUT_S, Daemon, command, environment, stopped_cleanly, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]

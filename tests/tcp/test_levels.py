@@ -18,8 +18,8 @@ from threading import Event
 import pytest
 
 from remoting.address import parse_address
-from simulation.levels import Levels, Margin
-from simulation.process_usage import process_usage
+from simulation.checks.levels import Levels, Margin
+from simulation.checks.process_usage import process_usage
 from tests.tcp.rlab_process import command, daemon, environment
 
 pytestmark = pytest.mark.tcp
@@ -37,7 +37,7 @@ from pathlib import Path
 import anyio
 from broker.config import BrokerConfig
 from broker.server import run_broker
-from broker.store.store_options import StoreOptions
+from broker.store.disk.options import StoreOptions
 
 async def main(name, name_servers):
     # The budgets of a broker are larger than what a minute stores: its memory would grow all the time, and rightly.

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.session import spark_session
+from pipeline.spark.session import spark_session
 
 TABLE, TOPIC, LATE = "table", "topic", "late"
 """Its queries: to Parquet; to a topic; from the latest offset of a third topic to Parquet, a folder for each batch."""

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 QUERY = """
 import os
 from pyspark.errors import PySparkException
-from pipeline.session import spark_session
+from pipeline.spark.session import spark_session
 
 try:
     with spark_session("without java", master="local[1]", java_options="{options}") as spark:

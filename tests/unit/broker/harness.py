@@ -26,7 +26,7 @@ import msgpack
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.server import run_broker
-from broker.store.files import Files
+from broker.store.disk.files import Files
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel
 from model.message import Message, encode_payload, tag_hash
@@ -34,8 +34,8 @@ from model.record import StoredRecord, iter_records
 from model.subscription import SubscriptionData
 from remoting.client import RemotingClient
 from remoting.command import Command
-from remoting.request_code import RequestCode
-from simulation.run import Simulation, run_simulation
+from remoting.wire.request_code import RequestCode
+from simulation.kernel.run import Simulation, run_simulation
 
 HOST = "10.0.0.1"
 ADDRESS = f"{HOST}:10911"

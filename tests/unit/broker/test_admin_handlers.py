@@ -13,7 +13,7 @@ from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.quirks import Quirk
 from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, records, simulated, unpacked
 
 

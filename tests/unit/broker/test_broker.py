@@ -19,7 +19,7 @@ from model.names import TRACE_TOPIC
 from model.quirks import Quirk
 from model.record import iter_records
 from model.response_code import ResponseCode
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
 
 

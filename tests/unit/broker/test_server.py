@@ -11,17 +11,17 @@ import pytest
 
 from broker.broker import Broker
 from broker.config import BrokerConfig
-from broker.metadata_store import MetadataStore
+from broker.durability.metadata import MetadataStore
 from broker.server import SYNC_INTERVAL_S, all_handlers, run_broker
+from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
-from broker.store.store_options import StoreOptions
 from model.errors import ConfigError, ConnectionLost, QueryNotFound
 from model.events import EventKind
 from model.response_code import ResponseCode
 from remoting.codec import CODEC
-from remoting.request_code import RequestCode
-from remoting.schema import SCHEMA
-from simulation.run import Simulation, run_simulation
+from remoting.wire.request_code import RequestCode
+from remoting.wire.schema import SCHEMA
+from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.harness import ADDRESS, HOST, FailingDisk, World, consumer, records, simulated
 
 

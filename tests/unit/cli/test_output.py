@@ -11,7 +11,7 @@ from cli.output import document, print_error, print_json, print_note, print_tabl
 from model.heartbeat import MessageModel
 from model.message_queue import MessageQueue
 from model.topic_route import READ_WRITE, Perm
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from model.errors import InvalidParameter
 from model.topic_route import Perm
 from namesrv.registration import BrokerKey, registration_of
 from remoting.command import REQUEST, Command
-from remoting.request_code import RequestCode
+from remoting.wire.request_code import RequestCode
 from tests.unit.namesrv.registrations import broker, topic, wire
 
 GOOD = broker("broker-a", topic("orders", 8, 4, Perm.READ), "other", broker_id=2, version=7, expiry_s=1.5)

@@ -15,8 +15,8 @@ from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BYTES, REQUEST_TIMEO
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection
-from remoting.request_code import RequestCode
-from simulation.run import Simulation, run_simulation
+from remoting.wire.request_code import RequestCode
+from simulation.kernel.run import Simulation, run_simulation
 
 GARBAGE = b"\x00\x00\x00\x01\xc1"
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from remoting.deadline_driver import DeadlineDriver
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 
 
 class Deadlines:

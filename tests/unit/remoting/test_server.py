@@ -27,9 +27,9 @@ from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
 from remoting.command import RESPONSE, Command, Reply
 from remoting.connection import Connection
-from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
-from simulation.run import Simulation, run_simulation
+from remoting.wire.request_code import RequestCode
+from simulation.kernel.run import Simulation, run_simulation
 
 ADDRESS = "10.0.0.1:9876"
 STATE, ROUTE, PULL = RequestCode.GET_SERVER_STATE, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_GROUP_LIST

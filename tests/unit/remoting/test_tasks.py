@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from remoting.tasks import background_tasks, run_together
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 
 
 def test_tasks_end_with_the_block() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
-from remoting.request_code import RequestCode
 from remoting.turn import work_of
+from remoting.wire.request_code import RequestCode
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import anyio
 
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 from tests.tcp.transport_conformance import Recorder
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from broker.store.files import Files
+from broker.store.disk.files import Files
 
 
 class FaultyFiles(Files):

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.store.files import Files
+from broker.store.disk.files import Files
+from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
-from broker.store.store_options import StoreOptions
 from model.record import StoredRecord, iter_records
 
 NOW_MS = 1_700_000_000_000

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.store.disk.errors import StoreInUse, StoreWriteFailed
+from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
-from broker.store.store_errors import StoreInUse, StoreWriteFailed
-from broker.store.store_options import StoreOptions
 from model.record import iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store

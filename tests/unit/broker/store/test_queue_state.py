@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.store.queue_state import QueueState
-from broker.store.segment_index import IndexRow
+from broker.store.segments.index import IndexRow
 
 
 def queue_with_tail(first: int, count: int) -> QueueState:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.store.damage import Damage
-from broker.store.store_errors import StoreNotWritable, StoreUnusable
+from broker.store.disk.errors import StoreNotWritable, StoreUnusable
 from model.record import iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.queue_state import QueueState
-from broker.store.segment_index import IndexRow
+from broker.store.segments.index import IndexRow
 from broker.store.tail_cache import RECORD_OVERHEAD_BYTES, TailCache, read_tail
 from model.record import encode_record
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.store_errors import StoreReadFailed, StoreWriteFailed
+from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, open_store
 

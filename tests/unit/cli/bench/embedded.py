@@ -11,11 +11,11 @@ import anyio
 
 from broker.config import BrokerConfig
 from broker.server import run_broker
-from cli.bench.echo import EchoClient, connect_echo, echo_server
-from client.admin import Admin
+from cli.bench.kit.echo import EchoClient, connect_echo, echo_server
+from client.admin.admin import Admin
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
-from simulation.run import Simulation
+from simulation.kernel.run import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import pytest
 
 from cli.bench import catalog
 from cli.bench.command import NAMES
-from cli.bench.report import Result
-from cli.bench.rounds import Progress, Sizes
-from simulation.run import Simulation, run_simulation
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes
+from simulation.kernel.run import Simulation, run_simulation
 
 
 def test_the_command_offers_exactly_the_benchmarks_that_there_are() -> None:

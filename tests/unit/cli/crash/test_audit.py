@@ -9,7 +9,7 @@ import pytest
 from cli.crash.audit import KINDS, Audit, Verdict
 from cli.crash.ledger import LANES, LaneKind, Ledger, Place, Sent, body_of, lane_kind
 from client import MessageExt, MessageQueue
-from client.admin_records import QueueProgress
+from client.admin.records import QueueProgress
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 FIRST, SECOND, THIRD = (Sent(3, number) for number in range(3))

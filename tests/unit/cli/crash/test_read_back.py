@@ -8,7 +8,7 @@ from cli.crash.read_back import read_back
 from client import Message, MessageExt, MessageQueue, Producer
 from model.errors import ServiceNotAvailable
 from model.limits import MAX_PULL_BATCH
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import embedded
 
 

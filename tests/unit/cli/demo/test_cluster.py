@@ -9,7 +9,7 @@ from cli.demo.cluster import EmbeddedCluster, run_cluster
 from client import Message, Producer
 from model.errors import ServiceNotAvailable
 from model.events import Event, EventKind
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from cli.demo.report import counted, milliseconds, result_document, step_line, step_table, verdict, words
 from cli.demo.story import DemoResult
-from simulation.ownership import Rebalance
+from simulation.checks.ownership import Rebalance
 
 
 def step(**changes: Any) -> Rebalance:

@@ -8,8 +8,8 @@ from cli.demo.state import MAX_NOTES, DemoState, Note, Tone, short
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.ownership import Rebalance
-from simulation.swarm import SwarmSink
+from simulation.checks.ownership import Rebalance
+from simulation.swarm.swarm import SwarmSink
 
 
 def new_state(**options: Any) -> DemoState:

@@ -11,8 +11,8 @@ from cli.demo import story
 from cli.demo.state import DemoState, Health
 from cli.demo.story import GROUP, NAMES, SESSION_TIMEOUT_S, STEPS, TOPIC, DemoResult, StoryOptions, run_story
 from client.allocate import AllocateMessageQueueAveragely
-from simulation.ownership import Rebalance
-from simulation.run import Simulation, run_simulation
+from simulation.checks.ownership import Rebalance
+from simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from cli.demo.valves import Valves
-from simulation.run import Simulation, run_simulation
+from simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
 

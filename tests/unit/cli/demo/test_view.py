@@ -11,8 +11,8 @@ from cli.demo.view import FLASH_MS, frame, keep_drawing, live_view
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.ownership import Rebalance
-from simulation.run import Simulation, run_simulation
+from simulation.checks.ownership import Rebalance
+from simulation.kernel.run import Simulation, run_simulation
 
 NAMES = ("c1", "c2", "c3")
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.swarm.command import rebalance_line, status_line, summary_document, summary_table
-from simulation.ownership import Rebalance
-from simulation.swarm_observer import SwarmSummary
+from simulation.checks.ownership import Rebalance
+from simulation.swarm.observer import SwarmSummary
 
 RLAB = [sys.executable, "-m", "cli.main"]
 SUMMARY = SwarmSummary(

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.swarm.conduct import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
-from client.admin import Admin
+from client.admin.admin import Admin
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
-from simulation.cluster import SimulatedCluster
-from simulation.ownership import Rebalance
-from simulation.run import Simulation, run_simulation
-from simulation.swarm_observer import SwarmSummary
+from simulation.checks.ownership import Rebalance
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
+from simulation.swarm.observer import SwarmSummary
 
 OPTIONS = ConductOptions(
     name_servers="127.0.0.1:9876",

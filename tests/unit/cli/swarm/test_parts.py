@@ -15,7 +15,7 @@ from cli.swarm.parts import run_parts
 from cli.swarm.wire import Bunch
 from client.config import wall_clock_ms
 from model.errors import ServiceNotAvailable
-from simulation.swarm_observer import SwarmSummary
+from simulation.swarm.observer import SwarmSummary
 
 pytestmark = [pytest.mark.tcp, pytest.mark.process]
 

@@ -13,14 +13,14 @@ import pytest
 import uvloop
 
 from cli.demo.cluster import run_cluster
-from cli.lines import read_lines
+from cli.messages.lines import read_lines
 from cli.swarm.wire import read_line
 from cli.swarm.worker import work
 from client.allocate import AllocateMessageQueueAveragely
 from client.config import wall_clock_ms
 from remoting.tasks import background_tasks
-from simulation.swarm import SwarmOptions
-from simulation.swarm_observer import SwarmObserver
+from simulation.swarm.observer import SwarmObserver
+from simulation.swarm.swarm import SwarmOptions
 
 pytestmark = pytest.mark.tcp
 

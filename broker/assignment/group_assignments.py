@@ -1,0 +1,307 @@
+"""One versioned assignment for each group whose members let the broker share queues out. Pure.
+
+Every member asks the same broker, the coordinator: the first by name of those that serve a topic of the group. What it
+shares out depends on who is in the group, on where the topics are, and on who had what before; for all of that it asks
+nobody but the members.
+
+- **Routes.** Each member tells where the topics are as it sees it. What any of them sees counts, so that members that
+  look at different name servers cannot make the assignment go back and forth; and as long as they differ, they are told
+  to look again.
+- **Versions.** An assignment that differs from the one before has a greater version, also if another coordinator made
+  it: it starts from the wall clock, and above whatever members have heard of. Members act on the newest only.
+- **Taking over.** A coordinator that has just started, or has become the first by name, knows no assignment; and one
+  that hears of a newer version than its own has been replaced meanwhile, and forgets its own. It says nothing until
+  every member has told it what it was given last, and goes on from the newest of that. Members keep what they have.
+  A member that cannot tell, because it is dead, is taken out of the group sooner or later; until then nobody could have
+  its queues anyway.
+
+    A asks, knows nothing                    A is the only member   version 1000: A has everything
+    B joins and asks                                                version 1001: B has half of it; tell A
+    the coordinator restarts; A asks (1001)  B has not asked yet    wait
+    B asks (1001)                                                   version 1002, the same shares; tell A
+
+RocketMQ: QueryAssignmentProcessor, where each answer is computed on its own, without versions, from the routes that the
+broker itself asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from broker.assignment.pop_sharing import pop_share
+from broker.assignment.sharing import assign, moves
+from model.assignment import AssignmentQuery, MemberShare, RequestMode, TopicQueues
+from model.errors import SystemBusy
+from model.limits import MAX_REQUEST_MODES
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+
+Members = Mapping[str, tuple[str, ...]]
+"""Client id -> topics, of the members that let the broker share out; sorted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMode:
+    """How a group gets the messages of a topic.
+
+    Attributes:
+        mode: pulled or popped.
+        pop_share_queue_num: see `broker/assignment/pop_sharing.py`.
+    """
+
+    mode: RequestMode
+    pop_share_queue_num: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOutcome:
+    """What came of a member's question.
+
+    Attributes:
+        share: what it should have; None to wait and keep what it has.
+        version: of the assignment now, 0 if there is none.
+        look_again: members see different queues.
+        tell: the other members have to ask again, because something changed for them.
+        moved: queues that have another owner than in the version before, if that is new.
+    """
+
+    share: MemberShare | None
+    version: int
+    look_again: bool
+    tell: bool
+    moved: int = -1
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the coordinator of one group knows.
+
+    Attributes:
+        version: of the assignment; 0 while there is none.
+        owners: of the queues that are pulled.
+        shares: client id -> what it pulls and pops.
+        reports: client id -> what it said last.
+        seen: topic -> what members see of it, and how many of them.
+        members: at `members_version` of the group.
+        stale: something that the assignment was made from has changed.
+    """
+
+    version: int = 0
+    owners: dict[MessageQueue, str] = field(default_factory=dict)
+    shares: dict[str, MemberShare] = field(default_factory=dict)
+    reports: dict[str, AssignmentQuery] = field(default_factory=dict)
+    seen: dict[str, dict[TopicQueues, int]] = field(default_factory=dict)
+    members: Members = field(default_factory=dict)
+    members_version: int = -1
+    stale: bool = True
+
+    def differ(self) -> bool:
+        """Whether members see different queues of a topic."""
+        return any(len(views) > 1 for views in self.seen.values())
+
+
+class GroupAssignments:
+    """The assignments of one broker, and the modes of its groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+        self._modes: dict[str, dict[str, TopicMode]] = {}
+        self._n_modes = 0
+
+    # --- modes -------------------------------------------------------------------------------------------------------
+
+    def mode_of(self, group: str, topic: str) -> TopicMode:
+        """How a group gets messages of a topic; it pulls unless somebody said otherwise, and retries always."""
+        return self._modes.get(group, {}).get(topic, TopicMode(mode=RequestMode.PULL))
+
+    def modes_of(self, group: str) -> dict[str, TopicMode]:
+        """What was set for a group, by topic in order."""
+        return dict(sorted(self._modes.get(group, {}).items()))
+
+    def set_mode(self, group: str, topic: str, mode: TopicMode) -> None:
+        """Set how a group gets messages of a topic.
+
+        Raises:
+            SystemBusy: too many are set; nothing has changed.
+        """
+        of_group = self._modes.get(group, {})
+        if topic not in of_group:
+            if self._n_modes >= MAX_REQUEST_MODES:
+                raise SystemBusy(
+                    f"this broker knows {MAX_REQUEST_MODES} groups and topics with a mode already: delete groups that "
+                    "are not needed any more"
+                )
+            self._n_modes += 1
+        of_group[topic] = mode
+        self._modes[group] = of_group
+        if group in self._groups:
+            self._groups[group].stale = True
+
+    # --- assignments -------------------------------------------------------------------------------------------------
+
+    def shares_of(self, group: str) -> tuple[int, Mapping[str, MemberShare]]:
+        """The version of a group's assignment and what each member should have; (0, {}) if there is none."""
+        known = self._groups.get(group)
+        return (known.version, known.shares) if known is not None and known.version else (0, {})
+
+    def forget(self, group: str) -> None:
+        """Drop what is known of a group that has no members; modes stay."""
+        self._groups.pop(group, None)
+
+    def delete(self, group: str) -> list[str]:
+        """Drop everything about a group; returns the topics whose modes were set."""
+        self.forget(group)
+        topics = sorted(self._modes.pop(group, ()))
+        self._n_modes -= len(topics)
+        return topics
+
+    def query(
+        self,
+        group: str,
+        client_id: str,
+        query: AssignmentQuery,
+        *,
+        group_version: int,
+        members: Callable[[], Members],
+        now_ms: int,
+    ) -> QueryOutcome:
+        """Answer a member.
+
+        Args:
+            group: its group.
+            client_id: the member.
+            query: what it says.
+            group_version: of the list of members.
+            members: that list; asked for when its version has changed.
+            now_ms: wall clock in milliseconds.
+        """
+        state = self._groups.setdefault(group, _Group())
+        if state.members_version != group_version:
+            self._see_members(state, members(), group_version)
+        if query.version > state.version > 0:
+            # Another coordinator has made assignments since: ours is old, and so is what members told us then.
+            state.version, state.owners, state.shares, state.stale = 0, {}, {}, True
+            state.reports.clear()
+            state.seen.clear()
+        first, before, moved = not state.reports, state.version, -1
+        views_changed = _hear(state, client_id, query)
+        if state.version:
+            if state.stale:
+                moved = self._renew(state, group, now_ms)
+            # Of another member all of them hear anyway; of where topics are, only from us.
+            tell = views_changed and (state.version != before or state.differ())
+        else:
+            if all(member in state.reports for member in state.members):
+                moved = self._take_over(state, group, now_ms)
+            tell = first or state.version > 0
+        return QueryOutcome(
+            share=state.shares.get(client_id) if state.version else None,
+            version=state.version,
+            look_again=state.differ(),
+            tell=tell and len(state.members) > 1,
+            moved=moved if state.version != before else -1,
+        )
+
+    def _see_members(self, state: _Group, members: Members, version: int) -> None:
+        state.members_version = version
+        if members == state.members:
+            return
+        state.members = members
+        state.stale = True
+        for client_id in [client_id for client_id in state.reports if client_id not in members]:
+            _unsee(state, state.reports.pop(client_id))
+
+    def _take_over(self, state: _Group, group: str, now_ms: int) -> int:
+        """Make the first assignment here from what members were told elsewhere; returns how many queues it moves."""
+        newest: dict[MessageQueue, str] = {}
+        told = sorted(state.reports.items(), key=lambda report: (report[1].version, report[0]))
+        for client_id, report in told:
+            newest.update(dict.fromkeys(report.queues, client_id))
+        if told:
+            # A broker that was added after the modes were set goes on with what members have been told of them.
+            known = self.modes_of(group)
+            for topic, share in told[-1][1].popped.items():
+                if topic not in known and self._n_modes < MAX_REQUEST_MODES:
+                    self.set_mode(group, topic, TopicMode(mode=RequestMode.POP, pop_share_queue_num=share))
+        state.owners = newest
+        return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in told)))
+
+    def _renew(self, state: _Group, group: str, now_ms: int) -> int:
+        """Make the assignment again; it keeps its version if it stays the same. Returns how many queues it moves."""
+        topics = sorted({topic for topics in state.members.values() for topic in topics})
+        queues_of = {topic: _queues(topic, state.seen.get(topic, {})) for topic in topics}
+        popped = {
+            topic: self.mode_of(group, topic)
+            for topic in topics
+            if not is_retry_topic(topic) and self.mode_of(group, topic).mode is RequestMode.POP
+        }
+        pulled = {topic: queues for topic, queues in queues_of.items() if topic not in popped}
+        owners = assign(state.owners, pulled, state.members)
+        moved = moves(state.owners, owners)
+        mine: dict[str, list[MessageQueue]] = {client_id: [] for client_id in state.members}
+        for queue, owner in owners.items():
+            mine[owner].append(queue)
+        for topic, mode in popped.items():
+            takers = [client_id for client_id, wanted in state.members.items() if topic in wanted]
+            for client_id in takers:
+                mine[client_id] += pop_share(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
+        contents = {
+            client_id: (
+                tuple(queues),
+                {
+                    topic: mode.pop_share_queue_num
+                    for topic, mode in popped.items()
+                    if topic in state.members[client_id]
+                },
+            )
+            for client_id, queues in mine.items()
+        }
+        if contents != {client_id: (share.queues, share.popped) for client_id, share in state.shares.items()}:
+            state.version = max(now_ms, state.version + 1)
+            state.shares = {
+                client_id: MemberShare(version=state.version, queues=queues, popped=topics)
+                for client_id, (queues, topics) in contents.items()
+            }
+        state.owners = owners
+        state.stale = False
+        return moved
+
+
+def _hear(state: _Group, client_id: str, query: AssignmentQuery) -> bool:
+    """Take what a member says; returns whether anybody sees now what nobody saw before, or the other way round."""
+    before = state.reports.get(client_id)
+    state.reports[client_id] = query
+    if before is not None and before.routes == query.routes:
+        return False
+    changed = False
+    for topic, queues in query.routes.items():
+        views = state.seen.setdefault(topic, {})
+        changed = changed or queues not in views
+        views[queues] = views.get(queues, 0) + 1
+    if before is not None:
+        changed = _unsee(state, before) or changed
+    state.stale = state.stale or changed
+    return changed
+
+
+def _unsee(state: _Group, report: AssignmentQuery) -> bool:
+    changed = False
+    for topic, queues in report.routes.items():
+        views = state.seen[topic]
+        views[queues] -= 1
+        if not views[queues]:
+            changed = True
+            del views[queues]
+        if not views:
+            del state.seen[topic]
+    return changed
+
+
+def _queues(topic: str, views: Mapping[TopicQueues, int]) -> list[MessageQueue]:
+    """Every queue that any member sees."""
+    counts: dict[str, int] = {}
+    for view in views:
+        for broker_name, count in view:
+            counts[broker_name] = max(counts.get(broker_name, 0), count)
+    return [MessageQueue(topic, name, number) for name in sorted(counts) for number in range(counts[name])]

@@ -1,0 +1,153 @@
+"""What the handlers of one loop turn want stored is written once, and only then are they answered.
+
+A pipelined burst of sends arrives in one read of the socket; its records go to the file with one write, and its answers
+leave with one write each connection. An error of that write reaches every send of the burst, so nothing is ever
+acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, together with what other turns wrote
+(`broker/durability/group_commit.py`): the answers of a turn leave later, together, in the order of the turns.
+
+Commits of offsets and leases do not depend on it: they go on while messages find no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from broker.durability.group_commit import GroupCommit, Written
+from broker.durability.metadata import MetadataStore
+from broker.store.message_store import MessageStore
+from model.errors import RlabError
+from model.flush_mode import FlushMode
+from remoting.command import Command
+from remoting.connection import Connection
+
+_Sends = list[tuple[Connection, Command, int]]
+_Queues = dict[tuple[str, int], None]
+
+
+class WriteBarrier:
+    """The write at the end of a loop turn.
+
+    Args:
+        loop: the running loop.
+        store: where messages go.
+        metadata: where topics, offsets and the rest go.
+        on_new_messages: called with (topic, queue id) of every queue that has something new to read.
+        flush: whether what waits for messages waits for a sync too.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        metadata: MetadataStore,
+        on_new_messages: Callable[[str, int], None],
+        flush: FlushMode = FlushMode.ASYNC,
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._metadata = metadata
+        self._on_new_messages = on_new_messages
+        self._scheduled: asyncio.Handle | None = None
+        self._group_commit = GroupCommit(loop, store) if flush is FlushMode.SYNC else None
+        self._sends: _Sends = []
+        self._queues: _Queues = {}
+        self._after_append: list[Written] = []
+        self._after_commit: list[Written] = []
+        self._unsynced = asyncio.Event()
+
+    def answer_send(self, connection: Connection, request: Command, topic: str, queue_id: int, offset: int) -> None:
+        """Answer a send with its offset once its message is stored."""
+        self._sends.append((connection, request, offset))
+        self._queues[(topic, queue_id)] = None
+        if self._scheduled is None:
+            self._schedule()
+
+    def after_append(self, callback: Written, topic: str, queue_id: int) -> None:
+        """Call back once the messages that this turn appended to a queue are stored."""
+        self._after_append.append(callback)
+        self._queues[(topic, queue_id)] = None
+        if self._scheduled is None:
+            self._schedule()
+
+    def after_commit(self, callback: Written) -> None:
+        """Call back once the metadata that this turn changed is written."""
+        self._after_commit.append(callback)
+        if self._scheduled is None:
+            self._schedule()
+
+    def metadata_changed(self) -> None:
+        """Write changed metadata at the end of this turn although nobody waits for it."""
+        if self._scheduled is None:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._scheduled = self._loop.call_soon(self._flush)
+
+    def close(self) -> None:
+        """Store what is left, now, and answer everybody who waits: the connections or the files are closed next."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        self._flush()
+        if self._group_commit is not None:
+            self._group_commit.close()
+
+    def _flush(self) -> None:
+        self._scheduled = None
+        sends, self._sends = self._sends, []
+        queues, self._queues = self._queues, {}
+        after_append, self._after_append = self._after_append, []
+        after_commit, self._after_commit = self._after_commit, []
+        not_committed = self._commit()
+        written_before = self._store.written_position
+        not_stored = self._store_messages(not_committed)
+        if self._group_commit is None or not_stored is not None:
+            self._answer(sends, after_append, queues, not_stored)
+        elif queues or self._store.written_position > written_before:
+            n = len(sends) + len(after_append)
+            self._group_commit.wait(partial(self._answer, sends, after_append, queues), n)
+        for callback in after_commit:
+            callback(not_committed)
+
+    def _answer(
+        self, sends: _Sends, after_append: list[Written], queues: _Queues, not_stored: RlabError | None
+    ) -> None:
+        if not_stored is None:
+            for connection, request, offset in sends:
+                connection.respond(request, {"offset": offset})
+            if sends:
+                sends[-1][0].flush()  # spares the last one, mostly the only one, a turn of the loop
+        else:
+            for connection, request, _ in sends:
+                connection.respond_error(request, not_stored)
+        for callback in after_append:
+            callback(not_stored)
+        if not_stored is None:
+            for topic, queue_id in queues:
+                self._on_new_messages(topic, queue_id)
+
+    def _commit(self) -> RlabError | None:
+        try:
+            self._metadata.commit()
+        except RlabError as error:
+            return error
+        return None
+
+    def _store_messages(self, not_committed: RlabError | None) -> RlabError | None:
+        if not_committed is not None:
+            # A message whose topic is not stored would be lost with the next restart: refused now, and not written.
+            self._store.discard()
+            return not_committed
+        try:
+            self._store.flush()
+        except RlabError as error:
+            return error
+        if self._store.written_position > self._store.synced_position:
+            self._unsynced.set()
+        return None
+
+    async def wait_written(self) -> None:
+        """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""
+        await self._unsynced.wait()
+        self._unsynced.clear()

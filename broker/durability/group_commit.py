@@ -1,0 +1,125 @@
+"""Group commit: one sync for everybody who waits for one. RocketMQ: GroupCommitService.
+
+One sync runs at a time, in a thread. Whoever comes meanwhile waits for the next one:
+
+    wait a    sync 1 begins
+    wait b    wait c
+    sync 1 ends: a is called back; b and c wait for a's next message, or half as long as sync 1 took; sync 2 begins
+    sync 2 fails: b and c are told, and so is whoever came meanwhile: nothing is durable any more
+
+Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends what it
+has while the other's sync runs, so each sync serves half of them, and everybody waits for two. The wait is for those
+who were answered last, and ends when they are back. A lone producer is all there is to wait for, and never waits.
+
+What waits is bounded by what is unanswered: connections bound that (`MAX_IN_FLIGHT_REQUESTS`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.store.disk.errors import StoreError, StoreSyncFailed
+from broker.store.message_store import MessageStore
+from broker.store.segments.sync_job import SyncJob
+from model.errors import RlabError
+
+GATHER_MAX_S = 0.005
+"""Nobody waits longer for others, however slow the disk is."""
+
+Written = Callable[[RlabError | None], None]
+"""Called with None, or with what went wrong; must not raise."""
+
+
+class GroupCommit:
+    """Syncs the store for whoever waits.
+
+    Invariant: a job runs, or a timer does, or nobody waits.
+
+    Args:
+        loop: the running loop.
+        store: what is synced; nobody else begins a job, except to end one of these.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: MessageStore) -> None:
+        self._loop = loop
+        self._store = store
+        self._job: SyncJob | None = None
+        self._served: list[Written] = []
+        self._waiting: list[Written] = []
+        self._waiting_n = 0
+        self._served_n = 0
+        # How many were unanswered when the last sync ended, and how long it took: whom to wait for, and not longer.
+        self._expected_n = 0
+        self._last_sync_s = 0.0
+        self._began_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
+
+    def wait(self, callback: Written, n: int = 1) -> None:
+        """Call back once everything written so far is durable, or cannot be known to be.
+
+        Args:
+            callback: called once.
+            n: for how many producers it waits.
+        """
+        self._waiting.append(callback)
+        self._waiting_n += n
+        if self._job is None:
+            self._gather()
+
+    def close(self) -> None:
+        """Sync and call back for everybody who waits, now; blocks for as long as the disk takes."""
+        while self._job is not None or self._waiting:
+            if self._job is None:
+                self._begin()
+            else:
+                self._job.run()  # waits for the thread that does
+                self._ended(self._job)
+
+    def _gather(self) -> None:
+        """Begin, unless somebody who is probably about to write again can still be waited for."""
+        if self._waiting_n >= self._expected_n or not self._last_sync_s:
+            self._begin()
+        elif self._gathering is None:
+            self._gathering = self._loop.call_later(min(self._last_sync_s / 2, GATHER_MAX_S), self._begin)
+
+    def _begin(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        served, self._waiting = self._waiting, []
+        self._served_n, self._waiting_n = self._waiting_n, 0
+        self._began_at = self._loop.time()
+        try:
+            self._job = job = self._store.begin_sync()
+        except StoreError as error:
+            failure = _indefinite(error)
+            for callback in served:
+                callback(failure)
+            return
+        self._served = served
+        self._loop.run_in_executor(None, job.run).add_done_callback(lambda _: self._ended(job))
+
+    def _ended(self, job: SyncJob) -> None:
+        if job is not self._job:
+            return  # `close` did not wait for the loop to bring this
+        self._job = None
+        served, self._served = self._served, []
+        failure: RlabError | None = None
+        try:
+            self._store.finish_sync(job)
+        except StoreSyncFailed as error:
+            failure = error
+            served += self._waiting
+            self._waiting, self._waiting_n = [], 0
+        self._last_sync_s = self._loop.time() - self._began_at
+        self._expected_n = self._served_n + self._waiting_n
+        for callback in served:
+            callback(failure)
+        if self._waiting and self._job is None:
+            self._gather()
+
+
+def _indefinite(error: StoreError) -> RlabError:
+    """An error that does not claim, as `StoreReadOnly` does, that nothing was stored: it is in the file."""
+    return error if isinstance(error, StoreSyncFailed) else StoreSyncFailed(f"written, but not synced: {error}")

@@ -1,0 +1,380 @@
+"""Who is in which consumer group: when its version changes, and who has to be told when. Pure.
+
+RocketMQ: ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener. The two rules that decide whether a
+heartbeat changed its group keep the reference's names:
+
+- `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
+  one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
+  replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats:
+  the second is refused while the first is connected (`rival`), and is a member of its own after that (`replace`).
+- `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
+  the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
+  table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
+
+Every change raises the group's version. A member leaves by unregistering, by its connection closing, or by silence, and
+each of the three notifies the others: the first change of a quiet group at once, further ones at most every 100 ms.
+A member whose connection closed stays for a short grace: if it is back by then, nothing has happened. The reference
+takes it out at once, so that each hiccup of the network moves queues twice.
+
+    t=0.00  A joins   version 1, notify at 0.00
+    t=0.02  B joins   version 2, notify at 0.10 (window)
+    t=0.05  C joins   version 3, the same notification at 0.10 tells version 3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member
+from model.errors import GroupNotExist, SystemBusy
+from model.heartbeat import ConsumerData, MessageModel
+from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
+from model.quirks import Quirk
+
+
+class LeaveReason(StrEnum):
+    """How a member left."""
+
+    UNREGISTER = "unregister"
+    CLOSE = "close"
+    EXPIRY = "expiry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatOutcome:
+    """What a heartbeat did to one group.
+
+    Attributes:
+        joined: the member is new.
+        resubscribed: it is not new, and wants other topics, or a topic with another expression.
+        restated: it said something that it had not said before, which has to outlive a restart of the broker.
+    """
+
+    group: ConsumerGroupInfo
+    member: Member
+    joined: bool
+    resubscribed: bool
+    restated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """A member that left."""
+
+    group: ConsumerGroupInfo
+    member: Member
+    reason: LeaveReason
+
+
+class GroupTable:
+    """All groups of one broker.
+
+    Use: call a method, emit events for what it returns, then send what `take_notifications(now)` gives; wait for
+    `next_deadline()`, then call `expire(now)` and `take_notifications`.
+    """
+
+    def __init__(
+        self,
+        *,
+        quirks: frozenset[Quirk] = frozenset(),
+        notify_window_s: float = NOTIFY_WINDOW_S,
+        close_grace_s: float = LEASE_CLOSE_GRACE_S,
+    ) -> None:
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        # connection key -> (group, key of the member) pairs that came over it: a close must not scan every group.
+        self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
+        # Groups whose members have to be told, so that nobody scans all groups for them.
+        self._owing: dict[str, ConsumerGroupInfo] = {}
+        self._quirks = quirks
+        self._notify_window_s = notify_window_s
+        self._close_grace_s = close_grace_s
+        self._earliest_expiry = NEVER
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def get(self, group: str) -> ConsumerGroupInfo | None:
+        """The group, or None."""
+        return self._groups.get(group)
+
+    def groups(self) -> list[ConsumerGroupInfo]:
+        """All groups, sorted by name."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
+        """A member of a group.
+
+        Args:
+            group: the group.
+            client_id: who.
+            connection: which connection says so; another live one must not have the member.
+
+        Raises:
+            GroupNotExist: there is no such group or member; it has to send a heartbeat.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or (
+            member.connected
+            and connection not in (member.connection, RESTORED)
+            and Quirk.DUPLICATE_MEMBERS not in self._quirks
+        ):
+            raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
+        return member
+
+    def rival(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
+        """The member that another live process is, under the client id of whoever sends this heartbeat; or None.
+
+        A connection that a newer one of the same process replaces is no rival, and neither is one that closed.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or not member.connected or connection == member.connection:
+            return None
+        is_other = epoch != "" and member.epoch not in ("", epoch)
+        return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
+
+    def _key(self, info: ConsumerGroupInfo, client_id: str, connection: int) -> str:
+        """What a member is listed under: its client id; under the quirk, each further connection with that id apart."""
+        first, own = info.members.get(client_id), f"{client_id} {connection}"
+        if own in info.members:
+            return own
+        alone = first is None or first.connection in (connection, RESTORED)
+        return client_id if alone or Quirk.DUPLICATE_MEMBERS not in self._quirks else own
+
+    # --- joining and staying -----------------------------------------------------------------------------------------
+
+    def restore(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
+        """Put back a group that an earlier run of the broker knew."""
+        return self._groups.setdefault(group, ConsumerGroupInfo(group, version, created_ms))
+
+    def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
+        """Put back a member of a restored group: it stays listed until `expires_at`, and returns without a change.
+
+        Without this a restarted broker would list whoever comes back first as the only member, and that one would take
+        every queue, only to lose most of them again a moment later.
+        """
+        subscriptions = {s.topic: s for s in data.subscriptions}
+        info = self._groups[data.group]
+        info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
+        info.stances.add(data)
+        self._earliest_expiry = min(self._earliest_expiry, expires_at)
+
+    def heartbeat(
+        self,
+        client_id: str,
+        data: ConsumerData,
+        *,
+        connection: int,
+        cause: str,
+        now: float,
+        now_ms: int,
+        epoch: str = "",
+    ) -> HeartbeatOutcome:
+        """Take one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
+
+        Args:
+            client_id: whose heartbeat.
+            data: its part in the group.
+            connection: key of the connection it came over.
+            cause: id that a change is traced to.
+            now: loop time in seconds.
+            now_ms: wall clock in milliseconds.
+            epoch: which run of the client it is; its `rival` was asked for before, and it was let `replace` another.
+
+        Raises:
+            SystemBusy: too many groups, or too many members in this one; nothing has changed.
+        """
+        info = self._groups.get(data.group)
+        if info is None:
+            if len(self._groups) >= MAX_GROUPS:
+                raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
+            info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, now_ms)
+        key = self._key(info, client_id, connection)
+        said = info.members[key].data if key in info.members else None
+        member, joined = self._update_channel(info, key, client_id, data, connection, now)
+        restated, member.epoch = said != data or member.epoch != epoch, epoch
+        if said != data:
+            if said is not None:
+                info.stances.remove(said)
+            info.stances.add(data)
+        topics_changed, expression_changed = _update_subscription(member, data)
+        if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
+            topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
+            topics_changed, info.shared_topics = topics != info.shared_topics, topics
+        if data.group_created_ms > 0:
+            info.created_ms = min(info.created_ms, data.group_created_ms)
+        if joined or topics_changed:
+            self._changed(info, cause, now)
+        return HeartbeatOutcome(
+            group=info,
+            member=member,
+            joined=joined,
+            resubscribed=not joined and (topics_changed or expression_changed),
+            restated=restated,
+        )
+
+    def _update_channel(
+        self, info: ConsumerGroupInfo, key: str, client_id: str, data: ConsumerData, connection: int, now: float
+    ) -> tuple[Member, bool]:
+        """Note over which connection a member speaks, and until when it lives; returns it, and whether it is new."""
+        expires_at = now + data.session_timeout_s
+        member = info.members.get(key)
+        joined = member is None
+        if member is None:
+            if len(info.members) >= MAX_MEMBERS_PER_GROUP:
+                raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
+            member = info.members[key] = Member(client_id, connection, data, {}, expires_at)
+        else:
+            if member.connection != connection:
+                self._forget_connection(member.connection, info.group, key)
+            member.connection, member.data, member.expires_at = connection, data, expires_at
+            member.gone_at = NEVER
+        self._by_connection.setdefault(connection, {})[(info.group, key)] = None
+        self._earliest_expiry = min(self._earliest_expiry, expires_at)
+        return member, joined
+
+    def touch(self, group: str, client_id: str, now: float) -> None:
+        """Note a sign of life that is not a heartbeat: a pull under a lease. It prolongs a membership, never more."""
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is not None:
+            member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def replace(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
+        """Take out the member that another process was, whose client id a heartbeat brings with this epoch.
+
+        The grace since its connection closed is for that process alone: its successor would go on under its leases, and
+        their tokens would not tell the two apart when the first is back.
+
+        Returns:
+            The member that left; None if there is none, or it is of this epoch, or of one that is not known.
+        """
+        info = self._groups.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or epoch == "" or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
+            return None
+        return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
+
+    def unregister(
+        self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
+    ) -> Leave | None:
+        """Take a member out because it said so; None if it was not there (then nobody is told).
+
+        Over another connection than its own, that is not the member: somebody was refused because it has its id.
+        """
+        info = self._groups.get(group)
+        key = self._key(info, client_id, connection) if info is not None else client_id
+        member = info.members.get(key) if info is not None else None
+        if member is not None and member.connected and connection not in (member.connection, RESTORED):
+            return None
+        return self._leave(group, key, LeaveReason.UNREGISTER, cause, now)
+
+    def connection_closed(self, connection: int, now: float) -> int:
+        """Let the grace begin of every member whose last heartbeat came over this connection.
+
+        RocketMQ: doChannelCloseEvent, which takes them out.
+
+        Returns:
+            How many members that is.
+        """
+        pairs = self._by_connection.pop(connection, {})
+        gone_at = now + self._close_grace_s
+        for group, key in pairs:
+            self._groups[group].members[key].gone_at = gone_at
+        if pairs:
+            self._earliest_expiry = min(self._earliest_expiry, gone_at)
+        return len(pairs)
+
+    def expire(self, now: float, *, cause: str) -> list[Leave]:
+        """Take out every member that was silent for its session timeout, or cut off for the grace.
+
+        RocketMQ: scanNotActiveChannel.
+        """
+        if now < self._earliest_expiry:
+            return []
+        members = [(info.group, key, m) for info in self._groups.values() for key, m in info.members.items()]
+        due = [(group, key, member) for group, key, member in members if member.leaves_at <= now]
+        leaves = [self._leave(group, key, _reason(member, now), cause, now) for group, key, member in due]
+        self._earliest_expiry = min(
+            (member.leaves_at for _, _, member in members if member.leaves_at > now), default=NEVER
+        )
+        return [leave for leave in leaves if leave is not None]
+
+    def _leave(self, group: str, key: str, reason: LeaveReason, cause: str, now: float) -> Leave | None:
+        info = self._groups.get(group)
+        member = info.members.pop(key, None) if info is not None else None
+        if info is None or member is None:
+            return None
+        self._forget_connection(member.connection, group, key)
+        info.stances.remove(member.data)
+        silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
+        self._changed(info, cause, now, notify=not silent)
+        return Leave(group=info, member=member, reason=reason)
+
+    def _forget_connection(self, connection: int, group: str, key: str) -> None:
+        pairs = self._by_connection.get(connection)
+        if pairs is not None:
+            pairs.pop((group, key), None)
+            if not pairs:
+                del self._by_connection[connection]
+
+    def delete(self, group: str) -> None:
+        """Forget a group that has no members; nothing if it is not there."""
+        info = self._groups.pop(group, None)
+        assert info is None or not info.members, f"group {group!r} is deleted while it has members"
+        self._owing.pop(group, None)
+
+    # --- telling the members -----------------------------------------------------------------------------------------
+
+    def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
+        """Raise the version of a group and owe its members a notification."""
+        info.version += 1
+        info.cause = cause
+        # Broadcasting members each read every queue: who else is there is none of their business.
+        if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
+            info.notify_at = NEVER
+            self._owing.pop(info.group, None)
+        elif notify:
+            info.notify_at = min(info.notify_at, max(now, info.quiet_until))
+            self._owing[info.group] = info
+
+    def announce(self, info: ConsumerGroupInfo, cause: str, now: float) -> None:
+        """Owe the members a notification, although none of them came, went or changed."""
+        self._changed(info, cause, now)
+
+    def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
+        """The groups whose members have to be told now; each opens a window in which it is not returned again."""
+        due = [info for info in self._owing.values() if info.notify_at <= now]
+        for info in due:
+            del self._owing[info.group]
+            info.notify_at = NEVER
+            info.quiet_until = now + self._notify_window_s
+        return due
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` and `take_notifications` next, or None when nothing is pending."""
+        earliest = min((info.notify_at for info in self._owing.values()), default=NEVER)
+        earliest = min(earliest, self._earliest_expiry)
+        return None if earliest == NEVER else earliest
+
+
+def _reason(member: Member, now: float) -> LeaveReason:
+    return LeaveReason.CLOSE if member.gone_at <= now else LeaveReason.EXPIRY
+
+
+def _update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]:
+    """Bring a member's subscriptions up to date; returns (topics changed, an expression changed)."""
+    new = {subscription.topic: subscription for subscription in data.subscriptions}
+    topics_changed = new.keys() != member.subscriptions.keys()
+    expression_changed = False
+    for topic, subscription in new.items():
+        old = member.subscriptions.get(topic)
+        if old is not None and old.version >= subscription.version:
+            new[topic] = old
+        elif old is not None and old.expression != subscription.expression:
+            expression_changed = True
+    member.subscriptions = new
+    return topics_changed, expression_changed

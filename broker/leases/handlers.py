@@ -1,0 +1,237 @@
+"""Leases and committed offsets: LOCK_BATCH_MQ, UNLOCK_BATCH_MQ, QUERY and UPDATE_CONSUMER_OFFSET.
+
+RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from broker.broker import Broker
+from broker.groups.group import Member
+from broker.leases.start_offsets import policy_offset
+from broker.leases.table import Freed, QueueKey
+from broker.topics.table import check_exists
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
+from model.events import EventKind
+from model.names import check_group, check_id
+from model.quirks import Quirk
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+MAX_ROWS = 16_384
+"""Queues in one request: with the longest names, an answer about each of them still fits a frame."""
+
+
+class LeaseHandlers:
+    """Grants queues to members and keeps how far each group has come."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offsets,
+        }
+
+    # --- leases ------------------------------------------------------------------------------------------------------
+
+    def lock(self, connection: Connection, request: Command) -> None:
+        """Grant what is free; remember the caller for what is not. Answered once the leases are stored."""
+        broker, header = self._broker, request.header
+        group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
+        member = broker.groups.member(group, client_id, connection.number)
+        granted: list[tuple[str, int, int, int]] = []
+        refused: list[tuple[str, int, str]] = []
+        for topic, queue_id in _rows(request.body, (str, int)):
+            queue = QueueKey(topic, queue_id)
+            if not self._is_readable(queue):
+                # Its route is older than the topic: one queue that is gone must not cost it the others.
+                refused.append((topic, queue_id, ""))
+                continue
+            if not broker.pops.gives_way(group, queue, client_id):
+                # What is in flight by POP comes first; the caller is told when nothing is left of it.
+                refused.append((topic, queue_id, ""))
+                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail="POP")
+                continue
+            lease = broker.locks.acquire(group, client_id, queue)
+            if lease is None:
+                held = broker.locks.owner_of(group, queue)
+                refused.append((topic, queue_id, "" if held is None else held.owner))
+                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail=refused[-1][2])
+                continue
+            broker.metadata.save_lease(group, queue, client_id, lease.token)
+            # What an earlier owner's pull is still held for is not for it any more.
+            broker.pulls.rerun(topic, queue_id)
+            offset = self.start_offset(member, queue)
+            granted.append((topic, queue_id, lease.token, offset))
+            entry = broker.topics.existing(topic)
+            backlog = max(0, broker.store.max_offset(entry.topic_id, queue_id) - offset)
+            self._emit(
+                EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset, n=backlog
+            )
+        self._answer_after_commit(connection, request, [granted, refused])
+
+    def _is_readable(self, queue: QueueKey) -> bool:
+        entry = self._broker.topics.get(queue.topic)
+        return entry is not None and queue.queue_id < entry.serves_below
+
+    def start_offset(self, member: Member, queue: QueueKey) -> int:
+        """Where a member starts on a queue: the group's commit, or what the group's policy says."""
+        broker, data = self._broker, member.data
+        committed = broker.offsets.read(data.group, queue.topic, queue.queue_id)
+        if committed is not None:
+            return committed
+        info = broker.groups.get(data.group)
+        assert info is not None, "a member's group exists"
+        entry = broker.topics.existing(queue.topic)
+        return policy_offset(broker.store, entry, queue.queue_id, data, info.created_ms)
+
+    def unlock(self, connection: Connection, request: Command) -> None:
+        """Commit and give back, in one step, so that the next owner starts where this one stopped."""
+        broker, header = self._broker, request.header
+        group, client_id = header["group"], header["client_id"]
+        cause = broker.events.cause_of(header.get("cause"))
+        rows = _rows(request.body, (str, int, int, int))
+        commits = [row for row in rows if row[2] >= 0]
+        failures = self._commit(group, client_id, commits, reset=False, cause=cause)
+        freed: list[Freed] = []
+        for topic, queue_id, _, token in rows:
+            one = broker.locks.release(group, client_id, QueueKey(topic, queue_id), token)
+            if one is not None:
+                freed.append(one)
+        broker.queues_freed(freed, cause, "unlock")
+        self._answer_after_commit(connection, request, failures)
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def query_offset(self, connection: Connection, request: Command) -> Reply:
+        """The committed offset of one queue."""
+        header = request.header
+        offset = self._broker.offsets.read(header["group"], header["topic"], header["queue_id"])
+        if offset is None:
+            raise QueryNotFound(
+                f"group {header['group']!r} has no offset on {header['topic']}:{header['queue_id']} yet"
+            )
+        return Reply({"offset": offset})
+
+    def update_offsets(self, connection: Connection, request: Command) -> None:
+        """Commit offsets; answered once they are stored."""
+        header = request.header
+        failures = self._commit(
+            header["group"],
+            header["client_id"],
+            _rows(request.body, (str, int, int, int)),
+            reset=bool(header.get("reset")),
+            cause=header.get("cause") or "",
+        )
+        self._answer_after_commit(connection, request, failures)
+
+    def _commit(
+        self, group: str, client_id: str, rows: list[list[Any]], *, reset: bool, cause: str
+    ) -> list[tuple[str, int, int, str]]:
+        """Take commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
+        check_group(group)
+        check_id("client id", client_id)
+        failures: list[tuple[str, int, int, str]] = []
+        for topic, queue_id, offset, token in rows:
+            if self._broker.topics.get(topic) is None:
+                continue  # a commit for a deleted topic is late, not wrong
+            try:
+                self._commit_one(group, client_id, QueueKey(topic, queue_id), offset, token, reset=reset, cause=cause)
+            except (LeaseLost, OffsetRegression, InvalidParameter, SystemBusy) as error:
+                failures.append((topic, queue_id, int(error.code or 0), str(error)))
+        return failures
+
+    def _commit_one(
+        self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool, cause: str
+    ) -> None:
+        broker = self._broker
+        entry = broker.topics.existing(queue.topic)
+        end = broker.store.max_offset(entry.topic_id, queue.queue_id)
+        if end == 0:
+            # A queue that has messages may be committed although the topic has shrunk; one that never was, may not.
+            check_exists(entry.config, queue.queue_id)
+        if not 0 <= offset <= end:
+            raise InvalidParameter(
+                f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
+            )
+        # A member that goes back on its own is fenced like any other; `broker/leases/reset.py` is for operators.
+        fenced = Quirk.OFFSETS_GO_BACK not in broker.config.quirks
+        if fenced and token >= 0 and not broker.locks.check(group, queue, client_id, token):
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
+        if fenced and token < 0 and broker.locks.owner_of(group, queue) is not None:
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
+        if fenced and not reset and broker.pops.is_popping(group, queue):
+            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it")
+        broker.pops.forget_queue(group, queue)
+        if broker.offsets.commit(group, *queue, offset, reset=reset):
+            broker.metadata.save_offset(group, *queue, offset)
+            self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset, n=end - offset)
+
+    # --- shared ------------------------------------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        kind: EventKind,
+        group: str,
+        queue: QueueKey,
+        client_id: str,
+        cause: str,
+        *,
+        version: int = -1,
+        offset: int = -1,
+        n: int = -1,
+        detail: str = "",
+    ) -> None:
+        self._broker.events.emit(
+            kind,
+            cause=cause,
+            group=group,
+            topic=queue.topic,
+            broker=self._broker.config.name,
+            queue_id=queue.queue_id,
+            client=client_id,
+            version=version,
+            offset=offset,
+            n=n,
+            detail=detail,
+        )
+
+    def _answer_after_commit(self, connection: Connection, request: Command, answer: list[Any]) -> None:
+        def answer_now(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {}, msgpack.packb(answer))
+            else:
+                connection.respond_error(request, failure)
+
+        self._broker.barrier.after_commit(answer_now)
+
+
+def _rows(body: bytes | None, types: tuple[type, ...]) -> list[list[Any]]:
+    """Read an array of rows of exactly these types.
+
+    Raises:
+        InvalidParameter: it is not one.
+    """
+    wanted = f"the request's body must be an array of [{', '.join(kind.__name__ for kind in types)}]"
+    try:
+        rows = msgpack.unpackb(body or b"", max_array_len=MAX_ROWS)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"{wanted}, at most {MAX_ROWS} rows: {error}") from error
+    if type(rows) is not list:
+        raise InvalidParameter(wanted)
+    for row in rows:
+        if type(row) is not list or [type(value) for value in row] != list(types):
+            raise InvalidParameter(f"{wanted}, and one row is not")
+        if row[1] < 0:
+            raise InvalidParameter(f"{wanted}, and one queue id is {row[1]}")
+    return rows

@@ -1,0 +1,173 @@
+"""INVOKE_BROKER_TO_RESET_OFFSET: put a group somewhere else while its members consume.
+
+RocketMQ: AdminBrokerProcessor.resetOffset, which tells every member to suspend for 10 s, or makes the broker ignore
+commits until the next pull. Here the lease is the switch. In one turn of the loop the new offset is set and the lease
+of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset. The
+owner is told to drop what it has fetched, asks for the queue like any member, and is granted it from the new offset on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+
+from broker.broker import Broker
+from broker.leases.table import Freed, QueueKey
+from broker.topics.table import TopicEntry, check_exists, queue_count
+from model.errors import IllegalOperation, InvalidParameter, NoPermission, RlabError
+from model.events import EventKind
+from model.heartbeat import MessageModel
+from model.names import check_group
+from model.offset_reset import ResetKind, ResetTo
+from model.topic_route import Perm
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+_QUEUES_PER_PUSH = 8_192
+"""So many fit a header."""
+
+
+class _Row(NamedTuple):
+    """One queue, as the answer tells of it."""
+
+    queue_id: int
+    before: int
+    after: int
+    clamped: bool
+    owner: str
+
+
+class ResetHandlers:
+    """Resets the offsets of groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
+
+    def reset(self, connection: Connection, request: Command) -> None:
+        """Reset queues of one topic, all or none; answered once that is stored."""
+        broker, header = self._broker, request.header
+        group, topic = check_group(header["group"]), header["topic"]
+        if header["to"] not in set(ResetKind):
+            raise InvalidParameter(f"a reset is to {', '.join(ResetKind)}, not to {header['to']!r}")
+        to = ResetTo(ResetKind(header["to"]), header.get("value") or 0)
+        entry = broker.topics.existing(topic)
+        if not entry.config.perm & Perm.READ:
+            raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group stands anywhere on it")
+        known = self._check_group(group)
+        # Every row first: one that is refused must not leave others reset.
+        rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
+        if not header.get("dry_run"):
+            self._apply(group, topic, rows, to, broker.events.cause_of(header.get("cause")))
+
+        def answer(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {"known": known}, msgpack.packb(rows))
+            else:
+                connection.respond_error(request, failure)
+
+        broker.barrier.after_commit(answer)
+
+    def _check_group(self, group: str) -> bool:
+        """Whether the group is known here.
+
+        Raises:
+            IllegalOperation: it is a broadcasting one.
+        """
+        info = self._broker.groups.get(group)
+        members = info.members.values() if info is not None else ()
+        if any(member.data.model is MessageModel.BROADCASTING for member in members):
+            raise IllegalOperation(
+                f"group {group!r} is broadcasting: each member keeps offsets of its own, which no broker can reset"
+            )
+        return info is not None or bool(self._broker.offsets.of_group(group))
+
+    def _row(self, group: str, entry: TopicEntry, queue_id: int, to: ResetTo) -> _Row:
+        broker, topic = self._broker, entry.config.topic
+        low, high = broker.store.min_offset(entry.topic_id, queue_id), broker.store.max_offset(entry.topic_id, queue_id)
+        committed = broker.offsets.read(group, topic, queue_id)
+        try:
+            wanted = to.offset_in(
+                low, high, committed, lambda at_ms: broker.store.offset_at(entry.topic_id, queue_id, at_ms)
+            )
+        except InvalidParameter as error:
+            raise InvalidParameter(f"{topic}:{queue_id}, group {group!r}: {error}") from error
+        after = min(max(wanted, low), high)
+        lease = broker.locks.owner_of(group, QueueKey(topic, queue_id))
+        owner = "" if lease is None else lease.owner
+        return _Row(queue_id, -1 if committed is None else committed, after, after != wanted, owner)
+
+    def _apply(self, group: str, topic: str, rows: list[_Row], to: ResetTo, cause: str) -> None:
+        broker = self._broker
+        freed: list[Freed] = []
+        for row in rows:
+            queue = QueueKey(topic, row.queue_id)
+            if broker.offsets.commit(group, topic, row.queue_id, row.after, reset=True):
+                broker.metadata.save_offset(group, topic, row.queue_id, row.after)
+            broker.pops.forget_queue(group, queue)
+            one = broker.locks.revoke(group, queue)
+            if one is not None:
+                freed.append(one)
+            cause = broker.events.emit(
+                EventKind.OFFSET_RESET,
+                cause=cause,
+                group=group,
+                topic=topic,
+                broker=broker.config.name,
+                queue_id=row.queue_id,
+                client=row.owner,
+                version=broker.locks.newest_token,
+                offset=row.after,
+                detail=to.kind.value,
+            )
+        self._tell_owners(freed, cause)
+        # After the owners were told, on the same connections: a refused pull alone would not stop a queue that has so
+        # much in memory that it does not pull.
+        broker.queues_freed(freed, cause, "reset")
+        for row in rows:
+            broker.new_messages(topic, row.queue_id)
+
+    def _tell_owners(self, freed: list[Freed], cause: str) -> None:
+        broker = self._broker
+        by_owner: dict[str, list[Freed]] = {}
+        for one in freed:
+            by_owner.setdefault(one.owner, []).append(one)
+        for client_id, mine in by_owner.items():
+            info = broker.groups.get(mine[0].group)
+            member = info.members.get(client_id) if info is not None else None
+            client = broker.clients.get(member.connection) if member is not None else None
+            if client is None:
+                continue
+            for start in range(0, len(mine), _QUEUES_PER_PUSH):
+                part = mine[start : start + _QUEUES_PER_PUSH]
+                header = {
+                    "group": part[0].group,
+                    "broker_name": broker.config.name,
+                    "topic": part[0].queue.topic,
+                    "queue_ids": [one.queue.queue_id for one in part],
+                    "token": max(one.token for one in part),
+                    "cause": cause,
+                }
+                client.connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
+
+
+def _queue_ids(entry: TopicEntry, wanted: list[object] | None) -> list[int]:
+    """The queues to reset, sorted.
+
+    Raises:
+        InvalidParameter: one is no number, or is not there.
+    """
+    if wanted is None:
+        return list(range(queue_count(entry.config)))
+    queue_ids = sorted({queue_id for queue_id in wanted if type(queue_id) is int and queue_id >= 0})
+    if not queue_ids or not all(type(queue_id) is int and queue_id >= 0 for queue_id in wanted):
+        raise InvalidParameter("INVOKE_BROKER_TO_RESET_OFFSET: field 'queue_ids' must be a list of queue ids")
+    for queue_id in queue_ids:
+        check_exists(entry.config, queue_id)
+    return queue_ids

@@ -1,0 +1,103 @@
+"""SEND_MESSAGE and SEND_BATCH_MESSAGE. RocketMQ: SendMessageProcessor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from broker.broker import Broker
+from broker.topics.table import TopicEntry, check_writable
+from model.errors import InvalidParameter, MessageIllegal, RlabError
+from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+_PLAIN_FIELDS = 3
+"""Fields of a send that wants nothing special: topic, queue and tag hash."""
+
+
+class SendHandlers:
+    """Takes messages; answers once they are written."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._append = broker.store.append
+        self._answer_send = broker.barrier.answer_send
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {RequestCode.SEND_MESSAGE: self.send, RequestCode.SEND_BATCH_MESSAGE: self.send_batch}
+
+    def send(self, connection: Connection, request: Command) -> None:
+        """Store one message. The hot path of a broker: a few dictionary look-ups, then the store."""
+        header = request.header
+        topic, queue_id = header["topic"], header["queue_id"]
+        payload = request.body
+        if payload is None or len(payload) > MAX_PAYLOAD_BYTES:
+            raise _illegal_size(payload)
+        entry = self._writable(topic, queue_id)
+        if len(header) > _PLAIN_FIELDS and ("delay_ms" in header or "times_delivered" in header):
+            self._send_later(connection, request)
+            return
+        offset = self._append(entry.topic_id, queue_id, payload, header["tag_hash"])
+        self._answer_send(connection, request, topic, queue_id, offset)
+
+    def _send_later(self, connection: Connection, request: Command) -> None:
+        """Park a message that asks for a delay, or take a copy of a failed one. It gets its offset when it is due."""
+        header, broker = request.header, self._broker
+        broker.delays.park(
+            request.body or b"",
+            topic=header["topic"],
+            queue_id=header["queue_id"],
+            tag_hash=header["tag_hash"],
+            times_delivered=header.get("times_delivered") or 0,
+            due_ms=int(broker.config.clock_ms()) + (header.get("delay_ms") or 0),
+        )
+        self._answer_send(connection, request, header["topic"], header["queue_id"], -1)
+
+    def send_batch(self, connection: Connection, request: Command) -> None:
+        """Store several messages of one queue, all or none."""
+        topic, queue_id = request.header["topic"], request.header["queue_id"]
+        batch = _decode_batch(request.body)
+        entry = self._writable(topic, queue_id)
+        offset = self._broker.store.append_batch(entry.topic_id, queue_id, batch)
+        self._answer_send(connection, request, topic, queue_id, offset)
+
+    def _writable(self, topic: str, queue_id: int) -> TopicEntry:
+        entry, is_new = self._broker.topics.entry_for_send(topic)
+        if is_new:
+            self._broker.topic_changed(entry)
+        if queue_id >= entry.accepts_below:
+            check_writable(entry.config, queue_id)
+        return entry
+
+
+def _illegal_size(payload: bytes | None) -> RlabError:
+    if payload is None:
+        return InvalidParameter("SEND_MESSAGE: the body must be the message's payload, got nothing")
+    return MessageIllegal(
+        f"the message has {len(payload)} bytes, more than {MAX_PAYLOAD_BYTES}: split it, or send a reference"
+    )
+
+
+def _decode_batch(body: bytes | None) -> list[tuple[bytes, int]]:
+    try:
+        batch: Any = msgpack.unpackb(body or b"")
+        pairs = [
+            (payload, tag_hash)
+            for tag_hash, payload in batch
+            if type(payload) is bytes and type(tag_hash) is int and -(2**31) <= tag_hash < 2**31
+        ]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"the body of a batch must be an array of [tag hash, payload]: {error}") from error
+    if not 1 <= len(batch) <= MAX_BATCH_MESSAGES:
+        raise MessageIllegal(f"a batch has 1 to {MAX_BATCH_MESSAGES} messages, got {len(batch)}: split it")
+    if len(pairs) != len(batch):
+        raise InvalidParameter("a batch must be an array of [tag hash, payload], a number of 32 bits and bytes")
+    longest = max((payload for payload, _ in pairs), key=len)
+    if len(longest) > MAX_PAYLOAD_BYTES:
+        raise _illegal_size(longest)
+    return pairs

@@ -1,0 +1,161 @@
+"""POP_MESSAGE, ACK_MESSAGE, BATCH_ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME, and what is in flight.
+
+RocketMQ: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor. A handle is checked against the token
+of the delivery, which is random: neither a guess nor an old handle does anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from broker.broker import Broker
+from broker.pop.ledger import PopKey, PopWindow
+from model.errors import InvalidParameter, ReceiptHandleDead, RlabError
+from model.limits import MAX_ACKED_OFFSETS
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+_ROW = (str, int, int, list)
+_WANTED = f"the body must be an array of [topic, queue id, token, [offset, ...]], at most {MAX_ACKED_OFFSETS} offsets"
+
+
+class PopHandlers:
+    """Serves consumers that take messages one by one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pops = broker.pops
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.POP_MESSAGE: self._pops.pop,
+            RequestCode.ACK_MESSAGE: self.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
+            RequestCode.GET_POP_STATS: self.stats,
+        }
+
+    def ack(self, connection: Connection, request: Command) -> None:
+        """End messages; answered once that is stored, with those whose handles were dead."""
+        pops, ledger, group = self._pops, self._pops.ledger, request.header["group"]
+        rows = _rows(request.body)
+        pops.check_backlog()
+        dead: list[tuple[str, int, int]] = []
+        changed: dict[PopWindow, None] = {}
+        for topic, queue_id, token, offsets in rows:
+            window = ledger.windows.get(PopKey(group, topic, queue_id))
+            ended = [] if window is None else ledger.ack(window, token, offsets)
+            if window is not None and ended:
+                changed[window] = None
+            if len(ended) < len(offsets):
+                dead.extend((topic, queue_id, offset) for offset in _without(offsets, ended))
+
+        def answer(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {}, msgpack.packb(dead))
+            else:
+                connection.respond_error(request, failure)
+
+        self._broker.barrier.after_commit(answer)
+        for window in changed:
+            pops.changed(window)
+        pops.compact_if_long()
+
+    def change_invisible_time(self, connection: Connection, request: Command) -> None:
+        """Give a message another time and a new handle; answered once that is stored."""
+        pops, header = self._pops, request.header
+        topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
+        pops.check_backlog()
+        window = pops.ledger.windows.get(PopKey(header["group"], topic, queue_id))
+        extended = None
+        if window is not None:
+            extended = pops.extend(window, header["token"], offset, header["invisible_ms"] / 1000)
+        if extended is None:
+            raise ReceiptHandleDead(
+                f"the handle of message {offset} of {topic}:{queue_id} is dead: it was acknowledged, delivered again "
+                "or made invisible anew"
+            )
+        token, visible_ms = extended
+
+        def answer(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, {"token": token, "visible_ms": visible_ms})
+            else:
+                connection.respond_error(request, failure)
+
+        self._broker.barrier.after_commit(answer)
+        pops.compact_if_long()
+
+    def stats(self, connection: Connection, request: Command) -> Reply:
+        """What a group has in flight."""
+        only = request.header.get("topic")
+        windows = self._pops.ledger.of_group(request.header["group"])
+        now = self._broker.loop.time()
+        rows = [
+            _stats_row(window, now)
+            for window in windows
+            if only in (None, window.key.topic) and not window.queue.is_idle
+        ]
+        return Reply({}, msgpack.packb(rows))
+
+
+def _stats_row(window: PopWindow, now: float) -> list[Any]:
+    queue = window.queue
+    batches = queue.batches.values()
+    by_client: dict[str, int] = {}
+    for batch in batches:
+        by_client[batch.client_id] = by_client.get(batch.client_id, 0) + batch.left
+    oldest = min((batch.since for batch in batches), default=None)
+    first = min((batch.visible_at for batch in batches), default=None)
+    return [
+        *window.key[1:],
+        queue.floor,
+        queue.next_offset,
+        queue.in_flight,
+        queue.due_count,
+        -1 if oldest is None else round((now - oldest) * 1000),
+        -1 if first is None else max(0, round((first - now) * 1000)),
+        queue.attempts_max,
+        bool(window.waiters),
+        sorted(by_client.items()),
+    ]
+
+
+def _without(offsets: list[int], ended: list[int]) -> list[int]:
+    """Offsets that were not ended; those that were stand in the same order. One that is named twice is ended once."""
+    dead, at = [], 0
+    for offset in offsets:
+        if at < len(ended) and offset == ended[at]:
+            at += 1
+        else:
+            dead.append(offset)
+    return dead
+
+
+def _rows(body: bytes | None) -> list[list[Any]]:
+    """Read the body of an acknowledgement.
+
+    Raises:
+        InvalidParameter: it is none, or too long.
+    """
+    try:
+        rows = msgpack.unpackb(body or b"", max_array_len=MAX_ACKED_OFFSETS)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"{_WANTED}: {error}") from error
+    if type(rows) is not list:
+        raise InvalidParameter(_WANTED)
+    n = 0
+    for row in rows:
+        if type(row) is not list or len(row) != len(_ROW) or tuple(map(type, row)) != _ROW:
+            raise InvalidParameter(f"{_WANTED}, and one row is not")
+        offsets = row[3]
+        n += len(offsets)
+        # A set of types: a check of each offset would cost as much as its acknowledgement.
+        if n > MAX_ACKED_OFFSETS or (offsets and set(map(type, offsets)) != {int}):
+            raise InvalidParameter(f"{_WANTED}, and one row is not")
+    return rows

@@ -1,0 +1,95 @@
+"""What a POP_MESSAGE asks for, read and checked once: a held pop is run again without looking at its header."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from model.errors import InvalidParameter
+from model.heartbeat import ConsumeFrom
+from model.limits import MAX_ATTEMPTS
+from model.names import check_group, check_id, retry_topic
+from remoting.wire.pop import ANY_QUEUE
+
+# A client pops thousands of times with the same names; wrong ones are not kept.
+_checked_group = lru_cache(maxsize=1024)(check_group)
+_checked_id = lru_cache(maxsize=1024)(check_id)
+_BEGINNINGS = {each.value: each for each in ConsumeFrom}
+
+
+class PopRequest(NamedTuple):
+    """A pop.
+
+    Attributes:
+        group: of whom.
+        topic: of what.
+        queue_id: of which queue, `ANY_QUEUE` for any.
+        client_id: for whom.
+        max_n: messages at the most.
+        invisible_s: how long nobody else gets them.
+        tag_hashes: only these, or None for all.
+        order: whether one batch of a queue is in flight at a time.
+        max_attempts: deliveries after which a message is a dead letter.
+        consume_from: where the group begins if it has committed nothing, or None if that is not said.
+        consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`.
+        retry_topic: the group's, if its messages are wanted too.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    client_id: str
+    max_n: int
+    invisible_s: float
+    tag_hashes: frozenset[int] | None
+    order: bool
+    max_attempts: int
+    consume_from: ConsumeFrom | None
+    consume_timestamp_ms: int
+    retry_topic: str | None
+
+
+def read_pop(header: dict[str, Any]) -> PopRequest:
+    """Read the header of a pop, which has been checked against its schema.
+
+    Raises:
+        InvalidParameter: an illegal name, tags that are no numbers, or a word that is no place to begin.
+    """
+    group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
+    order = bool(header.get("order"))
+    wants_retry = header.get("retry")
+    if wants_retry is None:
+        wants_retry = queue_id == ANY_QUEUE and not order
+    of_retry = retry_topic(group)
+    consume_from = header.get("consume_from")
+    return PopRequest(
+        group,
+        topic,
+        queue_id,
+        _checked_id("client id", header["client_id"]),
+        header["max_n"],
+        header["invisible_ms"] / 1000,
+        _tag_hashes(header.get("tag_hashes")),
+        order,
+        header.get("max_attempts") or MAX_ATTEMPTS,
+        None if consume_from is None else _consume_from(consume_from),
+        header.get("consume_timestamp_ms") or 0,
+        of_retry if wants_retry and topic != of_retry else None,
+    )
+
+
+def _consume_from(word: str) -> ConsumeFrom:
+    found = _BEGINNINGS.get(word)
+    if found is None:
+        words = ", ".join(_BEGINNINGS)
+        raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}")
+    return found
+
+
+def _tag_hashes(wanted: list[object] | None) -> frozenset[int] | None:
+    if wanted is None:
+        return None
+    hashes = frozenset(tag_hash for tag_hash in wanted if type(tag_hash) is int)
+    if not all(type(tag_hash) is int for tag_hash in wanted):
+        raise InvalidParameter("POP_MESSAGE: field 'tag_hashes' must be a list of whole numbers")
+    return hashes

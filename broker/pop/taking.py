@@ -1,0 +1,298 @@
+"""Takes messages out of queues for a pop: which queues, in which turn, due messages first, then new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.leases.start_offsets import pop_start_offset
+from broker.leases.table import QueueKey
+from broker.pop.endings import PopEndings
+from broker.pop.journal import Times
+from broker.pop.ledger import PopKey, PopLedger, PopWindow
+from broker.pop.reads import read_due, read_run
+from broker.pop.request import PopRequest
+from broker.topics.table import TopicEntry
+from model.errors import PollingFull, RlabError
+from model.events import EventKind
+from model.limits import MAX_POP_QUEUES, MAX_PULL_BYTES
+from model.names import is_retry_topic
+from model.record import iter_records
+from remoting.wire.pop import ANY_QUEUE
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+_RETRY_FIRST_EVERY = 5
+"""One pop in so many looks into the retry topic first, the others last. RocketMQ: popFromRetryProbability."""
+_READS_PER_QUEUE = 4
+"""Reads of one pop in a queue whose messages its filter passes over."""
+
+
+class Batch(NamedTuple):
+    """Messages of one queue in the answer of a pop.
+
+    Attributes:
+        window: where they are in flight.
+        token: of their handles.
+        n: how many.
+        row: what the answer says of them.
+    """
+
+    window: PopWindow
+    token: int
+    n: int
+    row: list[Any]
+
+
+class Taken(NamedTuple):
+    """What a pop got.
+
+    Attributes:
+        batches: of different queues.
+        is_more: whether there is more to look through than one turn may.
+    """
+
+    batches: list[Batch]
+    is_more: bool
+
+
+class PopTaking:
+    """Takes messages for the pops of one broker.
+
+    Args:
+        broker: its tables.
+        ledger: what is in flight.
+        endings: where dead letters go.
+        new_token: makes up a token.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        ledger: PopLedger,
+        endings: PopEndings,
+        new_token: Callable[[PopWindow], int],
+    ) -> None:
+        self._broker = broker
+        self._ledger = ledger
+        self._endings = endings
+        self._new_token = new_token
+        # (group, topic) -> pops so far, for the queue that the next one begins with.
+        self._turns: dict[tuple[str, str], int] = {}
+
+    def take(self, pop: PopRequest) -> Taken:
+        """Deliver messages of whatever queues the pop wants.
+
+        Raises:
+            RlabError: none could be delivered because of it.
+        """
+        return self._take(pop, self._places(pop, self._next_turn(pop)))
+
+    def take_from(self, pop: PopRequest, topic: str, queue_id: int) -> Taken:
+        """The same of one queue, which the pop wants.
+
+        Raises:
+            RlabError: likewise.
+        """
+        return self._take(pop, iter([(topic, queue_id)]))
+
+    def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """Forget the turns of a group or topic that is deleted."""
+        for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
+            del self._turns[key]
+
+    def _next_turn(self, pop: PopRequest) -> int:
+        key = (pop.group, pop.topic)
+        turn = self._turns.get(key, -1) + 1
+        if not turn:
+            if len(self._turns) >= MAX_POP_QUEUES:
+                self._turns.clear()
+            # All queues now, though this pop may be full before it has come to the last: where a group begins must not
+            # depend on when it first comes to a queue.
+            entry = self._broker.topics.existing(pop.topic)
+            for queue_id in range(entry.serves_below):
+                self._committed(pop, PopKey(pop.group, pop.topic, queue_id), entry)
+        self._turns[key] = turn
+        return turn
+
+    def _places(self, pop: PopRequest, turn: int) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of the queues that a pop may take from, in the order of its turn."""
+        topics = [pop.topic] if pop.retry_topic is None else [pop.topic, pop.retry_topic]
+        if turn % _RETRY_FIRST_EVERY == _RETRY_FIRST_EVERY - 1:
+            topics.reverse()
+        for topic in topics:
+            if topic == pop.topic and pop.queue_id != ANY_QUEUE:
+                yield topic, pop.queue_id
+                continue
+            entry = self._broker.topics.get(topic)
+            n = 0 if entry is None else entry.serves_below
+            for i in range(n):
+                yield topic, (turn + i) % n
+
+    def _take(self, pop: PopRequest, places: Iterator[tuple[str, int]]) -> Taken:
+        topics = self._broker.topics
+        times = Times(self._broker.loop.time(), self._broker.config.clock_ms())
+        batches: list[Batch] = []
+        left, left_bytes, any_more = pop.max_n, MAX_PULL_BYTES, False
+        for topic, queue_id in places:
+            entry = topics.get(topic)
+            if entry is None or queue_id >= entry.serves_below:
+                continue
+            try:
+                window = self._window(pop, PopKey(pop.group, topic, queue_id), entry)
+                if window is None:
+                    continue
+                batch, more = self._take_queue(pop, window, entry, left, left_bytes, times)
+            except RlabError:
+                if batches:
+                    break  # what was delivered must reach its consumer
+                raise
+            any_more |= more
+            if batch is not None:
+                batches.append(batch)
+                left -= batch.n
+                left_bytes -= len(batch.row[-1])
+                if left <= 0 or left_bytes <= 0:
+                    break
+        return Taken(batches, any_more)
+
+    def _window(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> PopWindow | None:
+        """The window of a queue if a pop may take from it now, and there may be something in it."""
+        store = self._broker.store
+        window = self._ledger.windows.get(key)
+        if window is None:
+            committed = self._committed(pop, key, entry)
+            if committed is None or committed >= store.max_offset(entry.topic_id, key.queue_id):
+                return None
+            return self._ledger.open(key, committed)
+        queue = window.queue
+        if not queue.due_count and queue.next_offset >= store.max_offset(entry.topic_id, key.queue_id):
+            return None
+        if window.waiters and self._endings.is_draining(window):
+            return None
+        if pop.order and queue.batches:
+            return None
+        return window
+
+    def _committed(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> int | None:
+        """Where a group stands on a queue; None if the queue is leased. The first to ask decides where it begins."""
+        broker = self._broker
+        if broker.locks.owner_of(key.group, QueueKey(key.topic, key.queue_id)) is not None:
+            return None
+        committed = broker.offsets.read(*key)
+        if committed is None:
+            info = broker.groups.get(key.group)
+            now_ms = int(broker.config.clock_ms())
+            committed = pop_start_offset(broker.store, entry, key.queue_id, pop, info, now_ms)
+            self.commit(key, committed)
+            broker.metadata.save_offset(*key, committed)
+        return committed
+
+    def commit(self, key: PopKey, offset: int) -> None:
+        """Note where a group stands on a queue. It is not stored: the journal has whatever moved it."""
+        if self._broker.offsets.commit(*key, offset):
+            self._broker.barrier.metadata_changed()
+
+    def _take_queue(
+        self, pop: PopRequest, window: PopWindow, entry: TopicEntry, max_n: int, max_bytes: int, times: Times
+    ) -> tuple[Batch | None, bool]:
+        queue, queue_id = window.queue, window.key.queue_id
+        bodies: list[bytes] = []
+        offsets: Sequence[int] = ()
+        n_due = 0
+        if queue.due_count:
+            due = self._endings.due(window, max_n, pop.max_attempts)
+            read = read_due(self._broker.store, entry.topic_id, queue_id, due, max_bytes=max_bytes)
+            if read.gone:
+                self._gone(pop, window, read.gone, read.moved)
+            bodies, offsets, n_due = read.bodies, read.offsets, len(read.offsets)
+            max_bytes -= sum(map(len, bodies))
+        upto, more = queue.next_offset, False
+        # In order, what follows must not go before what is still due.
+        if n_due < max_n and max_bytes > 0 and not (pop.order and queue.due_count > n_due):
+            body, new, upto, more = self._read_new(pop, window, entry, max_n - n_due, max_bytes)
+            if new:
+                bodies.append(body)
+                offsets = [*offsets, *new] if offsets else new
+        if not offsets:
+            if upto > queue.next_offset:
+                self._ledger.deliver(
+                    window, (), upto=upto, token=0, client_id="", times=times, invisible_s=pop.invisible_s
+                )
+                self.commit(window.key, queue.floor)
+            return None, more
+        token = self._new_token(window)
+        counts = self._ledger.deliver(
+            window,
+            offsets,
+            upto=upto,
+            token=token,
+            client_id=pop.client_id,
+            times=times,
+            invisible_s=pop.invisible_s,
+        )
+        self._broker.driver.wake_by(times.now + pop.invisible_s)
+        self.commit(window.key, queue.floor)
+        if n_due:
+            self._emit_redelivered(pop, window, offsets[0], n_due)
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        if is_retry_topic(window.key.topic):
+            counts = [count + record.times_delivered for count, record in zip(counts, iter_records(body), strict=True)]
+        visible_ms = round(times.now_ms + 1000 * pop.invisible_s)
+        return Batch(window, token, len(offsets), [*window.key[1:], token, visible_ms, counts, body]), more
+
+    def _read_new(
+        self, pop: PopRequest, window: PopWindow, entry: TopicEntry, max_n: int, max_bytes: int
+    ) -> tuple[bytes, Sequence[int], int, bool]:
+        """(records, their offsets, where to go on, whether there is more to look through) of new messages."""
+        queue, queue_id = window.queue, window.key.queue_id
+        upto = queue.next_offset
+        max_n = min(max_n, queue.room)
+        if max_n <= 0:
+            return b"", (), upto, False
+        if self._ledger.room <= 0:
+            raise PollingFull("the groups of this broker have too many messages in flight: acknowledge some")
+        tag_hashes = None if is_retry_topic(window.key.topic) else pop.tag_hashes
+        end = upto
+        for _ in range(_READS_PER_QUEUE):
+            run = read_run(
+                self._broker.store,
+                entry.topic_id,
+                queue_id,
+                upto,
+                max_n=max_n,
+                max_bytes=max_bytes,
+                tag_hashes=tag_hashes,
+            )
+            if run.is_moved:
+                self._note_moved(pop, window, upto, run.result)
+            if run.upto == upto:
+                return b"", (), upto, False
+            upto, end = run.upto, run.result.max_offset
+            if run.offsets:
+                return run.body, run.offsets, upto, False
+        return b"", (), upto, upto < end
+
+    def _gone(self, pop: PopRequest, window: PopWindow, offsets: list[int], moved: tuple[int, Any] | None) -> None:
+        self._ledger.skip(window, offsets)
+        if moved is not None:
+            self._note_moved(pop, window, *moved)
+        # Nobody is woken: this pop goes on in the same queue, and must find it as it was.
+        self.commit(window.key, window.queue.floor)
+
+    def _note_moved(self, pop: PopRequest, window: PopWindow, asked: int, result: Any) -> None:
+        header = {**window.key._asdict(), "offset": asked, "client_id": pop.client_id}
+        self._broker.moves.note(header, result, self._broker.loop.time())
+
+    def _emit_redelivered(self, pop: PopRequest, window: PopWindow, first: int, n: int) -> None:
+        self._broker.events.emit(
+            EventKind.MESSAGES_REDELIVERED,
+            group=pop.group,
+            topic=window.key.topic,
+            broker=self._broker.config.name,
+            queue_id=window.key.queue_id,
+            client=pop.client_id,
+            offset=first,
+            n=n,
+        )

@@ -1,0 +1,116 @@
+"""From which offset on each queue is still needed by the groups that are registered.
+
+A group needs what it has not committed, of every topic that it subscribes to or has offsets of. It is registered as
+long as it has members or offsets, whether anybody of it is there or not: what it misses while it is away is what it has
+its offsets for. Who wants to be rid of it deletes the group (`rlab group delete`).
+
+Nothing is held for members in BROADCASTING, who keep their offsets themselves; for `SYS_TRACE`, which is a trace and
+not work; and for dead letters, which nobody consumes unless a group subscribes to their topic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.groups.group import ConsumerGroupInfo
+from broker.groups.table import GroupTable
+from broker.leases.offsets import OffsetTable
+from broker.leases.start_offsets import policy_offset
+from broker.store.message_store import MessageStore
+from broker.topics.table import TopicEntry, TopicTable, queue_count
+from model.heartbeat import ConsumerData, MessageModel
+from model.names import TRACE_TOPIC, is_retry_topic, retry_topic
+
+
+class Need(NamedTuple):
+    """From where on a queue is needed.
+
+    Attributes:
+        offset: the lowest offset that any group has still to read.
+        group: the group that this is.
+        topic: name of its topic.
+    """
+
+    offset: int
+    group: str
+    topic: str
+
+
+Needs = dict[tuple[int, int], Need]
+"""(topic id, queue id) -> need. A queue that everybody has read to its end is not in it."""
+
+
+def needs_of_groups(groups: GroupTable, offsets: OffsetTable, topics: TopicTable, store: MessageStore) -> Needs:
+    """Return what all registered groups have still to read.
+
+    Raises:
+        StoreReadFailed: where a group without a commit would start could not be looked up.
+    """
+    needs: Needs = {}
+    names = dict.fromkeys([info.group for info in groups.groups()] + offsets.groups())
+    for group in sorted(names):
+        _add_needs(needs, group, groups.get(group), offsets, topics, store)
+    return needs
+
+
+def _add_needs(
+    needs: Needs,
+    group: str,
+    info: ConsumerGroupInfo | None,
+    offsets: OffsetTable,
+    topics: TopicTable,
+    store: MessageStore,
+) -> None:
+    members = [] if info is None else list(info.members.values())
+    consuming = [member for member in members if member.data.model is MessageModel.CLUSTERING]
+    if members and not consuming:
+        return
+    committed: dict[str, dict[int, int]] = {retry_topic(group): {}}
+    for topic, queue_id, offset in offsets.of_group(group):
+        committed.setdefault(topic, {})[queue_id] = offset
+    # Of ten thousand members that all start at the same place, one is asked.
+    policies: dict[str, dict[tuple[str, int], ConsumerData]] = {}
+    for member in consuming:
+        policy = (str(member.data.consume_from), member.data.consume_timestamp_ms)
+        for topic in member.subscriptions:
+            committed.setdefault(topic, {})
+            policies.setdefault(topic, {})[policy] = member.data
+    for topic, by_queue in committed.items():
+        entry = topics.get(topic)
+        if entry is None or topic == TRACE_TOPIC:
+            continue
+        of_topic = list(policies.get(topic, {}).values())
+        topic_id = entry.topic_id
+        # Also queues that cannot be read now: they can again when the topic is scaled up.
+        for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):
+            stored = by_queue.get(queue_id)
+            known = needs.get((topic_id, queue_id))
+            if known is not None and stored is not None and stored >= known.offset:
+                continue  # most of them, on a broker with many groups
+            end = store.max_offset(topic_id, queue_id)
+            if store.min_offset(topic_id, queue_id) == end:
+                continue
+            offset = _start(store, entry, queue_id, info, of_topic, end) if stored is None else stored
+            if offset < end and (known is None or offset < known.offset):
+                needs[(topic_id, queue_id)] = Need(offset, group, topic)
+
+
+def _start(
+    store: MessageStore,
+    entry: TopicEntry,
+    queue_id: int,
+    info: ConsumerGroupInfo | None,
+    members: list[ConsumerData],
+    end: int,
+) -> int:
+    """Where a group starts on a queue that it has no commit of; the end of the queue if nothing of it is needed."""
+    if info is None:
+        # Offsets that an operator has set, for a group that never was: it has no past to miss anything of.
+        return end
+    topic = entry.config.topic
+    if members:
+        return min(policy_offset(store, entry, queue_id, data, info.created_ms) for data in members)
+    if is_retry_topic(topic):
+        return 0
+    # Nobody is there to say where it starts. What came before the group cannot be what it misses.
+    return store.offset_at(entry.topic_id, queue_id, info.created_ms)

@@ -1,0 +1,213 @@
+"""Delivers messages when their time has come: delayed sends, and failed messages that are tried again.
+
+RocketMQ: ScheduleMessageService, which looks into one queue per level every 100 ms; here one timer waits for the next
+message, and any number of milliseconds will do. What waits lies in the log (`model/names.py`: SCHEDULE_TOPIC): queue 0
+holds the parked messages, queue 1 a mark for each that was delivered. A delivery and its mark are written together, so
+that a crash between them can only deliver again, never lose.
+
+    parked payload   msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
+    mark             msgpack [offset of the parked message]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgpack
+
+from broker.durability.barrier import WriteBarrier
+from broker.durability.metadata import MetadataStore
+from broker.retry.delay_table import DelayTable, LowWater
+from broker.store.disk.errors import StoreError
+from broker.store.message_store import MessageStore
+from broker.store.read_result import ReadStatus
+from broker.topics.table import TopicTable
+from model.errors import RlabError
+from model.limits import MAX_PULL_BYTES
+from model.names import SCHEDULE_TOPIC
+from model.record import iter_records
+from remoting.deadline_driver import DeadlineDriver
+
+logger = logging.getLogger(__name__)
+
+PARKED, MARKS = 0, 1
+"""Queues of the schedule topic."""
+_PER_TURN = 256
+_RETRY_MS = 1_000
+
+
+class DelayService:
+    """The delayed messages of one broker.
+
+    Args:
+        loop: the running loop.
+        store: where messages are.
+        metadata: where the low water is kept.
+        topics: for the schedule topic and those that messages are for.
+        barrier: writes deliveries.
+        clock_ms: wall clock in milliseconds.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        metadata: MetadataStore,
+        topics: TopicTable,
+        barrier: WriteBarrier,
+        clock_ms: Callable[[], float],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._metadata = metadata
+        self._topics = topics
+        self._barrier = barrier
+        self._clock_ms = clock_ms
+        self._topic_id = topics.existing(SCHEDULE_TOPIC).topic_id
+        low = self._load_low_water()
+        self._table = DelayTable(low)
+        self.driver = DeadlineDriver(self._next_deadline, self._deliver)
+        self._recover(low)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def parked_queue(self) -> tuple[int, int]:
+        """(topic id, queue id) of the parked messages."""
+        return self._topic_id, PARKED
+
+    @property
+    def first_waiting(self) -> int:
+        """Offset in that queue of the first message that is not delivered; the marks that matter lie behind it."""
+        return self._table.low_water().parked
+
+    def is_waiting(self, offset: int) -> bool:
+        """Whether the parked message at an offset of the schedule topic is still to be delivered."""
+        return offset in self._table
+
+    def park(
+        self, payload: bytes, *, topic: str, queue_id: int, tag_hash: int, times_delivered: int, due_ms: int
+    ) -> None:
+        """Keep a message until it is due; it is written with the barrier, which the caller waits for.
+
+        Args:
+            payload: the producer's bytes.
+            topic: where it goes then.
+            queue_id: in that topic.
+            tag_hash: of its tag.
+            times_delivered: failed deliveries so far.
+            due_ms: wall clock in milliseconds.
+
+        Raises:
+            SystemBusy: too many wait already.
+        """
+        self._table.check_room()
+        packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
+        offset = self._store.append(self._topic_id, PARKED, packed, 0)
+
+        def written(failure: RlabError | None) -> None:
+            if failure is None:
+                self._table.add(offset, due_ms)
+                self.driver.wake_by(self._loop_time_of(due_ms))
+
+        self._barrier.after_append(written, SCHEDULE_TOPIC, PARKED)
+
+    # --- delivering --------------------------------------------------------------------------------------------------
+
+    def _loop_time_of(self, due_ms: int) -> float:
+        return self._loop.time() + max(0.0, due_ms - self._clock_ms()) / 1000
+
+    def _next_deadline(self) -> float | None:
+        due_ms = self._table.next_due_ms()
+        return None if due_ms is None else self._loop_time_of(due_ms)
+
+    def _deliver(self, now: float) -> None:
+        for _, offset in self._table.take_due(int(self._clock_ms()), _PER_TURN):
+            try:
+                parked = self._read(offset)
+            except StoreError as error:
+                logger.error("a delayed message could not be read: %s", error)
+                self._try_later(offset)
+                continue
+            if parked is not None:
+                self._deliver_one(offset, parked)
+
+    def _try_later(self, offset: int) -> None:
+        retry_ms = int(self._clock_ms()) + _RETRY_MS
+        self._table.put_back(offset, retry_ms)
+        self.driver.wake_by(self._loop_time_of(retry_ms))
+
+    def _deliver_one(self, offset: int, parked: list[Any]) -> None:
+        _, topic, queue_id, tag_hash, times_delivered, payload = parked
+        entry = self._topics.get(topic)
+        if entry is not None:
+            self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
+        else:
+            logger.warning("a delayed message for topic %r is dropped: the topic was deleted", topic)
+        mark = self._store.append(self._topic_id, MARKS, msgpack.packb([offset]), 0)
+
+        def written(failure: RlabError | None) -> None:
+            if failure is None:
+                self._table.done(offset, mark)
+            else:
+                self._try_later(offset)
+
+        self._barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
+
+    def _read(self, offset: int) -> list[Any] | None:
+        result = self._store.read(self._topic_id, PARKED, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
+        for record in iter_records(result.body):
+            if record.queue_offset == offset:
+                parked: Any = msgpack.unpackb(record.payload)
+                return list(parked)
+        logger.error("the delayed message %d cannot be read any more (%s)", offset, result.status.value)
+        return None
+
+    # --- restart -----------------------------------------------------------------------------------------------------
+
+    def _load_low_water(self) -> LowWater:
+        """What `save` noted, lowered to what the log has after a loss of power.
+
+        The lowered numbers are saved with the next commit, so before anything new is acknowledged: new messages get the
+        offsets of the lost ones, and the start after this one would not look at them.
+        """
+        noted = LowWater(self._metadata.number("delay_parked"), self._metadata.number("delay_marks"))
+        low = LowWater(
+            min(noted.parked, self._store.max_offset(self._topic_id, PARKED)),
+            min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
+        )
+        if low != noted:
+            logger.warning("delayed messages were lost with the end of the log: %s was noted, it has %s", noted, low)
+            self._save(low)
+        return low
+
+    def _recover(self, low: LowWater) -> None:
+        """Find out what still waits: what was parked from the low water on and has no mark."""
+        for offset, parked in self._scan(PARKED, low.parked):
+            self._table.add(offset, parked[0])
+        for mark, (offset,) in self._scan(MARKS, low.marks):
+            self._table.done(offset, mark)
+
+    def _scan(self, queue_id: int, offset: int) -> Iterator[tuple[int, Any]]:
+        while True:
+            result = self._store.read(
+                self._topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES, tag_hashes=None
+            )
+            for record in iter_records(result.body):
+                yield record.queue_offset, msgpack.unpackb(record.payload)
+            if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:
+                return
+            offset = result.next_offset
+
+    def save(self) -> None:
+        """Note how far a restart need not look back; called now and then, and at the stop."""
+        self._save(self._table.low_water())
+
+    def _save(self, low: LowWater) -> None:
+        self._metadata.save_number("delay_parked", low.parked)
+        self._metadata.save_number("delay_marks", low.marks)
+        self._barrier.metadata_changed()

@@ -1,0 +1,201 @@
+"""Reading old records from the files: through the index rows, several records per read, every record verified.
+
+Records of one queue lie scattered among those of the others. Neighbours that are close enough are fetched with one
+`pread`, the bytes between them thrown away: copying 16 KiB costs less than another system call.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from zlib import crc32
+
+from broker.store.damage import DamageLog
+from broker.store.queue_state import QueueState
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, QueueKey
+from broker.store.segments.segment import Segment
+from model.record import CRC_FROM, HEADER_BYTES
+
+_GAP_BYTES = 16 * 1024
+_FETCH_BYTES = 128 * 1024
+"""A fetch of several records is at most this long; beyond it, larger blocks only cost more memory traffic."""
+
+_Picked = list[tuple[int, int, int]]
+"""(queue offset, position in the segment, length)."""
+
+_unpack_checked = Struct(">IIIIQ").unpack_from
+"""Length, checksum, topic, queue and offset: what has to agree with the index, at the start of a record's header."""
+
+
+class LogReader:
+    """Reads records that are no longer in memory."""
+
+    def __init__(self, log: CommitLog, damage: DamageLog, scan_records: int) -> None:
+        self._log = log
+        self._damage = damage
+        self._scan_records = scan_records
+
+    def read(
+        self,
+        queue: QueueState,
+        offset: int,
+        end_offset: int,
+        *,
+        max_n: int,
+        max_bytes: int,
+        tag_hashes: frozenset[int] | None,
+    ) -> tuple[bytes, int, int]:
+        """Read records of one queue from one segment.
+
+        Args:
+            queue: the queue.
+            offset: where to begin, at least the queue's `min_offset`.
+            end_offset: where to stop; more than `offset`.
+            max_n: most records.
+            max_bytes: most bytes; the first record is returned also if it is longer.
+            tag_hashes: only records with one of these; None for all.
+
+        Returns:
+            The records back to back, their number, and the offset to go on from. There may be none, because everything
+            looked at was filtered or damaged; the offset has moved on then.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        budget = self._scan_records
+        while offset < end_offset and budget > 0:
+            segment, row = self._locate(queue, offset)
+            if offset < row.first_offset:
+                self._note_gap(segment, queue.key, offset, row.first_offset)
+                offset = row.first_offset
+                continue
+            look = min(end_offset - offset, budget)
+            if tag_hashes is None:
+                look = min(look, max_n)
+            picked, next_offset = self._pick(segment, queue.key, row, offset, look, max_n, max_bytes, tag_hashes)
+            budget -= next_offset - offset
+            offset = next_offset
+            body, count = self._fetch(segment, queue.key, picked)
+            if count:
+                return body, count, offset
+        return b"", 0, offset
+
+    def offset_at(self, queue: QueueState, timestamp_ms: int) -> int:
+        """Return the first offset stored at or after a time; the queue's end if there is none.
+
+        Times never decrease along the log, so one segment decides.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        segments = self._log.segments
+        number = bisect_left(segments, timestamp_ms, key=lambda segment: segment.last_stored_ms)
+        if number == len(segments):
+            return queue.end_offset
+        row = self._log.row(segments[number], queue.key)
+        # No row: the queue was born after this segment, so all its messages are later.
+        offset = row.first_at_or_after(timestamp_ms) if row is not None else queue.min_offset
+        return min(max(offset, queue.min_offset), queue.end_offset)
+
+    def _locate(self, queue: QueueState, offset: int) -> tuple[Segment, IndexRow]:
+        log = self._log
+        key = queue.key
+        segment = queue.last_read_segment
+        if segment is not None:
+            row = log.row(segment, key)
+            if row is not None and row.first_offset <= offset < row.end_offset:
+                return segment, row
+        segments = log.segments
+        number = bisect_right(segments, offset, key=lambda segment: log.first_offset(segment, key)) - 1
+        for segment in segments[max(number, 0) :]:
+            row = log.row(segment, key)
+            if row is not None and offset < row.end_offset:
+                queue.last_read_segment = segment
+                return segment, row
+        raise AssertionError(f"offset {offset} of queue {key} is below its end, but in no segment")
+
+    def _note_gap(self, segment: Segment, key: QueueKey, offset: int, end_offset: int) -> None:
+        """Note what a queue lacks at the end of the segment before this one, which was cut short or is gone."""
+        segments = self._log.segments
+        before = segments[max(segments.index(segment) - 1, 0)]
+        self._damage.note(before.name, key, offset, end_offset)
+
+    def _pick(
+        self,
+        segment: Segment,
+        key: QueueKey,
+        row: IndexRow,
+        offset: int,
+        look: int,
+        max_n: int,
+        max_bytes: int,
+        tag_hashes: frozenset[int] | None,
+    ) -> tuple[_Picked, int]:
+        """Choose from the index what to fetch; return it with the offset after the last entry looked at."""
+        at = (offset - row.first_offset) * ENTRY_BYTES
+        picked: _Picked = []
+        size = 0
+        for position, length, tag_hash, _ in ENTRY.iter_unpack(row.entries[at : at + look * ENTRY_BYTES]):
+            if length == 0:
+                self._damage.note(segment.name, key, offset, offset + 1)
+            elif tag_hashes is None or tag_hash in tag_hashes:
+                size += length
+                if picked and size > max_bytes:
+                    break
+                picked.append((offset, position, length))
+                if len(picked) == max_n:
+                    return picked, offset + 1
+            offset += 1
+        return picked, offset
+
+    def _fetch(self, segment: Segment, key: QueueKey, picked: _Picked) -> tuple[bytes, int]:
+        parts: list[bytes] = []
+        first = count = 0
+        while first < len(picked):
+            _, start, length = picked[first]
+            stop = start + length
+            after = first + 1
+            while after < len(picked):
+                _, position, length = picked[after]
+                if position - stop > _GAP_BYTES or position + length - start > _FETCH_BYTES:
+                    break
+                stop = position + length
+                after += 1
+            block = self._log.read(segment, stop - start, start)
+            count += self._verify(segment, key, picked[first:after], start, block, parts)
+            first = after
+        return b"".join(parts), count
+
+    def _verify(
+        self, segment: Segment, key: QueueKey, picked: _Picked, start: int, block: bytes, parts: list[bytes]
+    ) -> int:
+        """Append to `parts` the records of a fetched block that are what the index says, and note the others.
+
+        Records that lie back to back, as those of a batch do, become one part: a slice of each would cost a quarter of
+        the read.
+
+        Returns:
+            How many records were appended.
+        """
+        view, size = memoryview(block), len(block)
+        topic_id, queue_id = key
+        count = run_start = run_stop = 0
+        for offset, position, length in picked:
+            at = position - start
+            stop = at + length
+            if (
+                stop <= size
+                and length >= HEADER_BYTES
+                and _unpack_checked(block, at)
+                == (length, crc32(view[at + CRC_FROM : stop]), topic_id, queue_id, offset)
+            ):
+                if at != run_stop:
+                    parts.append(block[run_start:run_stop])
+                    run_start = at
+                run_stop = stop
+                count += 1
+            else:
+                self._damage.note(segment.name, key, offset, offset + 1)
+        parts.append(block[run_start:run_stop])
+        return count

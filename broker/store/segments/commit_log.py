@@ -1,0 +1,355 @@
+"""The log: segments of records, one after the other; only the last is written.
+
+A record's place is its *position*: the number of bytes written before it since the store began. A segment is named
+after the position of its first byte, so positions stay valid when old segments are removed. RocketMQ: CommitLog,
+MappedFileQueue.
+
+Files are read with `pread`, not mapped: a mapped page that the disk cannot deliver kills the process with SIGBUS
+instead of raising, mapped pages count as the broker's memory, and a test could not stand in for the disk. The
+system's page cache already reads ahead, so the store keeps no blocks of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from broker.store.disk.files import Files
+from broker.store.disk.options import StoreOptions
+from broker.store.segments.index import IndexRow, MemoryIndex, QueueKey, SegmentIndex
+from broker.store.segments.index_file import (
+    HEADER_BYTES,
+    FileIndex,
+    IndexFileCorrupt,
+    IndexHeader,
+    PartCache,
+    decode_header,
+)
+from broker.store.segments.scan import Scan, scan_segment
+from broker.store.segments.segment import Segment
+from broker.store.segments.sync_job import SegmentSync, SyncJob
+
+_T = TypeVar("_T")
+
+
+class CommitLog:
+    """The segments of one store, oldest first.
+
+    Attributes:
+        segments: all of them; the last one is being written (none before recovery has run).
+        parts: cache of the index files.
+        synced_position: everything before this log position is known to be on the disk itself.
+    """
+
+    def __init__(self, directory: Path, files: Files, options: StoreOptions) -> None:
+        self.directory = directory
+        self.files = files
+        self.segments: list[Segment] = []
+        self.parts = PartCache(options.index_cache_bytes)
+        self._open_files_max = options.open_files
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self.synced_position = 0
+        self._tail_is_dirty = False
+        self._unfinished: dict[Segment, None] = {}
+        self._has_new_names = False
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is being written."""
+        return self.segments[-1]
+
+    @property
+    def min_position(self) -> int:
+        """Position of the oldest byte."""
+        return self.segments[0].base_position
+
+    @property
+    def written_position(self) -> int:
+        """Position after the newest byte."""
+        return self.segments[-1].end_position
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def begin_segment(
+        self, base_position: int, head: bytes, index: MemoryIndex, *, now_ms: int, durable: bool
+    ) -> Segment:
+        """Make a new segment, which is the active one from now on.
+
+        The file appears with its head complete or not at all.
+
+        Args:
+            base_position: log position of its first byte.
+            head: the queue table.
+            index: rows for the queues in the table.
+            now_ms: wall clock.
+            durable: sync the file now.
+
+        Returns:
+            The segment.
+
+        Raises:
+            OSError: the file could not be made; the old segment is still active and can be written.
+        """
+        segment = Segment(base_position=base_position, size=len(head), index=index, last_stored_ms=now_ms)
+        segment.fd = self.files.create(self.directory / segment.name, head, durable=durable)
+        segment.synced_size = segment.size if durable else 0
+        self.add(segment)
+        self._has_new_names = True
+        return segment
+
+    def add(self, segment: Segment) -> None:
+        """Take a segment as the newest."""
+        self.segments.append(segment)
+        self._unfinished[segment] = None
+
+    def settle(self, segment: Segment) -> None:
+        """Take a segment that was found with a good index file as durable: the index proves it."""
+        segment.synced_size = segment.size
+        self.close_file(segment)
+        self._unfinished.pop(segment, None)
+
+    def discard_newest(self) -> Segment:
+        """Forget the newest segment; its files stay."""
+        segment = self.segments.pop()
+        self._unfinished.pop(segment, None)
+        self.close_file(segment)
+        self.forget_files(segment)
+        return segment
+
+    def append(self, data: bytes) -> None:
+        """Write a batch of whole records at the end of the log: all of it or nothing.
+
+        Raises:
+            OSError: nothing was written, or what was is cut off again before the next write.
+        """
+        active = self.segments[-1]
+        assert active.fd is not None
+        if self._tail_is_dirty:
+            self._cut_tail()
+        try:
+            self.files.write_all(active.fd, data, active.size)
+        except OSError:
+            # A part may be there. It must not stay: a later, shorter batch would leave the rest of it behind itself, to
+            # be found by the scan after a crash. If even this fails now, it is tried again before anything is written.
+            self._tail_is_dirty = True
+            with contextlib.suppress(OSError):
+                self._cut_tail()
+            raise
+        active.size += len(data)
+
+    def _cut_tail(self) -> None:
+        active = self.segments[-1]
+        assert active.fd is not None
+        self.files.truncate(active.fd, active.size)
+        self._tail_is_dirty = False
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, segment: Segment, length: int, position: int) -> bytes:
+        """Read bytes of a segment; fewer at the end of its file.
+
+        Args:
+            segment: one of `segments`.
+            length: bytes.
+            position: inside the segment.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        fd = segment.fd if segment.fd is not None else self._open_file(segment.name)
+        return self.files.pread(fd, length, position)
+
+    def row(self, segment: Segment, key: QueueKey) -> IndexRow | None:
+        """Return a queue's row in the index of a segment. One in a bad index file is rebuilt from the segment."""
+        return self._with_index(segment, lambda index: index.row(key))
+
+    def first_offset(self, segment: Segment, key: QueueKey) -> int:
+        """Return the first offset of a queue's row, see `SegmentIndex.first_offset`; rebuilds as `row` does."""
+        return self._with_index(segment, lambda index: index.first_offset(key))
+
+    def firsts(self, segment: Segment) -> dict[QueueKey, int]:
+        """Return each queue's first offset in a segment; rebuilds as `row` does."""
+        return self._with_index(segment, lambda index: index.firsts())
+
+    def ends(self, segment: Segment) -> dict[QueueKey, int]:
+        """Return each queue's end in a segment; rebuilds as `row` does."""
+        return self._with_index(segment, lambda index: index.ends())
+
+    def _with_index(self, segment: Segment, ask: Callable[[SegmentIndex], _T]) -> _T:
+        try:
+            return ask(segment.index)
+        except (IndexFileCorrupt, FileNotFoundError):
+            segment.index = self.scan(segment).index
+            self._unfinished[segment] = None
+            return ask(segment.index)
+
+    def scan(self, segment: Segment) -> Scan:
+        """Read a whole segment and rebuild its index.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        number = bisect_left(self.segments, segment.base_position, key=lambda other: other.base_position)
+        ends_before = self.ends(self.segments[number - 1]) if number else None
+        return scan_segment(lambda length, position: self.read(segment, length, position), segment.size, ends_before)
+
+    def load_index(self, segment: Segment) -> IndexHeader | None:
+        """Use the index file of a finished segment, if there is a good one that belongs to it.
+
+        Returns:
+            The header of the file, or None: `segment.index` is not changed then.
+
+        Raises:
+            OSError: the file is there but cannot be read.
+        """
+        try:
+            header = decode_header(self._read_index(segment, HEADER_BYTES, 0))
+        except (IndexFileCorrupt, FileNotFoundError):
+            return None
+        if header.base_position != segment.base_position:
+            return None
+        self.use_index_file(segment, header)
+        return header
+
+    def use_index_file(self, segment: Segment, header: IndexHeader) -> None:
+        """Read the index of a segment from its file from now on, and from nothing that was loaded of an older file."""
+        self._forget(segment, segment.index_name)
+        segment.index = FileIndex(
+            header, lambda length, position: self._read_index(segment, length, position), self.parts
+        )
+
+    def _read_index(self, segment: Segment, length: int, position: int) -> bytes:
+        return self.files.pread(self._open_file(segment.index_name), length, position)
+
+    def _open_file(self, name: str) -> int:
+        fd = self._open.get(name)
+        if fd is not None:
+            self._open.move_to_end(name)
+            return fd
+        fd = self._open[name] = self.files.open(self.directory / name)
+        if len(self._open) > self._open_files_max:
+            _, oldest = self._open.popitem(last=False)
+            self.files.close(oldest)
+        return fd
+
+    # --- syncing -----------------------------------------------------------------------------------------------------
+
+    def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
+        """Collect what is not durable yet, and which finished segments have no index file.
+
+        Args:
+            finish_active: the active segment will not be written again: write its index too.
+
+        Raises:
+            OSError: out of file descriptors.
+        """
+        work: list[SegmentSync] = []
+        try:
+            for segment in self._unfinished:
+                needs_sync = segment.synced_size < segment.size
+                is_finished = segment is not self.active or (finish_active and segment.record_count > 0)
+                index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
+                if needs_sync or index is not None:
+                    work.append(self._sync_of(segment, index, needs_sync=needs_sync))
+        except OSError:
+            for item in work:
+                item.close(self.files)
+            raise
+        directory = self.directory if self._has_new_names else None
+        self._has_new_names = False
+        return SyncJob(self.files, self.written_position, work, directory)
+
+    def _sync_of(self, segment: Segment, index: MemoryIndex | None, *, needs_sync: bool) -> SegmentSync:
+        assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"
+        return SegmentSync(
+            segment=segment,
+            size=segment.size,
+            fd=self.files.duplicate(segment.fd) if needs_sync and segment.fd is not None else None,
+            index=index,
+            index_path=self.directory / segment.index_name,
+            last_stored_ms=segment.last_stored_ms,
+        )
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """Take note of what a successful job has done."""
+        self.synced_position = max(self.synced_position, job.position)
+        for done in job.work:
+            segment = done.segment
+            if segment not in self._unfinished:
+                # Removed while the job was running, which has written an index for nothing.
+                with contextlib.suppress(OSError):
+                    self.files.remove(done.index_path)
+                continue
+            segment.synced_size = max(segment.synced_size, done.size)
+            if done.header is not None:
+                self.use_index_file(segment, done.header)
+            if segment is not self.active and isinstance(segment.index, FileIndex):
+                self.close_file(segment)
+                del self._unfinished[segment]
+
+    @property
+    def unfinished_count(self) -> int:
+        """Segments that wait for a sync, with the active one."""
+        return len(self._unfinished)
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    def remove_oldest(self, free: Callable[[int], None] | None = None) -> None:
+        """Remove the oldest segment, which must not be the active one.
+
+        The log file goes first: an index without its segment is removed when the store is opened, while a segment
+        without its index would be scanned.
+
+        Args:
+            free: called with a descriptor of the log file, to be closed by whoever it is given to; see
+                `MessageStore.trim`.
+
+        Raises:
+            OSError: the file could not be removed; the segment stays.
+        """
+        assert len(self.segments) > 1, "the segment being written cannot be removed"
+        segment = self.segments[0]
+        last = None
+        if free is not None:
+            with contextlib.suppress(OSError):  # without it the removal takes longer, that is all
+                last = self.files.open(self.directory / segment.name)
+        try:
+            self.files.remove(self.directory / segment.name)
+        finally:
+            if free is not None and last is not None:
+                free(last)
+        del self.segments[0]
+        self._unfinished.pop(segment, None)
+        self.close_file(segment)
+        self.forget_files(segment)
+        self.files.remove(self.directory / segment.index_name)
+        self.files.remove(self.directory / segment.keys_name)
+
+    def forget_files(self, segment: Segment) -> None:
+        """Close what is open of a segment's files, and drop what was loaded of its index."""
+        self._forget(segment, segment.name, segment.index_name)
+
+    def _forget(self, segment: Segment, *names: str) -> None:
+        self.parts.forget(segment.base_position)
+        for name in names:
+            fd = self._open.pop(name, None)
+            if fd is not None:
+                self.files.close(fd)
+
+    def close_file(self, segment: Segment) -> None:
+        """Close the descriptor that a segment holds while it is not synced."""
+        if segment.fd is not None:
+            self.files.close(segment.fd)
+            segment.fd = None
+
+    def close(self) -> None:
+        """Close all files."""
+        for segment in self.segments:
+            self.close_file(segment)
+        while self._open:
+            _, fd = self._open.popitem()
+            self.files.close(fd)

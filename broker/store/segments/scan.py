@@ -1,0 +1,143 @@
+"""Reading a segment from its bytes alone: every whole record, and where the damage is.
+
+After a crash this rebuilds the index of what was written last. A record counts only with a matching checksum. Where
+one does not match, the scan looks for the next place at which a record does, so one flipped bit costs one record and
+not the rest of the segment. Damage that nothing valid follows is a torn tail: the write that a crash interrupted.
+
+    |head|r0|r1|r2?|r3|r4|half of r5        valid: r0 r1 r3 r4    damaged: r2's bytes    valid_bytes: end of r4
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from broker.store.segments.control_record import QUEUE_TABLE, TOPIC_DROPPED, decode_queue_table
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, MemoryIndex, QueueKey
+from broker.store.segments.index_file import Read
+from model.record import CONTROL_FLAG, CRC_FROM, HEADER, HEADER_BYTES
+
+BLOCK_BYTES = 1024 * 1024
+MAX_RECORD_BYTES = 2**24 - 1
+"""The store writes no longer record, so the first byte of each is zero: a hint for finding one in damaged bytes."""
+
+# What every header looks like: a length that is not zero and below 2**24; offset and time below 2**48. Zeroed blocks,
+# which a file has after a loss of power, do not match, so they are passed over at the speed of the expression.
+_HEADER_SHAPE = re.compile(rb"\x00(?!\x00\x00\x00).{15}\x00\x00.{6}\x00\x00", re.DOTALL)
+_SHAPE_BYTES = 26
+
+_unpack_header = HEADER.unpack_from
+_pack_entry = ENTRY.pack
+
+_Found = tuple[int, int, int, int, int, int, int, int, bytes]
+"""position, length, topic_id, queue_id, queue_offset, stored_ms, tag_hash, flags, payload (empty unless asked for)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """Result of a scan.
+
+    Attributes:
+        index: rows of every record found.
+        valid_bytes: end of the last whole record.
+        record_count: records found, those of the store itself not counted.
+        first_stored_ms, last_stored_ms: of the records found, 0 without any.
+        damaged_bytes: bytes before `valid_bytes` that are no records.
+    """
+
+    index: MemoryIndex
+    valid_bytes: int = 0
+    record_count: int = 0
+    first_stored_ms: int = 0
+    last_stored_ms: int = 0
+    damaged_bytes: int = 0
+
+
+def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None) -> Scan:
+    """Rebuild the index of a segment.
+
+    Args:
+        read: reads the segment file.
+        size: bytes of the file to look at.
+        ends_before: the queues' ends in the segment before, for the case that the queue table is damaged; None if there
+            is no such segment.
+
+    Returns:
+        What was found. Missing offsets between found ones are holes in the rows.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    scan = Scan(index=MemoryIndex(ends_before or {}))
+    rows = scan.index.rows
+    queues_known = ends_before is not None
+    for position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload in walk(read, size):
+        scan.damaged_bytes += position - scan.valid_bytes
+        scan.valid_bytes = position + length
+        if flags & CONTROL_FLAG:
+            if flags == QUEUE_TABLE:
+                if position == 0:
+                    rows.clear()
+                    queues_known = True
+                for key, end in decode_queue_table(payload):
+                    scan.index.add_row(key, end)
+            elif flags == TOPIC_DROPPED:
+                scan.index.drop_topic(topic_id)
+            continue
+        key = (topic_id, queue_id)
+        row = rows.get(key)
+        if row is None:
+            row = scan.index.add_row(key, 0 if queues_known else offset)
+        missing = offset - row.first_offset - len(row.entries) // ENTRY_BYTES
+        if missing < 0:
+            # A whole record whose place is taken: the first one stands, as for every reader so far.
+            scan.damaged_bytes += length
+            continue
+        if missing:
+            scan.index.add_holes(row, missing, scan.last_stored_ms or stored_ms)
+        row.entries += _pack_entry(position, length, tag_hash, stored_ms)
+        scan.record_count += 1
+        if stored_ms > scan.last_stored_ms:
+            scan.last_stored_ms = stored_ms
+            scan.first_stored_ms = scan.first_stored_ms or stored_ms
+    return scan
+
+
+def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = False) -> Iterator[_Found]:
+    """Yield every whole record; what lies between two of them is damaged.
+
+    Args:
+        read: reads the segment file.
+        size: bytes of the file to look at.
+        position: where to begin: the start of a record.
+        with_payloads: yield the payload of every record, and not only of the store's own.
+
+    Raises:
+        OSError: while iterating: the file cannot be read.
+    """
+    block, base = b"", 0
+    view = memoryview(block)
+    while size - position >= HEADER_BYTES:
+        at = position - base
+        needed = HEADER_BYTES
+        if at + needed <= len(block):
+            length, crc, topic_id, queue_id, offset, stored_ms, tag_hash, flags, _ = _unpack_header(block, at)
+            if HEADER_BYTES <= length <= MAX_RECORD_BYTES and length <= size - position:
+                needed = length
+                stop = at + length
+                if stop <= len(block) and crc32(view[at + CRC_FROM : stop]) == crc:
+                    payload = block[at + HEADER_BYTES : stop] if with_payloads or flags & CONTROL_FLAG else b""
+                    yield position, length, topic_id, queue_id, offset, stored_ms, tag_hash, flags, payload
+                    position += length
+                    continue
+        if at + needed > len(block):
+            base, block = position, read(max(BLOCK_BYTES, needed), position)
+            view = memoryview(block)
+            if len(block) >= min(needed, size - position):
+                continue
+            return
+        # Not a record. Go to the next place that looks like one; near the end of the block, read on and look again.
+        shape = _HEADER_SHAPE.search(block, at + 1)
+        position = base + shape.start() if shape else max(position + 1, base + len(block) - _SHAPE_BYTES + 1)

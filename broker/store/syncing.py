@@ -1,0 +1,84 @@
+"""Syncing: what is known to be on the disk itself, and what follows from a sync that failed.
+
+After a failed sync the system may report success for the next one although the data is gone: it marks the pages it
+could not write as clean. So the first failure is final: nothing after it is called durable, and nothing more is
+written, until the broker is restarted and recovery has read what is really there. Reads go on.
+"""
+
+from __future__ import annotations
+
+from broker.store.disk.errors import StoreReadOnly, StoreSyncFailed
+from broker.store.queue_state import QueueState
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.sync_job import SyncJob
+
+
+class Durability:
+    """Runs the sync jobs of one log, one at a time.
+
+    Attributes:
+        held_back: where queues end once what was flushed since the last job began is durable, and readers may see it.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._job: SyncJob | None = None
+        self._error: OSError | None = None
+        self.held_back: dict[QueueState, int] = {}
+        self._held_by_job: dict[QueueState, int] = {}
+
+    def check_writable(self) -> None:
+        """Raise `StoreReadOnly` if a sync has failed."""
+        if self._error is not None:
+            raise StoreReadOnly(
+                f"{self._log.directory} takes no more writes since a sync failed ({self._error.strerror}): "
+                "check the disk, then restart the broker"
+            ) from self._error
+
+    def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
+        """See `MessageStore.begin_sync`; `finish_active`, before closing, includes the index of the active segment."""
+        self.check_writable()
+        self._settle()
+        try:
+            self._job = self._log.begin_sync(finish_active=finish_active)
+        except OSError as error:
+            raise StoreSyncFailed(f"cannot prepare a sync of {self._log.directory}: {error}") from error
+        self._held_by_job = self.held_back.copy()
+        self.held_back.clear()  # the same object, which the writer fills
+        return self._job
+
+    def finish_sync(self, job: SyncJob) -> None:
+        """See `MessageStore.finish_sync`."""
+        if job is self._job:
+            self._job = None
+            self._error = job.error
+            if job.error is None:
+                self._log.finish_sync(job)
+                for queue, end_offset in self._held_by_job.items():
+                    queue.end_offset = end_offset
+        if job.error is not None:
+            raise StoreSyncFailed(
+                f"sync of {self._log.directory} failed ({job.error.strerror}): what was written after position "
+                f"{self._log.synced_position} is perhaps not durable; check the disk, then restart the broker"
+            ) from job.error
+
+    def sync(self, *, finish_active: bool = False) -> None:
+        """Begin, run and finish a job; see `MessageStore.sync`."""
+        job = self.begin_sync(finish_active=finish_active)
+        job.run()
+        self.finish_sync(job)
+
+    def close(self) -> None:
+        """Make everything durable and write the last index, unless a sync has failed.
+
+        Raises:
+            StoreSyncFailed: it could not be done.
+        """
+        if self._error is None:
+            self.sync(finish_active=True)
+
+    def _settle(self) -> None:
+        """Take note of a job whose caller went away before it could."""
+        if self._job is not None:
+            self._job.run()
+            self.finish_sync(self._job)

@@ -1,0 +1,275 @@
+"""The writing half of the message store: the batch that is appended to, flushed as one write, or taken back.
+
+This is the path of every message sent, so it is written for few steps: one header packed, one checksum, one index
+entry. What all messages of a batch share, the clock reading and the system call, is done once per batch.
+
+    append  append  append  flush           offsets 7, 8, 9; readers see none, none, none, all three
+    append  append  flush -> StoreFull      offsets 10, 11 are free again, the file ends where it did
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterable
+
+from broker.store.disk.errors import StoreError, StoreFull, StoreReadOnly, StoreSyncFailed, StoreWriteFailed
+from broker.store.disk.options import StoreOptions
+from broker.store.queue_state import QueueState
+from broker.store.segments.commit_log import CommitLog
+from broker.store.segments.control_record import encode_queue_table, encode_topic_dropped
+from broker.store.segments.index import ENTRY, MemoryIndex, QueueKey
+from broker.store.segments.scan import MAX_RECORD_BYTES
+from broker.store.syncing import Durability
+from broker.store.tail_cache import TailCache
+from model.record import CONTROL_FLAG, encode_record
+
+_pack_entry = ENTRY.pack
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNFINISHED_SEGMENTS_MAX = 4
+_MAX_ID = 2**32 - 1
+
+
+class StoreWriter:
+    """Appends to the log and keeps the table of queues. `MessageStore` adds reading."""
+
+    def __init__(
+        self, log: CommitLog, durability: Durability, options: StoreOptions, clock_ms: Callable[[], int]
+    ) -> None:
+        self._log = log
+        self._durability = durability
+        self._options = options
+        self._clock_ms = clock_ms
+        self._queues: dict[QueueKey, QueueState] = {}
+        self._tail = TailCache(options.tail_bytes)
+        self._stored_ms = 0
+        # The batch: appended, not flushed.
+        self._buffer: list[bytes] = []
+        self._batch_queues: list[QueueState] = []
+        self._batch_dropped: list[QueueState] = []
+        self._next_at = 0
+        self._held_back: dict[QueueState, int] | None = None
+
+    def show_only_synced(self) -> None:
+        """Show messages to readers only once they are durable, instead of once they are in the file.
+
+        Without it, a reader may have seen what a loss of power takes back, and go on behind it: the messages that get
+        those offsets next are lost to him, however durable they are.
+        """
+        self._held_back = self._durability.held_back
+
+    def _begin(self, firsts: dict[QueueKey, int], ends: dict[QueueKey, int], last_stored_ms: int) -> None:
+        """Take over what recovery found; the active segment has a row for each queue."""
+        rows = self._active_index.rows
+        for key, end_offset in ends.items():
+            self._queues[key] = QueueState(key, firsts[key], end_offset, rows[key])
+        self._stored_ms = last_stored_ms
+        self._next_at = self._log.active.size
+
+    def append(
+        self,
+        topic_id: int,
+        queue_id: int,
+        payload: bytes,
+        tag_hash: int,
+        *,
+        flags: int = 0,
+        times_delivered: int = 0,
+    ) -> int:
+        """Buffer one message. It is stored, and visible, after the next `flush`.
+
+        Args:
+            topic_id: the broker's number for the topic; never one of a topic that was dropped.
+            queue_id: the queue.
+            payload: the producer's bytes, less than 16 MiB.
+            tag_hash: signed 32-bit hash of the tag, 0 without one.
+            flags: 15 bits for the broker.
+            times_delivered: earlier failed deliveries, at most 65535.
+
+        Returns:
+            The offset that the message has if the flush succeeds.
+
+        Raises:
+            ValueError: the payload is too long, or a flag is the store's own.
+        """
+        buffer = self._buffer
+        if not buffer:
+            self._begin_batch()
+        queue = self._queues.get((topic_id, queue_id))
+        if queue is None:
+            queue = self._add_queue((topic_id, queue_id))
+        offset = queue.next_offset
+        stored_ms = self._stored_ms
+        record = encode_record(topic_id, queue_id, offset, stored_ms, tag_hash, flags, times_delivered, payload)
+        length = len(record)
+        if length > queue.longest_bytes or flags >= CONTROL_FLAG:
+            self._check(queue, length, flags)
+        if offset == queue.flushed_offset:
+            self._batch_queues.append(queue)
+        queue.row.entries += _pack_entry(self._next_at, length, tag_hash, stored_ms)
+        queue.tail.append(record)
+        queue.next_offset = offset + 1
+        self._next_at += length
+        buffer.append(record)
+        return offset
+
+    def append_batch(self, topic_id: int, queue_id: int, messages: Iterable[tuple[bytes, int]]) -> int:
+        """Buffer messages of one queue, which get consecutive offsets.
+
+        Args:
+            topic_id: as for `append`.
+            queue_id: as for `append`.
+            messages: (payload, tag hash) of each.
+
+        Returns:
+            The offset of the first one.
+
+        Raises:
+            ValueError: a payload is too long; those before it are buffered.
+        """
+        queue = self._queues.get((topic_id, queue_id))
+        first_offset = queue.next_offset if queue is not None else 0
+        for payload, tag_hash in messages:
+            self.append(topic_id, queue_id, payload, tag_hash)
+        return first_offset
+
+    def drop_topic(self, topic_id: int) -> None:
+        """Forget the queues of a topic. Durable as a message is: with the next `flush`, and taken back if that fails.
+
+        The space comes back when the segments are removed. The id must never be used again.
+
+        Args:
+            topic_id: one without queues changes nothing.
+        """
+        keys = [key for key in self._queues if key[0] == topic_id]
+        if not keys:
+            return
+        if not self._buffer:
+            self._begin_batch()
+        record = encode_topic_dropped(topic_id, self._stored_ms)
+        self._buffer.append(record)
+        self._next_at += len(record)
+        self._batch_dropped.extend(self._queues.pop(key) for key in keys)
+        self._active_index.drop_topic(topic_id)
+
+    def flush(self) -> None:
+        """Write all that is buffered, with one system call, and show it to readers (see `show_only_synced`).
+
+        Raises:
+            StoreFull: no room. Nothing of the batch is stored and its offsets are free again; works again with room.
+            StoreWriteFailed: an I/O error, likewise.
+            StoreReadOnly: a sync failed earlier, likewise; the broker has to be restarted.
+        """
+        buffer = self._buffer
+        if not buffer:
+            return
+        log = self._log
+        data = b"".join(buffer)
+        try:
+            self._durability.check_writable()
+            log.append(data)
+        except OSError as error:
+            self._roll_back()
+            raise _write_error(log, error) from error
+        except StoreReadOnly:
+            self._roll_back()
+            raise
+        queues = self._batch_queues
+        if self._held_back is None:
+            for queue in queues:
+                queue.end_offset = queue.flushed_offset = queue.next_offset
+        else:
+            for queue in queues:
+                self._held_back[queue] = queue.flushed_offset = queue.next_offset
+        self._tail.added(queues, len(data), len(buffer))
+        for queue in self._batch_dropped:
+            queue.drop_tail_before(queue.flushed_offset)
+        active = log.active
+        active.record_count += len(buffer)
+        active.first_stored_ms = active.first_stored_ms or self._stored_ms
+        active.last_stored_ms = self._stored_ms
+        options = self._options
+        is_full = (
+            active.size >= options.segment_bytes
+            or active.record_count >= options.segment_records
+            or self._stored_ms - active.first_stored_ms >= options.segment_age_ms
+        )
+        self._end_batch()
+        if is_full:
+            self._begin_next_segment()
+
+    def discard(self) -> None:
+        """Take back all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
+        if self._buffer:
+            self._roll_back()
+
+    @property
+    def _active_index(self) -> MemoryIndex:
+        index = self._log.active.index
+        assert isinstance(index, MemoryIndex)
+        return index
+
+    def _begin_batch(self) -> None:
+        # One clock reading for a batch; it lasts one turn of the loop. Never back: offsets are searched by time.
+        self._stored_ms = max(self._stored_ms, self._clock_ms())
+
+    def _check(self, queue: QueueState, length: int, flags: int) -> None:
+        if length > MAX_RECORD_BYTES or flags >= CONTROL_FLAG:
+            raise ValueError(f"a record of {length} bytes with flags {flags:#x} cannot be stored")
+        queue.longest_bytes = length
+
+    def _add_queue(self, key: QueueKey) -> QueueState:
+        if not (0 <= key[0] <= _MAX_ID and 0 <= key[1] <= _MAX_ID):
+            raise ValueError(f"topic_id {key[0]} or queue_id {key[1]} does not fit 32 bits")
+        queue = self._queues[key] = QueueState(key, 0, 0, self._active_index.add_row(key, 0))
+        return queue
+
+    def _end_batch(self) -> None:
+        self._buffer.clear()
+        self._batch_queues.clear()
+        self._batch_dropped.clear()
+        self._next_at = self._log.active.size
+
+    def _roll_back(self) -> None:
+        index = self._active_index
+        for queue in self._batch_queues:
+            count = queue.next_offset - queue.flushed_offset
+            del queue.tail[len(queue.tail) - count :]
+            queue.row.remove_last(count)
+            queue.next_offset = queue.flushed_offset
+            if queue.flushed_offset == 0 and self._queues.get(queue.key) is queue:
+                del self._queues[queue.key], index.rows[queue.key]
+        for queue in self._batch_dropped:
+            self._queues[queue.key] = queue
+            index.rows[queue.key] = queue.row
+        self._end_batch()
+
+    def _begin_next_segment(self) -> None:
+        log = self._log
+        ends = {key: queue.flushed_offset for key, queue in self._queues.items()}
+        index = MemoryIndex(ends)
+        try:
+            head = encode_queue_table(ends, self._stored_ms)
+            log.begin_segment(log.written_position, head, index, now_ms=self._stored_ms, durable=False)
+        except OSError:
+            # The batch is stored and must not be refused now. The segment grows on, and the next flush tries again;
+            # whatever is wrong with the disk will soon stop a write as well.
+            return
+        for key, queue in self._queues.items():
+            queue.row = index.rows[key]
+        self._next_at = log.active.size
+        if log.unfinished_count > _UNFINISHED_SEGMENTS_MAX:
+            # Nobody syncs, and the indexes of finished segments would pile up in memory.
+            with contextlib.suppress(StoreSyncFailed):
+                self._durability.sync()
+
+
+def _write_error(log: CommitLog, error: OSError) -> StoreError:
+    if error.errno in _NO_ROOM:
+        return StoreFull(
+            f"no room in {log.directory} ({error.strerror}): nothing of this batch is stored; free space or shorten "
+            "the retention, sending works again at once"
+        )
+    return StoreWriteFailed(
+        f"cannot write to {log.directory} ({error.strerror}): nothing of this batch is stored; check the disk"
+    )

@@ -1,0 +1,143 @@
+"""Keeps a broker known to every name server: on a timer, at once on a change, at once after a lost connection.
+
+RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI. Each name server has a task of its own, so that one that
+is away delays nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import anyio
+import msgpack
+from anyio.abc import TaskGroup
+
+from broker.config import BrokerConfig
+from broker.topics.table import TopicTable
+from model.errors import RlabError
+from model.limits import REQUEST_TIMEOUT_S
+from model.topic_route import Perm
+from remoting.address import format_address, parse_address
+from remoting.client import Backoff, RemotingClient
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_ANY_HOST = ("0.0.0.0", "::", "")
+
+
+class Registration:
+    """The registration of one broker with its name servers.
+
+    Args:
+        config: options of the broker.
+        topics: its topics.
+    """
+
+    def __init__(self, config: BrokerConfig, topics: TopicTable) -> None:
+        self._config = config
+        self._topics = topics
+        # Wall clock first, so that it grows over restarts; then one up for every change.
+        self._version = int(config.clock_ms())
+        self._cause = ""
+        self._wakes = {address: anyio.Event() for address in config.name_servers}
+        self._tried = {address: anyio.Event() for address in config.name_servers}
+        self._announced: dict[str, str] = {}
+        self._rng = random.Random(config.name)
+        self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
+
+    def changed(self, cause: str) -> None:
+        """Announce the topics again, now, to all name servers."""
+        self._version += 1
+        self._cause = cause
+        for address in self._wakes:
+            self._wake(address)
+
+    def _wake(self, address: str) -> None:
+        self._wakes[address].set()
+
+    def start(self, tasks: TaskGroup, listen: str) -> None:
+        """Begin to register; a name server that is away is tried again and again.
+
+        Args:
+            tasks: where the registration lives.
+            listen: address that the broker listens on, with the real port.
+        """
+        for address in self._wakes:
+            tasks.start_soon(self._keep_registered, address, listen)
+
+    async def wait_tried(self) -> None:
+        """Wait until each name server has answered once or could not be reached: who can find the broker now does.
+
+        Cancellation: harmless.
+        """
+        for tried in self._tried.values():
+            await tried.wait()
+
+    async def _keep_registered(self, address: str, listen: str) -> None:
+        backoff = Backoff()
+        while True:
+            self._wakes[address] = anyio.Event()
+            try:
+                await self._register(address, listen)
+                backoff = Backoff()
+                wait_s = self._config.register_interval_s
+            except RlabError as error:
+                logger.warning("%s: not registered with name server %s: %s", self._config.name, address, error)
+                # A back-off of our own: the client's knows nothing of a name server that answers, and refuses.
+                now = anyio.current_time()
+                backoff.failed(now, self._rng)
+                wait_s = max(backoff.wait_s(now), self._client.backoff_s(address))
+            self._tried[address].set()
+            with anyio.move_on_after(wait_s):
+                await self._wakes[address].wait()
+
+    async def _register(self, address: str, listen: str) -> None:
+        config = self._config
+        connection = await self._client.connect(address)
+        advertised = config.advertise or _seen_from(connection.local_host, listen)
+        self._announced[address] = advertised
+        topics = [
+            # INHERIT stays: producers find the template by it.
+            topic.to_wire()
+            for topic in self._topics.configs()
+            if topic.perm & (Perm.READ | Perm.WRITE)
+        ]
+        header = {
+            "cluster": config.cluster,
+            "broker_name": config.name,
+            "broker_id": config.broker_id,
+            "address": advertised,
+            "version": self._version,
+            "expiry_ms": int(config.expiry_s * 1000),
+            "cause": self._cause,
+        }
+        await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
+
+    async def stop(self) -> None:
+        """Tell every name server that the broker leaves, then close. What cannot be told expires there.
+
+        Cancellation: harmless.
+        """
+        config = self._config
+        with anyio.move_on_after(REQUEST_TIMEOUT_S / 3):
+            async with anyio.create_task_group() as tasks:
+                for address, advertised in self._announced.items():
+                    header = {"broker_name": config.name, "broker_id": config.broker_id, "address": advertised}
+                    tasks.start_soon(self._unregister, address, header)
+        await self._client.aclose()
+
+    async def _unregister(self, address: str, header: dict[str, object]) -> None:
+        if self._client.connected(address) is None:
+            return
+        try:
+            await self._client.request(address, RequestCode.UNREGISTER_BROKER, header)
+        except RlabError as error:
+            logger.warning("%s could not unregister from %s: %s", self._config.name, address, error)
+
+
+def _seen_from(local_host: str, listen: str) -> str:
+    """The address that a name server sees a broker at: it listens on all interfaces, and one of them leads there."""
+    host, port = parse_address(listen)
+    return format_address(local_host if host in _ANY_HOST else host, port)

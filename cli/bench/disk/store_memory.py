@@ -1,0 +1,82 @@
+"""store-memory: what a broker that stores much more than it may keep in memory takes of it. Only by name.
+
+2 GiB are stored and read back from the first message by one consumer.
+
+    store-memory        the most resident memory the broker has had, against what it may have: what it took before the
+                        first message, which is the interpreter and its code, and the budgets of `StoreOptions`
+    store-descriptors   what it has open at the end, against what it had before the reads and the files it may keep open
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from broker.store.disk.options import StoreOptions
+from broker.store.segments.index import ENTRY_BYTES
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.filling import fill_topic
+from cli.bench.kit.processes import cluster_processes, open_descriptors, peak_rss_bytes, rss_bytes
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import MIB, Progress, Sizes
+from cli.bench.throughput.send import QUEUES
+from client import ConsumeFrom, MessageExt, PushConsumer
+
+BODY = bytes(4096)
+_TOLD_EVERY = 10_000
+_CLOSING = 4
+"""Connections of the consumer that may not be gone yet."""
+
+
+async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure memory and descriptors.
+
+    Raises:
+        RlabError: the cluster did not start, or a request failed.
+
+    Cancellation: every process is stopped and the files are removed.
+    """
+    count = max(1, sizes.stored_bytes // len(BODY))
+    async with cluster_processes({TOPIC: QUEUES}) as cluster:
+        before = await rss_bytes(cluster.broker)
+        await fill_topic(cluster.name_server, BODY, count, progress)
+        open_before = await open_descriptors(cluster.broker)
+        await read_all(cluster.name_server, count, progress)
+        peak = await peak_rss_bytes(cluster.broker)
+        open_after = await open_descriptors(cluster.broker)
+    results = [_against("store-memory", peak / MIB, (before + budget_bytes(StoreOptions())) / MIB, "MiB")]
+    if open_before is not None and open_after is not None:
+        limit = open_before + StoreOptions().open_files + _CLOSING
+        results.append(_against("store-descriptors", open_after, limit, "files"))
+    return results
+
+
+def budget_bytes(options: StoreOptions) -> int:
+    """What the messages of a store may take of the memory, however many there are."""
+    return options.tail_bytes + options.index_cache_bytes + options.segment_records * ENTRY_BYTES
+
+
+def _against(name: str, value: float, limit: float, unit: str) -> Result:
+    return Result(name=name, value=value, unit=unit, baseline_value=limit, ratio=value / limit)
+
+
+async def read_all(name_server: str, count: int, progress: Progress) -> None:
+    """Consume `count` messages, all there are, from the first.
+
+    Cancellation: harmless.
+    """
+    seen = 0
+    finished = anyio.Event()
+
+    async def listener(messages: Sequence[MessageExt]) -> None:
+        nonlocal seen
+        if seen // _TOLD_EVERY != (seen + len(messages)) // _TOLD_EVERY:
+            progress(f"reading: {seen:,} of {count:,} messages")
+        seen += len(messages)
+        if seen == count:
+            finished.set()
+
+    async with PushConsumer(name_server, "bench", consume_batch=32, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+        await consumer.subscribe(TOPIC, listener)
+        await finished.wait()

@@ -1,0 +1,49 @@
+"""Fills a topic before something is measured: batches, several on their way at a time."""
+
+from __future__ import annotations
+
+import anyio
+
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.rounds import Progress
+from client import Message, Producer
+
+_AT_ONCE = 4
+_BATCH_MESSAGES = 512
+_BATCH_BYTES = 1024 * 1024
+_TOLD = 100
+"""Times that the progress is told."""
+
+
+async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress) -> None:
+    """Send messages to the queues of `TOPIC`, in turns.
+
+    Args:
+        name_server: address.
+        body: of each message.
+        count: how many.
+        progress: told how far it is.
+
+    Raises:
+        ExceptionGroup: a batch failed.
+
+    Cancellation: some are sent.
+    """
+    size = max(1, min(_BATCH_MESSAGES, _BATCH_BYTES // len(body)))
+    message = Message(TOPIC, body)
+    left = count
+    told = count + 1
+
+    async def work() -> None:
+        nonlocal left, told
+        while left:
+            batch = [message] * min(size, left)
+            left -= len(batch)
+            await producer.send_batch(batch)
+            if left <= told - count / _TOLD:
+                told = left
+                progress(f"filling: {count - left:,} of {count:,} messages")
+
+    async with Producer(name_server, timeout_s=30.0) as producer, anyio.create_task_group() as tasks:
+        for _ in range(_AT_ONCE):
+            tasks.start_soon(work)

@@ -1,0 +1,216 @@
+"""Servers of a benchmark, each in a process of its own: they must not share an interpreter with what is measured.
+
+The name server and the brokers are the ordinary `rlab` daemons. Like them, every child tells its address in one line
+and goes away with this process, however that ends (see `cli/servers/cluster.py`).
+
+    async with cluster_processes({"orders": 8}) as cluster, echo_process() as echo:
+        cluster.name_server, echo.address, await rss_bytes(cluster.brokers[0])
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+
+import anyio
+
+from cli.servers.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child
+from client.admin.admin import Admin
+from model.errors import ServiceNotAvailable
+
+_DAEMON = ("--listen", "127.0.0.1:0", "--json", "--exit-with-stdin")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterProcesses:
+    """A name server and its broker.
+
+    Attributes:
+        name_server: its address.
+        broker: its process.
+    """
+
+    name_server: str
+    broker: Child
+
+
+@asynccontextmanager
+async def echo_process() -> AsyncIterator[Child]:
+    """Run an echo server while the block runs; see `_child`."""
+    async with _child("echo", "cli.bench.kit.echo") as child:
+        yield child
+
+
+@asynccontextmanager
+async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) -> AsyncIterator[ClusterProcesses]:
+    """Run a name server and a broker while the block runs, with files in a temporary folder.
+
+    Args:
+        topics: queues by the name of the topic to create.
+        trace: whether the broker keeps events, as it does by default.
+
+    Yields:
+        The cluster; the name server shows every topic.
+
+    Raises:
+        ServiceNotAvailable: a server did not start.
+        RlabError: a topic could not be created.
+
+    Cancellation: the servers are stopped and the folder removed.
+    """
+    flag = "--trace-topic" if trace else "--no-trace-topic"
+    async with (
+        temporary_folder() as folder,
+        name_server_process() as name_server,
+        broker_process(name_server, folder, flag) as broker,
+    ):
+        await create_topics(name_server, topics)
+        yield ClusterProcesses(name_server, broker)
+
+
+@asynccontextmanager
+async def temporary_folder() -> AsyncIterator[Path]:
+    """Make a folder for the data of a broker, which is removed after the block, however that ends."""
+    with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
+        yield Path(folder)
+
+
+@asynccontextmanager
+async def name_server_process(*, quiet: bool = False) -> AsyncIterator[str]:
+    """Run a name server while the block runs; yields its address.
+
+    Args:
+        quiet: it must not warn of brokers that go away, because they are going to be killed.
+
+    Raises and cancellation: see `_child`.
+    """
+    async with _child("namesrv", "cli.main", "namesrv", *_DAEMON, quiet=quiet) as child:
+        yield child.address
+
+
+@asynccontextmanager
+async def broker_process(
+    name_server: str, folder: Path, *options: str, entry: Sequence[str] = ("cli.main", "broker")
+) -> AsyncIterator[Child]:
+    """Run a broker while the block runs.
+
+    Args:
+        name_server: where it registers.
+        folder: its data.
+        options: of `rlab broker`.
+        entry: module and arguments that start it.
+
+    Yields:
+        The broker, which the name server knows.
+
+    Raises:
+        ServiceNotAvailable: it did not start, or did not register.
+
+    Cancellation: it is stopped.
+    """
+    placed = ("--namesrv", name_server, "--data", str(folder))
+    async with _child("broker", *entry, *_DAEMON, *placed, *options) as child:
+        await _wait_registered(name_server, child)
+        yield child
+
+
+@asynccontextmanager
+async def member_process(
+    name_server: str, group: str, instance_name: str, session_timeout_s: float
+) -> AsyncIterator[Child]:
+    """Run an orderly consumer while the block runs; its `address` is its client id.
+
+    Raises and cancellation: see `_child`.
+    """
+    async with _child(
+        "member", "cli.bench.kit.member", name_server, group, instance_name, str(session_timeout_s)
+    ) as child:
+        yield child
+
+
+async def _wait_registered(name_server: str, broker: Child) -> None:
+    async with Admin(name_server) as admin:
+        with anyio.move_on_after(START_TIMEOUT_S) as scope:
+            # Nothing tells when a name server has heard of a broker. One that was killed may still be listed.
+            while all(broker.address not in each.addresses.values() for each in await admin.brokers()):  # noqa: ASYNC110
+                await anyio.sleep(REGISTERED_POLL_S)
+    if scope.cancelled_caught:
+        raise ServiceNotAvailable(f"the broker did not register within {START_TIMEOUT_S:g} s")
+
+
+async def create_topics(name_server: str, topics: Mapping[str, int]) -> None:
+    """Create topics, queues by name, on every broker that the name server knows.
+
+    Raises:
+        RlabError: one could not be created.
+
+    Cancellation: some exist.
+    """
+    async with Admin(name_server) as admin:
+        for topic, queues in topics.items():
+            await admin.create_topic(topic, queues)
+
+
+async def kill(child: Child) -> None:
+    """End a child with SIGKILL, and wait until it is gone. Cancellation: it is killed all the same."""
+    child.process.kill()
+    await child.process.wait()
+
+
+@asynccontextmanager
+async def _child(name: str, *command: str, quiet: bool = False) -> AsyncIterator[Child]:
+    """Run a module as a child while the block runs; `quiet` keeps what it says on standard error to itself.
+
+    Raises:
+        ServiceNotAvailable: it did not start; it has said why on standard error.
+
+    Cancellation: it is stopped before it goes on.
+    """
+    process = await anyio.open_process(
+        [sys.executable, "-P", "-m", *command], stderr=DEVNULL if quiet else None, start_new_session=True
+    )
+    child = Child(name, process)
+    try:
+        with anyio.move_on_after(START_TIMEOUT_S) as scope:
+            await child.wait_ready()
+        if scope.cancelled_caught:
+            raise ServiceNotAvailable(f"{name} did not start in {START_TIMEOUT_S:g} s")
+        yield child
+    finally:
+        with anyio.CancelScope(shield=True):
+            await child.stop()
+
+
+async def rss_bytes(child: Child) -> int:
+    """Resident memory of a child. Cancellation: harmless."""
+    resident = await _status_bytes(child, "VmRSS")
+    if resident is not None:
+        return resident
+    # Not Linux. There `ps` is part of the system; in a slim container it may be missing.
+    done = await anyio.run_process(["ps", "-o", "rss=", "-p", str(child.process.pid)])
+    return int(done.stdout) * 1024
+
+
+async def peak_rss_bytes(child: Child) -> int:
+    """The most resident memory a child has had; off Linux, what it has now. Cancellation: harmless."""
+    peak = await _status_bytes(child, "VmHWM")
+    return await rss_bytes(child) if peak is None else peak
+
+
+async def open_descriptors(child: Child) -> int | None:
+    """File descriptors that a child has open; None where the system does not tell. Cancellation: harmless."""
+    folder = anyio.Path(f"/proc/{child.process.pid}/fd")
+    return len([entry async for entry in folder.iterdir()]) if await folder.exists() else None
+
+
+async def _status_bytes(child: Child, field: str) -> int | None:
+    status = anyio.Path(f"/proc/{child.process.pid}/status")
+    if not await status.exists():
+        return None
+    lines = (await status.read_text()).splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":")) * 1024

@@ -1,0 +1,153 @@
+"""Rounds of a fixed time, in turns with their baseline.
+
+Noise of the machine lasts longer than a round: measuring first one side and then the other would give it to one of them
+only. So the sides take turns, each turn gives one ratio, and the turn whose ratio is the median is reported whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import anyio
+
+from cli.bench.kit.report import Result
+
+Progress = Callable[[str], None]
+"""Told what begins now."""
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much to measure.
+
+    Attributes:
+        seconds: length of one round.
+        repeat: turns.
+        joins: joins of a group.
+        members: consumers of that group before the join.
+        queues: queues that they share.
+        idle: idle consumers of the memory benchmark.
+        backlog: messages of each queue that is pulled.
+        cold: messages that are read from cold files.
+        passes: restarts, or reads of everything, whose median is reported.
+        stored_bytes: what store-memory stores.
+        recovery_bytes: what recovery stores, once, four and sixteen times.
+        stalls: consumers that are killed; a quarter as many fall silent.
+        moves: consumers that join and leave again under load.
+        in_flight: messages that are popped and not acknowledged.
+        spark_rows: messages that Spark reads at a time; it writes half as many.
+        trickle: messages whose way to Spark is timed.
+    """
+
+    seconds: float = 0.5
+    repeat: int = 15
+    joins: int = 20
+    members: int = 100
+    queues: int = 400
+    idle: int = 2_000
+    backlog: int = 16_384
+    cold: int = 1_000_000
+    passes: int = 3
+    stored_bytes: int = 2 * 1024 * MIB
+    recovery_bytes: int = 64 * MIB
+    stalls: int = 20
+    moves: int = 6
+    in_flight: int = 1_000_000
+    spark_rows: int = 1_000_000
+    trickle: int = 200
+
+
+class Window:
+    """The time in which a round counts."""
+
+    __slots__ = ("done", "open")
+
+    def __init__(self) -> None:
+        self.open = True
+        self.done = 0
+
+    def close(self) -> None:
+        """End the round: its workers finish what they are at."""
+        self.open = False
+
+
+class Turn(NamedTuple):
+    """Rates of one turn, per second."""
+
+    value: float
+    baseline: float
+
+    @property
+    def ratio(self) -> float:
+        """Value in terms of the baseline."""
+        return self.value / self.baseline
+
+
+Work = Callable[[Window], Coroutine[Any, Any, None]]
+"""A worker of a round: repeats something while the window is open and adds to `done` what it got done."""
+
+
+Round = Callable[[], Coroutine[Any, Any, float]]
+"""Measures a rate, per second."""
+
+
+async def rate(work: Work, workers: int, seconds: float) -> float:
+    """Run a round.
+
+    Args:
+        work: run by each worker.
+        workers: how many at the same time.
+        seconds: length of the round.
+
+    Returns:
+        What all of them got done, per second.
+
+    Cancellation: the workers are cancelled.
+    """
+    window = Window()
+    started = time.perf_counter()
+    timer = asyncio.get_running_loop().call_later(seconds, window.close)
+    try:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(workers):
+                tasks.start_soon(work, window)
+    finally:
+        timer.cancel()
+    return window.done / (time.perf_counter() - started)
+
+
+async def in_turns(value: Round, baseline: Round, repeat: int) -> list[Turn]:
+    """Measure both sides `repeat` times, in turns, each going first in every other turn.
+
+    Both run once before that, uncounted: caches fill and connections are made. Cancellation: it stops.
+    """
+    await baseline()
+    await value()
+    turns = []
+    for number in range(repeat):
+        if number % 2:
+            measured = await value()
+            turns.append(Turn(measured, await baseline()))
+        else:
+            against = await baseline()
+            turns.append(Turn(await value(), against))
+    return turns
+
+
+def median_turn(turns: list[Turn]) -> Turn:
+    """The turn whose ratio is the median; of two in the middle the lower one."""
+    return sorted(turns, key=lambda turn: turn.ratio)[(len(turns) - 1) // 2]
+
+
+def result_of(name: str, turns: list[Turn], note: str = "") -> Result:
+    """The figure of a benchmark that was measured in turns."""
+    turn = median_turn(turns)
+    return Result(
+        name=name, value=turn.value, unit="messages/s", baseline_value=turn.baseline, ratio=turn.ratio, note=note
+    )

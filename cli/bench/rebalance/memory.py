@@ -1,0 +1,78 @@
+"""memory-idle-consumer and consumers-2000: what connected consumers that get no message cost a broker.
+
+Each is a client of its own, a member of one of twenty groups, with a connection, a lease and a held pull. The broker's
+resident memory is read before the first and after the last. Tracing is off: the events of their arrival are messages,
+whose newest a broker keeps in memory within a budget of its own (`StoreOptions.tail_bytes`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from cli.bench.kit.consumers import Shares, consumer_of, queues_of, running, shares
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.group_watch import GroupWatch
+from cli.bench.kit.processes import cluster_processes, rss_bytes
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes
+
+GROUPS = 20
+_BALANCE_S = 300.0
+_SETTLE_S = 1.0
+"""What is on its way when the last queue has found its owner (answers, first pulls) has arrived after this."""
+
+
+async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure memory.
+
+    Raises:
+        NotBalanced: the groups did not come to rest.
+        RlabError: the cluster did not start.
+
+    Cancellation: every process is stopped.
+    """
+    members = max(1, sizes.idle // GROUPS)
+    async with cluster_processes({TOPIC: members}, trace=False) as cluster:
+        before = await rss_bytes(cluster.broker)
+        started = time.perf_counter()
+        async with idle_groups(cluster.name_server, members, progress) as balanced_at:
+            await anyio.sleep(_SETTLE_S)
+            after = await rss_bytes(cluster.broker)
+    consumers = GROUPS * members
+    return [
+        Result(name="memory-idle-consumer", value=(after - before) / consumers / 1024, unit="KiB"),
+        Result(name="consumers-2000", value=balanced_at - started, unit="s"),
+    ]
+
+
+@asynccontextmanager
+async def idle_groups(name_server: str, members: int, progress: Progress) -> AsyncIterator[float]:
+    """Run `GROUPS` groups of `TOPIC` while the block runs.
+
+    Yields:
+        When all of them were balanced, as `time.perf_counter()`.
+
+    Raises:
+        NotBalanced: the groups did not come to rest.
+
+    Cancellation: all consumers are shut down.
+    """
+    watch = GroupWatch()
+    groups = {
+        group: [consumer_of(name_server, group, number, watch, trace=False) for number in range(members)]
+        for group in (f"bench-{number:02d}" for number in range(GROUPS))
+    }
+    progress(f"starting {GROUPS} groups of {members} consumers")
+    async with running([consumer for consumers in groups.values() for consumer in consumers]):
+        expected: Shares = {}
+        for group, consumers in groups.items():
+            queues = await queues_of(name_server, group)
+            expected |= shares(group, [consumer.client_id for consumer in consumers], queues)
+        watch.expect(expected)
+        progress("balancing them")
+        yield await watch.wait_balanced(_BALANCE_S)
+        progress("stopping them")

@@ -1,0 +1,241 @@
+"""moves-100: what it costs that queues move in good order, in a group of a hundred consumers under load.
+
+A group of 100 consumers, each a client of its own with its own connection, shares the 400 queues of a topic, and works
+off what is sent to it all the time, 5 ms a message. Others join and leave again, one after the other; with the default
+strategy each of them moves the queues of every member that sorts after it. Measured are
+
+- the gap of each queue that moves: from when its old owner stops to when the new one asks for messages;
+- messages that listeners finished twice;
+- the time in which two members had a queue, or messages of it with their listeners, summed over the queues.
+
+moves-overlapping is the same with brokers under the quirk OVERLAPPING_HANDOVER: RocketMQ's way, where the new owner
+does not wait for the old one.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import anyio
+
+from cli.bench.kit.consumers import queues_of, shares
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.group_watch import GroupWatch
+from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes
+from cli.bench.rebalance.stalls import percentile
+from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from model.events import Event, EventKind
+from model.quirks import Quirk
+from remoting.tasks import background_tasks
+
+GROUP = "bench"
+LISTENER_S = 0.005
+PER_S = 400.0
+_BALANCE_S, _SETTLE_S = 120.0, 0.5
+_AT_ONCE = 50
+
+
+@dataclass(slots=True)
+class Moves:
+    """What members did, as they did it.
+
+    Attributes:
+        gaps_s: of each queue that moved.
+        finished: how often each message was.
+        two_owners_s: summed over the queues.
+    """
+
+    clock: Callable[[], float]
+    gaps_s: list[float] = field(default_factory=list)
+    finished: Counter[tuple[MessageQueue, int]] = field(default_factory=Counter)
+    two_owners_s: float = 0.0
+    _dropped: dict[MessageQueue, tuple[str, float]] = field(default_factory=dict)
+    _holders: dict[MessageQueue, dict[str, int]] = field(default_factory=dict)
+    _shared_since: dict[MessageQueue, float] = field(default_factory=dict)
+
+    @property
+    def duplicates(self) -> int:
+        """Messages that were finished again."""
+        return self.finished.total() - len(self.finished)
+
+    def note(self, event: Event) -> None:
+        """Take an event of a member."""
+        if event.topic != TOPIC:
+            return
+        queue = MessageQueue(event.topic, event.broker, event.queue_id)
+        if event.kind == EventKind.QUEUE_ACQUIRED:
+            self._enter(event.client, queue)
+        elif event.kind == EventKind.QUEUE_DROPPED:
+            self._leave(event.client, queue)
+            self._dropped[queue] = (event.client, self.clock())
+        elif event.kind == EventKind.FIRST_PULL and queue in self._dropped:
+            owner, dropped_at = self._dropped.pop(queue)
+            if owner != event.client:
+                self.gaps_s.append(self.clock() - dropped_at)
+
+    def begins(self, member: str, queue: MessageQueue) -> None:
+        """Note that a member's listener was called with messages of a queue."""
+        self._enter(member, queue)
+
+    def ends(self, member: str, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
+        """Note that it has finished them."""
+        self.finished.update((queue, message.offset) for message in messages)
+        self._leave(member, queue)
+
+    def _enter(self, member: str, queue: MessageQueue) -> None:
+        holders = self._holders.setdefault(queue, {})
+        holders[member] = holders.get(member, 0) + 1
+        if len(holders) > 1:
+            self._shared_since.setdefault(queue, self.clock())
+
+    def _leave(self, member: str, queue: MessageQueue) -> None:
+        holders = self._holders[queue]
+        holders[member] -= 1
+        if not holders[member]:
+            del holders[member]
+        if len(holders) == 1 and queue in self._shared_since:
+            self.two_owners_s += self.clock() - self._shared_since.pop(queue)
+
+
+async def bench_moves(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure moves, and then the same under the quirk.
+
+    Raises:
+        NotBalanced: the group did not come to rest.
+        RlabError: the cluster did not start.
+
+    Cancellation: every process is stopped.
+    """
+    sound = await _in_cluster(sizes, progress)
+    overlapping = await _in_cluster(sizes, progress, "--quirk", Quirk.OVERLAPPING_HANDOVER.value)
+    note = f"{len(sound.gaps_s)} moves"
+    return [
+        Result(name="moves-100-gap-p50", value=percentile(sound.gaps_s, 0.5) * 1000, unit="ms", note=note),
+        Result(name="moves-100-gap-p99", value=percentile(sound.gaps_s, 0.99) * 1000, unit="ms", note=note),
+        Result(name="moves-100-duplicates", value=sound.duplicates, unit="messages"),
+        Result(name="moves-100-two-owners", value=sound.two_owners_s * 1000, unit="ms"),
+        Result(name="moves-overlapping-duplicates", value=overlapping.duplicates, unit="messages"),
+        Result(name="moves-overlapping-two-owners", value=overlapping.two_owners_s * 1000, unit="ms"),
+    ]
+
+
+async def _in_cluster(sizes: Sizes, progress: Progress, *options: str) -> Moves:
+    async with (
+        temporary_folder() as folder,
+        name_server_process() as name_server,
+        broker_process(name_server, folder, *options),
+    ):
+        await create_topics(name_server, {TOPIC: sizes.queues})
+        return await measure_moves(name_server, sizes, progress, time.perf_counter)
+
+
+async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, clock: Callable[[], float]) -> Moves:
+    """Measure joins and leaves in a cluster that has `TOPIC`; `clock` gives seconds."""
+    moves, watch = Moves(clock), GroupWatch()
+    # Odd numbers, so that a joining one can come between any two of them.
+    members = [_member(name_server, 2 * number + 1, moves, watch) for number in range(sizes.members)]
+    progress(f"starting {sizes.members} consumers")
+    async with _all_running(members, moves), _load(name_server):
+        ids = [member.client_id for member in members]
+        queues = await queues_of(name_server, GROUP)
+        before = shares(GROUP, ids, queues)
+        watch.expect(before)
+        await watch.wait_balanced(_BALANCE_S)
+        await anyio.sleep(_SETTLE_S)
+        moves.gaps_s.clear()
+        with _frozen():
+            for number in range(sizes.moves):
+                progress(f"join and leave {number + 1} of {sizes.moves}")
+                place = round(number * sizes.members / max(1, sizes.moves - 1))
+                async with _member(name_server, 2 * place, moves, watch) as joiner:
+                    watch.expect(shares(GROUP, [*ids, joiner.client_id], queues))
+                    await joiner.subscribe(TOPIC, _listener(joiner, moves))
+                    await watch.wait_balanced(_BALANCE_S)
+                    await anyio.sleep(_SETTLE_S)
+                    watch.expect(before)
+                await watch.wait_balanced(_BALANCE_S)
+                await anyio.sleep(_SETTLE_S)
+        # A member that leaves at the end has given everything up before; what the others do then is not counted.
+        return Moves(clock, list(moves.gaps_s), Counter(moves.finished), moves.two_owners_s)
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Leave what there is now out of garbage collections.
+
+    One that looks through a hundred clients stops all of them for 50 to 100 ms; each would be alone in its process.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _member(name_server: str, number: int, moves: Moves, watch: GroupWatch) -> PushConsumer:
+    def note(event: Event) -> None:
+        watch.note(event)
+        moves.note(event)
+
+    name = f"{GROUP}-{number:05d}"
+    return PushConsumer(
+        name_server, GROUP, instance_name=name, event_sink=note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET
+    )
+
+
+def _listener(member: PushConsumer, moves: Moves) -> Callable[[Sequence[MessageExt]], Awaitable[None]]:
+    async def on_messages(messages: Sequence[MessageExt]) -> None:
+        queue = messages[0].queue
+        moves.begins(member.client_id, queue)
+        await anyio.sleep(LISTENER_S)
+        moves.ends(member.client_id, queue, messages)
+
+    return on_messages
+
+
+@asynccontextmanager
+async def _all_running(members: Sequence[PushConsumer], moves: Moves) -> AsyncIterator[None]:
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def start(member: PushConsumer) -> None:
+        async with limiter:
+            await member.start()
+            await member.subscribe(TOPIC, _listener(member, moves))
+
+    async def stop(member: PushConsumer) -> None:
+        async with limiter:
+            await member.shutdown()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for member in members:
+                tasks.start_soon(start, member)
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for member in members:
+                    tasks.start_soon(stop, member)
+
+
+@asynccontextmanager
+async def _load(name_server: str) -> AsyncIterator[None]:
+    """Send messages at `PER_S` while the block runs."""
+
+    async def send_all(producer: Producer) -> None:
+        for number in count():
+            await producer.send(Message(TOPIC, b"%d" % number))
+            await anyio.sleep(1 / PER_S)
+
+    async with Producer(name_server, trace=False) as producer, background_tasks() as tasks:
+        tasks.start_soon(send_all, producer)
+        yield

@@ -1,0 +1,182 @@
+"""contrast: what one slow member costs a group that shares queues, and one that shares messages.
+
+Twelve consumers of one topic with four queues, each with one message at a time, 10 ms a message; the first of them
+takes 100 ms. For 30 s 200 messages/s are sent, 50 to each queue; then the group works off what is left.
+
+    queues     each queue is with one member: eight have none, and the slow one does 10 of the 50 messages/s of its
+               queue
+    messages   each member pops what it can, and has `max_unacked` messages at the most: those that wait behind the one
+               that the slow member is at are what it holds up
+
+It is measured in the simulation, on the shipped broker and clients: what is compared is waiting, and virtual time has
+no noise in it, gives every machine the same figures, and takes seconds instead of minutes. What the requests cost,
+which is more for messages than for queues, is what `consume` and `pop` measure.
+
+`python -m cli.bench.throughput.contrast_chart > docs/pop-contrast.svg` draws the backlog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Sizes
+from cli.bench.rebalance.stalls import percentile
+from client import ConsumeFrom, MessageExt
+from client.options import ConsumeMode
+from model.limits import MAX_UNACKED
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
+
+QUEUES, MEMBERS = 4, 12
+WORK_S, SLOW_WORK_S = 0.01, 0.1
+PER_S = 200
+SECONDS = 30.0
+FEW_UNACKED = 1
+"""Nothing waits behind a listener; the next message comes a round trip after the one before is done."""
+SAMPLE_S = 1.0
+_GROUP, _TOPIC = "contrast", "contrast"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to share.
+
+    Attributes:
+        name: of its figures.
+        label: of its line in a chart.
+        options: of each consumer.
+    """
+
+    name: str
+    label: str
+    options: dict[str, Any]
+
+
+WAYS = (
+    Way(name="queues", label="queues", options={"mode": ConsumeMode.PULL}),
+    Way(
+        name="messages",
+        label=f"messages, max_unacked {FEW_UNACKED}",
+        options={"mode": ConsumeMode.POP, "max_unacked": FEW_UNACKED},
+    ),
+    Way(
+        name=f"messages-{MAX_UNACKED}",
+        label=f"messages, max_unacked {MAX_UNACKED} (default)",
+        options={"mode": ConsumeMode.POP, "max_unacked": MAX_UNACKED},
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one way.
+
+    Attributes:
+        backlog: messages that were stored and not finished, every `SAMPLE_S` from the first one sent on, and at
+            the end.
+        latencies_s: of each message, from stored to finished, in the order they were finished.
+        finished: how many each member finished, the slow one first.
+        drained_s: from the first message sent until the last one was finished.
+    """
+
+    backlog: tuple[int, ...]
+    latencies_s: tuple[float, ...]
+    finished: tuple[int, ...]
+    drained_s: float
+
+
+async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure each of `WAYS`.
+
+    Raises:
+        RlabError: the cluster did not start.
+
+    Cancellation: the way that is being measured goes on, in its thread, to its end.
+    """
+    loop = asyncio.get_running_loop()
+    results = []
+    for way in WAYS:
+        progress(way.label)
+        outcome = await loop.run_in_executor(None, measure_contrast, way)
+        results += results_of(way, outcome)
+    return results
+
+
+def results_of(way: Way, outcome: Outcome) -> list[Result]:
+    """The figures of one way."""
+    working, n = sum(map(bool, outcome.finished)), len(outcome.latencies_s)
+    name = f"contrast-{way.name}"
+    return [
+        Result(
+            name=f"{name}-backlog",
+            value=max(outcome.backlog),
+            unit="messages",
+            note=f"{working} of {len(outcome.finished)} members got work; {n:,} done after {outcome.drained_s:.1f} s",
+        ),
+        Result(name=f"{name}-p50", value=percentile(outcome.latencies_s, 0.5) * 1000, unit="ms"),
+        Result(name=f"{name}-p99", value=percentile(outcome.latencies_s, 0.99) * 1000, unit="ms"),
+    ]
+
+
+def measure_contrast(way: Way, seconds: float = SECONDS) -> Outcome:
+    """Run one way in a simulation of its own; messages are sent for so many virtual seconds."""
+    with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
+        return run_simulation(partial(_contrast, way=way, seconds=seconds, folder=Path(folder)))
+
+
+async def _contrast(simulation: Simulation, *, way: Way, seconds: float, folder: Path) -> Outcome:
+    loop, sent, total = simulation.loop, 0, round(seconds * PER_S)
+    latencies: list[float] = []
+    finished, backlog = [0] * MEMBERS, [0]
+    done = anyio.Event()
+
+    def listener(number: int) -> Any:
+        async def on_messages(messages: Sequence[MessageExt]) -> None:
+            for message in messages:
+                await anyio.sleep(WORK_S if number else SLOW_WORK_S)
+                latencies.append((simulation.clock_ms() - message.stored_ms) / 1000)
+                finished[number] += 1
+            if len(latencies) == total:
+                done.set()
+
+        return on_messages
+
+    async with SimulatedCluster(simulation, folder, brokers=1) as cluster:
+        await cluster.create_topic(_TOPIC, queues=QUEUES)
+        for number in range(MEMBERS):
+            options = {"consume_from": ConsumeFrom.FIRST_OFFSET, "max_workers": 1, **way.options}
+            await cluster.start_consumer(
+                _GROUP, _TOPIC, listener=listener(number), host=f"member{number:02}", **options
+            )
+        producer = await cluster.start_producer()
+        await anyio.sleep(SAMPLE_S)  # the group is at rest
+        began = loop.time()
+
+        async def sample() -> None:
+            while True:
+                await anyio.sleep_until(began + len(backlog) * SAMPLE_S)
+                backlog.append(sent - len(latencies))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sample)
+            for number in range(total):
+                await anyio.sleep_until(began + number / PER_S)
+                await producer.send(_TOPIC, b"%d" % number)
+                sent += 1
+            await done.wait()
+            tasks.cancel_scope.cancel()
+        return Outcome(
+            backlog=(*backlog, sent - len(latencies)),
+            latencies_s=tuple(latencies),
+            finished=tuple(finished),
+            drained_s=loop.time() - began,
+        )

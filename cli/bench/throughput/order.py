@@ -1,0 +1,108 @@
+"""order: what the order of keys gains over that of queues, and what it costs where no order is asked for.
+
+One queue, the messages of 64 keys in turns, a listener that waits 5 ms for something, 32 workers. In the order of the
+queue they run one after the other, whatever the workers; in the order of keys as many at a time as there are workers.
+order-cost has an empty listener and thousands of keys, against the same consumer without an order: all the difference
+is what the lanes cost. Measured from the first message on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import count
+
+import anyio
+
+from cli.bench.kit.echo import BODY, TOPIC
+from cli.bench.kit.processes import cluster_processes
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Round, Sizes, in_turns, result_of
+from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from client.options import ConsumeOrder
+
+KEYS, WORKERS, LISTENER_S = 64, 32, 0.005
+MANY_KEYS = 4096
+MANY_TOPIC = "bench-many-keys"
+FILL_BATCH = 512
+
+
+async def bench_order(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure consumers in order.
+
+    Raises:
+        RlabError: the cluster did not start, or a send failed.
+
+    Cancellation: every process is stopped.
+    """
+    async with cluster_processes({TOPIC: 1, MANY_TOPIC: 1}) as cluster:
+        progress("filling the queues")
+        await fill_keys(cluster.name_server, TOPIC, KEYS, sizes.backlog)
+        await fill_keys(cluster.name_server, MANY_TOPIC, MANY_KEYS, sizes.backlog)
+        rounds = {
+            (topic, order): consuming_in_order(cluster.name_server, topic, order, sizes, progress, listener_s)
+            for topic, order, listener_s in (
+                (TOPIC, ConsumeOrder.KEY, LISTENER_S),
+                (TOPIC, ConsumeOrder.QUEUE, LISTENER_S),
+                (MANY_TOPIC, ConsumeOrder.KEY, 0.0),
+                (MANY_TOPIC, ConsumeOrder.NONE, 0.0),
+            )
+        }
+        gain = await in_turns(rounds[TOPIC, ConsumeOrder.KEY], rounds[TOPIC, ConsumeOrder.QUEUE], sizes.repeat)
+        cost = await in_turns(rounds[MANY_TOPIC, ConsumeOrder.KEY], rounds[MANY_TOPIC, ConsumeOrder.NONE], sizes.repeat)
+    return [result_of("order", gain), result_of("order-cost", cost)]
+
+
+async def fill_keys(name_server: str, topic: str, keys: int, backlog: int) -> None:
+    """Send messages with keys in turns to a topic of one queue; `backlog` is a multiple of `FILL_BATCH`."""
+    async with Producer(name_server) as producer:
+        for first in range(0, backlog, FILL_BATCH):
+            await producer.send_batch(
+                [Message(topic, BODY, keys=[f"key-{n % keys}"]) for n in range(first, first + FILL_BATCH)]
+            )
+
+
+def consuming_in_order(
+    name_server: str, topic: str, order: ConsumeOrder, sizes: Sizes, progress: Progress, listener_s: float
+) -> Round:
+    """A round of a push consumer in a group of its own, which begins with the first message.
+
+    Args:
+        name_server: its address.
+        topic: what it reads, `sizes.backlog` messages.
+        order: what of it is kept in order.
+        sizes: how long the round is; it ends with the last message, if that is earlier.
+        progress: told what begins.
+        listener_s: how long the listener waits with each message.
+    """
+    rounds = count(1)
+
+    async def run() -> float:
+        progress(f"order={order}" + (f", {listener_s * 1000:g} ms each" if listener_s else ""))
+        done = 0
+        began, finished = anyio.Event(), anyio.Event()
+
+        async def listener(messages: Sequence[MessageExt]) -> None:
+            nonlocal done
+            began.set()
+            if listener_s:
+                await anyio.sleep(listener_s)
+            done += len(messages)
+            if done == sizes.backlog:
+                finished.set()
+
+        async with PushConsumer(
+            name_server,
+            f"{topic}-{order}-{next(rounds)}",
+            order=order,
+            max_workers=WORKERS,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        ) as consumer:
+            await consumer.subscribe(topic, listener)
+            await began.wait()
+            before, started = done, time.perf_counter()
+            with anyio.move_on_after(sizes.seconds):
+                await finished.wait()
+            return (done - before) / (time.perf_counter() - started)
+
+    return run

@@ -1,0 +1,154 @@
+"""pop-32, pop-consumer and pop-memory: what taking messages one by one costs.
+
+    pop-32          messages/s that one Python client pops, decodes and acknowledges, 32 at a time, against the bare
+                    echo with 64 in flight. Each batch is answered once it is written down, and so is its end.
+    pop-consumer    the same of a whole `PopConsumer`: `receive` and `ack`, one after the other, by eight tasks
+    pop-memory      bytes of the broker's memory for each message in flight, of a million. Another group has popped and
+                    acknowledged all of them before, so that what reading them takes is not counted.
+
+When all messages are taken, the next group begins with the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgpack
+
+from cli.bench.kit.echo import TOPIC, connect_echo
+from cli.bench.kit.processes import cluster_processes, echo_process, rss_bytes
+from cli.bench.kit.report import Result
+from cli.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
+from cli.bench.throughput.pull import QUEUES, fill
+from cli.bench.throughput.send import IN_FLIGHT, echoing, round_of
+from client import PopConsumer
+from client.pop.message import PopMessage, runs_of
+from client.pop.requests import decode_batches
+from model.heartbeat import ConsumeFrom
+from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH
+from model.response_code import ResponseCode
+from remoting.client import RemotingClient, raise_for_code
+from remoting.connection import Connection
+from remoting.wire.pop import ANY_QUEUE
+from remoting.wire.request_code import RequestCode
+
+WORKERS = 8
+_POP, _ACK = int(RequestCode.POP_MESSAGE), int(RequestCode.BATCH_ACK_MESSAGE)
+_CLIENT_ID = "127.0.0.1@bench"
+_INVISIBLE_MS = 60_000
+
+
+async def bench_pop(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure pops with their acknowledgements.
+
+    Raises:
+        RlabError: the cluster did not start, or a request failed.
+
+    Cancellation: every process is stopped.
+    """
+    async with AsyncExitStack() as stack:
+        echo = await stack.enter_async_context(echo_process())
+        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
+        client = await stack.enter_async_context(connect_echo(echo.address))
+        progress("filling the queues")
+        await fill(cluster.name_server, sizes.backlog)
+        remoting = await stack.enter_async_context(RemotingClient({}))
+        connection = await remoting.connect(cluster.broker.address)
+        against = round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}")
+        name = f"pop-{MAX_POP_BATCH}"
+        turns = await in_turns(round_of(popping(connection), WORKERS, sizes, progress, name), against, sizes.repeat)
+        consumed = await in_turns(consuming(cluster.name_server, sizes, progress), against, sizes.repeat)
+    return [result_of(name, turns), result_of("pop-consumer", consumed)]
+
+
+def popping(connection: Connection) -> Work:
+    """A worker that pops, decodes and acknowledges for the group of the moment."""
+    number = 0
+
+    async def work(window: Window) -> None:
+        nonlocal number
+        done = 0
+        while window.open:
+            mine = number
+            messages = await pop(connection, f"bench-{mine}", _INVISIBLE_MS)
+            if messages:
+                await ack(connection, f"bench-{mine}", messages)
+                done += len(messages)
+            elif number == mine:
+                number += 1
+        window.done += done
+
+    return work
+
+
+async def pop(connection: Connection, group: str, invisible_ms: int) -> list[PopMessage]:
+    """Pop and decode messages of any queue; none when there are none."""
+    header = {
+        "group": group,
+        "topic": TOPIC,
+        "queue_id": ANY_QUEUE,
+        "client_id": _CLIENT_ID,
+        "max_n": MAX_POP_BATCH,
+        "invisible_ms": invisible_ms,
+        "suspend_ms": 0,
+        "consume_from": ConsumeFrom.FIRST_OFFSET.value,
+        "retry": False,
+    }
+    answer = await connection.request(_POP, header)
+    if answer.code == ResponseCode.PULL_NOT_FOUND:
+        return []
+    return decode_batches("bench", raise_for_code(answer).body or b"")
+
+
+async def ack(connection: Connection, group: str, messages: Sequence[PopMessage]) -> None:
+    """Acknowledge messages in one request."""
+    body = msgpack.packb([[run.queue.topic, run.queue.queue_id, run.token, run.offsets] for run in runs_of(messages)])
+    dead: Any = raise_for_code(await connection.request(_ACK, {"group": group, "client_id": _CLIENT_ID}, body)).body
+    assert dead == b"\x90", "a handle was dead"
+
+
+def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
+    """Rounds of a `PopConsumer`, each of a new group."""
+    number = 0
+
+    async def measure() -> float:
+        nonlocal number
+        progress("pop-consumer")
+        number += 1
+        async with PopConsumer(name_server, f"consumer-{number}", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
+            await consumer.subscribe(TOPIC)
+            await consumer.ack(await consumer.receive())  # connected, and the queues are known
+
+            async def work(window: Window) -> None:
+                while window.open:
+                    messages = await consumer.receive(wait_s=0)
+                    if not messages:
+                        window.close()
+                    await consumer.ack(messages)
+                    window.done += len(messages)
+
+            return await rate(work, WORKERS, sizes.seconds)
+
+    return measure
+
+
+async def bench_pop_memory(sizes: Sizes, progress: Progress) -> list[Result]:
+    """Measure memory of messages in flight; see `bench_pop`."""
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}, trace=False))
+        progress("filling the queues")
+        await fill(cluster.name_server, sizes.in_flight // QUEUES)
+        remoting = await stack.enter_async_context(RemotingClient({}))
+        connection = await remoting.connect(cluster.broker.address)
+        progress("popping and acknowledging all")
+        while messages := await pop(connection, "before", _INVISIBLE_MS):
+            await ack(connection, "before", messages)
+        before = await rss_bytes(cluster.broker)
+        progress("popping all")
+        count = 0
+        while messages := await pop(connection, "bench", MAX_INVISIBLE_MS):
+            count += len(messages)
+        after = await rss_bytes(cluster.broker)
+    return [Result(name="pop-memory", value=(after - before) / count, unit="B/message", note=f"{count:,} in flight")]

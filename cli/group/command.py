@@ -1,0 +1,243 @@
+"""`rlab group`: list consumer groups, and show one: who owns what, and who should. What changes one is next door."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.group import dead_letters as group_dlq
+from cli.group import delete as group_delete
+from cli.group import mode as group_mode
+from cli.group import reset as group_reset
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import document, print_json, print_line, print_table
+from cli.runtime import run
+from model.heartbeat import MessageModel
+
+if TYPE_CHECKING:
+    from client.admin.records import GroupInfo, GroupMemberInfo, GroupSummary, QueueProgress
+    from model.group_agreement import Disagreement
+
+app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
+
+MAX_MATRIX_MEMBERS = 12
+"""With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    group_reset.register(app)
+    group_dlq.register(app)
+    group_mode.register(app)
+    group_delete.register(app)
+    parent.add_typer(app, name="group")
+
+
+@app.command("list")
+def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
+    """List groups that have members or offsets.
+
+    Example: rlab group list
+    """
+    from client.admin.admin import Admin
+
+    async def main() -> tuple[GroupSummary, ...]:
+        async with Admin(namesrv) as admin:
+            return await admin.groups()
+
+    groups = run(main)
+    if json:
+        print_json({"groups": groups})
+        return
+    print_table(
+        ["group", ">members", "brokers"],
+        [(each.group, each.members, ", ".join(each.brokers)) for each in groups],
+        empty="no groups; rlab consume TOPIC --group NAME starts one",
+    )
+
+
+@app.command()
+def show(
+    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show who consumes what, and who should.
+
+    Members, and for each queue its current owner, its target and its lag.
+
+    Example: rlab group show billing
+    """
+    from client.admin.admin import Admin
+
+    async def main() -> GroupInfo:
+        async with Admin(namesrv) as admin:
+            return await admin.group(group)
+
+    info = run(main)
+    if json:
+        print_json(group_document(info))
+    else:
+        print_group(info)
+
+
+def print_group(info: GroupInfo) -> None:
+    """Print the members of a group, its queues, and a verdict."""
+    labels = {member.client_id: f"c{number}" for number, member in enumerate(info.members, 1)}
+    _print_members(info, labels)
+    for each in info.disagreements:
+        print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
+    group_mode.print_assignment(info.assignment)
+    _print_queues(info, labels)
+    _print_popped(info, labels)
+    print_line(verdict(info))
+
+
+def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
+    """A disagreement with the members called as in the table."""
+    sides = (replace(side, members=tuple(labels[who] for who in side.members)) for side in disagreement.sides)
+    return replace(disagreement, sides=tuple(sides))
+
+
+def group_document(info: GroupInfo) -> dict[str, object]:
+    """The JSON document of a group: its record, and what follows from it."""
+    members = [
+        {**document(each), "mode": info.mode_of(each), "in_flight": info.in_flight_of(each.client_id)}
+        for each in info.members
+    ]
+    queues = [
+        {**document(queue), "lag": queue.lag, "deleted": queue.deleted, "settled": queue.settled}
+        for queue in info.queues
+    ]
+    summary = {
+        "balanced": info.balanced,
+        "broadcasting": info.broadcasting,
+        "lag": info.lag,
+        "in_flight": info.in_flight,
+    }
+    contradictions = [{**document(each), "consequence": each.consequence} for each in info.disagreements]
+    return {**document(info), **summary, "disagreements": contradictions, "members": members, "queues": queues}
+
+
+def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
+    """What its members share: queues, messages, or nothing at all."""
+    return "broadcasting" if member.model is MessageModel.BROADCASTING else info.mode_of(member)
+
+
+def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
+    pops = any(info.popped_by(member) for member in info.members)
+    targets = [client_id for queue in info.queues for client_id in queue.targets]
+    print_table(
+        [
+            *("", "client id", "address", "strategy", "mode", "subscriptions", ">queues", ">target"),
+            *([">in flight"] if pops else []),
+            ">expires in",
+        ],
+        [
+            (
+                labels[member.client_id],
+                member.client_id,
+                member.address or None,
+                member.strategy if _mode(info, member).startswith("pull") else None,
+                _mode(info, member),
+                ", ".join(
+                    s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
+                ),
+                None if member.model is MessageModel.BROADCASTING else len(member.queues),
+                targets.count(member.client_id)
+                if member.strategy not in info.unknown_strategies and _mode(info, member).startswith("pull")
+                else None,
+                *([info.in_flight_of(member.client_id)] if pops else []),
+                f"{member.expires_in_s:.0f} s",
+            )
+            for member in info.members
+        ],
+        title=f"group {info.group}",
+        empty=f"group {info.group} has no members",
+    )
+
+
+def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
+    nobody_has_any = all(_mode(info, member) in ("pop", "broadcasting") for member in info.members)
+    if nobody_has_any and not any(each.owner for each in info.queues):
+        labels = {}  # nobody has queues, so there is nothing to mark
+    as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
+    who = list(labels.values()) if as_matrix else ["owner", "target"]
+    rows = [
+        (
+            str(queue.queue),
+            *(_marks(queue, labels) if as_matrix else _names(queue, labels)),
+            queue.lag,
+            queue.committed,
+            queue.max_offset,
+        )
+        for queue in info.queues
+    ]
+    print_table(["queue", *who, ">lag", ">committed", ">end"], rows)
+    if as_matrix and labels and rows:
+        print_line("● owns it and should   ○ should own it   ✕ owns it and should not")
+
+
+def _print_popped(info: GroupInfo, labels: dict[str, str]) -> None:
+    if not info.popped_queues:
+        return
+    rows = [
+        (
+            str(each.queue),
+            each.in_flight,
+            ", ".join(f"{labels.get(who, who)}: {count}" for who, count in each.in_flight_of.items()) or None,
+            _seconds(each.oldest_ms),
+            _seconds(each.next_visible_ms),
+            each.to_come_again,
+            each.most_attempts,
+        )
+        for each in info.popped_queues
+    ]
+    print_table(["popped", ">in flight", "with", ">oldest", ">next visible in", ">to come again", ">attempts"], rows)
+
+
+def _seconds(ms: float | None) -> str | None:
+    return None if ms is None else f"{ms / 1000:.1f} s"
+
+
+def _marks(queue: QueueProgress, labels: dict[str, str]) -> list[str]:
+    marks = {(True, True): "●", (False, True): "○", (True, False): "✕", (False, False): ""}
+    return [marks[(queue.owner == client_id, client_id in queue.targets)] for client_id in labels]
+
+
+def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, str | None]:
+    owner = None if queue.owner is None else labels.get(queue.owner, queue.owner)
+    return owner, ", ".join(labels[client_id] for client_id in queue.targets) or None
+
+
+def verdict(info: GroupInfo) -> str:
+    """How a group is doing, in one line."""
+    parts = [] if info.broadcasting else [f"lag {info.lag}"]
+    if deleted := sum(queue.deleted for queue in info.queues):
+        parts.append(f"{deleted} messages were deleted before it read them")
+    if info.in_flight:
+        parts.append(f"{info.in_flight} in flight")
+    if info.broadcasting:
+        parts.append("broadcasting: every member reads every queue, and keeps its own offsets")
+    elif info.unknown_strategies:
+        parts.append(f"target unknown: strategy {', '.join(info.unknown_strategies)} is not built in")
+    elif not info.members:
+        parts.append("nobody consumes it")
+    elif info.balanced and all(info.mode_of(member) == "pop" for member in info.members):
+        parts.append("members share messages, not queues")
+    elif info.balanced:
+        parts.append("balanced")
+    else:
+        astray = sum(not queue.settled for queue in info.queues)
+        stranded = [f"{len(info.stranded)} queues are nobody's to consume"] if info.stranded else []
+        parts.append(
+            "not balanced: " + ", ".join([f"{astray} queues are not where they should be"] * (astray > 0) + stranded)
+        )
+    if info.disagreements:
+        parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
+    if info.unreachable:
+        parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its part is missing")
+    return "; ".join(parts)

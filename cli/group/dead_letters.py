@@ -1,0 +1,241 @@
+"""`rlab group dlq`: list, show and send again what a group has given up on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.messages.consume import document_of
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from cli.output import print_json, print_line, print_note, print_table, report_progress
+from cli.runtime import run
+from model.errors import QueryNotFound
+from remoting.tasks import background_tasks
+
+if TYPE_CHECKING:
+    from client.admin.dead_letters import DeadLetter, DeadLetterQueue
+
+app = typer.Typer(help="List, show and send again what a group has given up on.", no_args_is_help=True)
+
+_PREVIEW_CHARS = 40
+
+Group = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to those of `rlab group`."""
+    parent.add_typer(app, name="dlq")
+
+
+@app.command("list")
+def list_letters(
+    group: Group, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
+) -> None:
+    """Count the dead letters of a group.
+
+    Example: rlab group dlq list billing
+    """
+    from client.admin.admin import Admin
+
+    async def main() -> tuple[DeadLetterQueue, ...]:
+        async with Admin(namesrv) as admin:
+            return await admin.dead_letters(group).queues()
+
+    queues = run(main)
+    if json:
+        print_json({"group": group, "queues": queues})
+        return
+    print_table(
+        ["queue", ">letters", ">re-sent", "oldest", "newest"],
+        [(str(q.queue), q.letters, q.resent, time_text(q.oldest_ms), time_text(q.newest_ms)) for q in queues],
+        empty=f"group {group} has no dead letters",
+    )
+    if queues:
+        print_line(f"{sum(q.letters - q.resent for q in queues)} to re-send")
+
+
+@app.command()
+def show(
+    group: Group,
+    message_id: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="Only this message, in full; may be repeated.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show so many, the oldest first.")] = 20,
+    pending: Annotated[bool, switch("--pending", help_text="Only what was not re-sent.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show dead letters.
+
+    Why a listener failed is not stored: its consumer has logged that, with the id of the message.
+
+    Example: rlab group dlq show billing --limit 5
+    """
+    from client.admin.admin import Admin
+
+    wanted = set(message_id or ())
+
+    async def main() -> tuple[list[DeadLetter], bool]:
+        """Returns the letters, and whether there are more."""
+        found: list[DeadLetter] = []
+        async with Admin(namesrv) as admin:
+            async for letter in admin.dead_letters(group).letters():
+                if (pending and letter.resent) or (wanted and letter.message.message_id not in wanted):
+                    continue
+                if len(found) == limit:
+                    return found, True
+                found.append(letter)
+        missing = wanted - {letter.message.message_id for letter in found}
+        if missing:
+            raise QueryNotFound(f"no dead letter of group {group!r} has the id {', '.join(sorted(missing))}")
+        return found, False
+
+    letters, more = run(main)
+    if json:
+        print_json({"group": group, "letters": [letter_document(letter) for letter in letters], "more": more})
+    elif wanted:
+        for letter in letters:
+            _print_in_full(letter)
+    else:
+        left = "left to re-send" if pending else ""
+        _print_letters(letters, empty=f"group {group} has no dead letters {left}".rstrip())
+    if more:
+        print_note(f"note: there are more; --limit shows more than {limit}")
+
+
+@app.command()
+def resend(
+    group: Group,
+    message_id: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="This message; may be repeated.")
+    ] = None,
+    everything: Annotated[bool, switch("--all", help_text="Every letter that was not re-sent yet.")] = False,
+    to: Annotated[
+        str, typer.Option(metavar="group|topic", help="Only to this group, or to the topic and so to every group.")
+    ] = "group",
+    again: Annotated[bool, switch("--again", help_text="With --id: also if it was re-sent already.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Send dead letters again.
+
+    Each keeps its topic, id, keys, tags and properties, and has all of its attempts before it. What was re-sent stays
+    listed and is remembered, so a second --all does not send it again. It may be stopped and repeated at any time; what
+    was under way at that moment, 64 letters at the most, may be sent twice.
+
+    Example: rlab group dlq resend billing --all
+    """
+    from client.admin.admin import Admin
+    from client.admin.dead_letters import ResendTo
+
+    if bool(message_id) == everything:
+        raise typer.BadParameter("say either --id ID or --all")
+    if again and everything:
+        raise typer.BadParameter("--again goes with --id: naming what is sent twice on purpose")
+    if to not in set(ResendTo):
+        raise typer.BadParameter(f"--to {to!r}: say {' or '.join(ResendTo)}")
+    sent = 0
+
+    def note(n: int) -> None:
+        nonlocal sent
+        sent = n
+
+    async def main() -> int:
+        async with Admin(namesrv) as admin, background_tasks() as tasks:
+            letters = admin.dead_letters(group)
+            tasks.start_soon(report_progress, lambda: f"{sent} letters re-sent")
+            if everything:
+                return await letters.resend_all(ResendTo(to), note)
+            chosen = _chosen(group, await letters.find(message_id or (), again=again))
+            await letters.resend(chosen, ResendTo(to))
+            return len(chosen)
+        raise AssertionError("the block returns or raises")
+
+    n = run(main)
+    if json:
+        print_json({"group": group, "resent": n, "to": to})
+    else:
+        print_line(f"{n} {'letter' if n == 1 else 'letters'} re-sent to the {to}")
+
+
+def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
+    """The letters that were found.
+
+    Raises:
+        QueryNotFound: an id has none; nothing was sent.
+    """
+    missing = [message_id for message_id, letters in found.items() if not letters]
+    if missing:
+        raise QueryNotFound(
+            f"nothing was sent: group {group!r} has no dead letter to re-send with the id {', '.join(missing)}; "
+            "if it was re-sent before, --again sends it once more"
+        )
+    return [letter for letters in found.values() for letter in letters]
+
+
+def letter_document(letter: DeadLetter) -> dict[str, Any]:
+    """The JSON document of a dead letter: that of its message, and what became of it."""
+    return {**document_of(letter.message), "retries": letter.message.times_delivered, "resent": letter.resent}
+
+
+def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
+    print_table(
+        ["at", "topic", "id", "keys", "tags", ">retries", "since", "re-sent", "body"],
+        [
+            (
+                _place(letter),
+                letter.message.topic,
+                letter.message.message_id,
+                " ".join(letter.message.keys),
+                letter.message.tags,
+                letter.message.times_delivered,
+                time_text(letter.message.stored_ms),
+                "yes" if letter.resent else "no",
+                preview(letter.message.body),
+            )
+            for letter in letters
+        ],
+        empty=empty,
+    )
+
+
+def _print_in_full(letter: DeadLetter) -> None:
+    message = letter.message
+    rows = {
+        "id": message.message_id,
+        "at": _place(letter),
+        "topic": message.topic,
+        "keys": " ".join(message.keys),
+        "tags": message.tags,
+        **{f"property {name}": value for name, value in message.properties.items()},
+        "retries": message.times_delivered,
+        "born": time_text(message.born_ms),
+        "dead since": time_text(message.stored_ms),
+        "re-sent": "yes" if letter.resent else "no",
+        "body": f"{len(message.body)} bytes: {preview(message.body, 1_000)}",
+    }
+    print_table(["field", "value"], list(rows.items()))
+
+
+def _place(letter: DeadLetter) -> str:
+    queue = letter.message.queue
+    return f"{queue.broker_name}:{queue.queue_id}+{letter.message.offset}"
+
+
+def preview(body: bytes, chars: int = _PREVIEW_CHARS) -> str:
+    """The beginning of a body on one line; what cannot be printed is escaped."""
+    text = body[: chars * 4].decode("utf-8", "backslashreplace")
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:chars])
+    return shown + "…" if len(text) > chars or len(body) > chars * 4 else shown
+
+
+def time_text(ms: int | None) -> str | None:
+    """A wall clock time for people, in their time zone."""
+    if ms is None:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,148 @@
+"""`rlab group reset`: put a group somewhere else on a topic, while it consumes."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from cli.output import print_json, print_note, print_table
+from cli.runtime import run
+from model.errors import InvalidParameter
+from model.message_queue import MessageQueue
+from model.offset_reset import QueueReset, ResetTo
+
+_AGE = re.compile(r"-?(\d{1,9})(s|m|h|d)")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to those of `rlab group`."""
+    app.command("reset")(reset)
+
+
+def reset(
+    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
+    topic: Annotated[str, typer.Argument(help="Topic name.", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="earliest|latest|TIME",
+            show_default=False,
+            help="TIME is ISO 8601, milliseconds since 1970, or how long ago: 90s, 5m, 1h, 2d.",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(metavar="N", min=0, show_default=False, help="This offset; name the queue, too.")
+    ] = None,
+    shift: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default=False, help="So many messages forward in each queue, or back: -100."),
+    ] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option(metavar="BROKER:ID", help="Only this queue; may be repeated.")
+    ] = None,
+    dry_run: Annotated[bool, switch("--dry-run", help_text="Only show what would become of it.")] = False,
+    create: Annotated[bool, switch("--create", help_text="Also for a group that has yet to start.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Put a group somewhere else on a topic.
+
+    Its consumers may go on running: they drop what they have fetched and begin again there. What a listener has at that
+    moment is finished, but comes again if it lies at or after the new place.
+
+    Example: rlab group reset billing orders --to -1h
+    """
+    from client.admin.admin import Admin
+
+    target = target_of(to, to_offset, shift, named_queues=bool(queue))
+    queues = [queue_of(topic, text) for text in queue] if queue else None
+
+    async def main() -> tuple[QueueReset, ...]:
+        async with Admin(namesrv) as admin:
+            return await admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create)
+
+    print_resets(run(main), dry_run=dry_run, as_json=json)
+
+
+def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named_queues: bool) -> ResetTo:
+    """Where the options say.
+
+    Raises:
+        typer.BadParameter: they say nothing, more than one thing, or nonsense.
+    """
+    if [to, to_offset, shift].count(None) != 2:
+        raise typer.BadParameter("say one of --to earliest|latest|TIME, --to-offset N and --shift N")
+    try:
+        if to is not None:
+            return _named(to)
+        if to_offset is not None:
+            if not named_queues:
+                raise typer.BadParameter("an offset means another message in every queue: say --queue BROKER:ID, too")
+            return ResetTo.offset(to_offset)
+        return ResetTo.shift(shift or 0)
+    except InvalidParameter as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _named(text: str) -> ResetTo:
+    if text in ("earliest", "latest"):
+        return ResetTo.earliest() if text == "earliest" else ResetTo.latest()
+    return ResetTo.time(time_of(text))
+
+
+def time_of(text: str) -> int:
+    """Read a time; returns its milliseconds since 1970.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    from client.config import wall_clock_ms
+
+    try:
+        if text.isascii() and text.isdecimal():
+            return int(text)
+        if age := _AGE.fullmatch(text):
+            return max(0, int(wall_clock_ms()) - int(age[1]) * _UNIT_MS[age[2]])
+        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"--to {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "
+            "or how long ago: 90s, 5m, 1h, 2d"
+        ) from error
+
+
+def queue_of(topic: str, text: str) -> MessageQueue:
+    """Read `broker:id`, or `topic@broker:id` as other commands print it.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    broker, _, number = text.removeprefix(f"{topic}@").rpartition(":")
+    if not broker or not (number.isascii() and number.isdecimal()):
+        raise typer.BadParameter(f"--queue {text!r}: say the broker and the number of the queue, as in broker-a:3")
+    return MessageQueue(topic, broker, int(number))
+
+
+def print_resets(resets: tuple[QueueReset, ...], *, dry_run: bool, as_json: bool) -> None:
+    """Print what became, or would become, of each queue."""
+    if as_json:
+        print_json({"dry_run": dry_run, "queues": resets})
+        return
+    print_table(
+        ["queue", ">before", ">after", ">moved", "owner"],
+        [
+            (str(r.queue), r.before, r.after, None if r.before is None else f"{r.after - r.before:+d}", r.owner)
+            for r in resets
+        ],
+        title="dry run: nothing was changed" if dry_run else "",
+        empty="the topic has no queues",
+    )
+    beyond = [str(r.queue) for r in resets if r.clamped]
+    if beyond:
+        print_note(f"note: what you asked for lies outside of {', '.join(beyond)}; the nearest end was taken")

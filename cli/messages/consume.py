@@ -1,0 +1,285 @@
+"""`rlab consume`: be a member of a group and print what it is handed."""
+
+from __future__ import annotations
+
+import base64
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from cli.messages.lines import write_all
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
+from cli.runtime import run
+from model.assignment import BROKER_STRATEGY, AssignedBy
+from model.errors import ConfigError, QueryNotFound
+from model.heartbeat import ConsumeFrom, MessageModel
+from model.message import MessageExt
+from model.quirks import CLIENT_QUIRKS, Quirk
+from model.subscription import ALL
+
+_BATCH = 32
+_STRATEGY = (
+    "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY, or BROKER."
+)
+_ORDER = "Which messages wait for each other: none, those of a queue, or those with the same first key."
+_MODE = (
+    "What the members share: whole queues (pull), or single messages (pop), so that more members than queues have work."
+)
+_GRACE_S = 0.5
+"""How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
+not printed any more."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("consume")(consume)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What to consume; see `rlab consume --help`."""
+
+    topic: str
+    group: str
+    namesrv: str
+    start: tuple[ConsumeFrom, int]
+    count: int | None
+    timeout_s: float | None
+    tags: str
+    strategy: str
+    wait: bool
+    order: str
+    mode: str
+    quirks: frozenset[Quirk]
+    broadcast: dict[str, Any]
+    as_json: bool
+
+
+_Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        envvar="RLAB_CONSUME_FROM",
+        metavar="earliest|latest|TIME",
+        help="Where a group begins that has never consumed; TIME is ISO 8601 or milliseconds since 1970.",
+    ),
+]
+_Count = Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after so many messages.")]
+_Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", min=0.001, show_default=False, help="End after so long; failed if --count was not reached."
+    ),
+]
+_Quirks = Annotated[
+    list[Quirk] | None,
+    typer.Option(
+        metavar="NAME", help=f"A defect of the reference's clients to show: {', '.join(sorted(CLIENT_QUIRKS))}."
+    ),
+]
+_Broadcast = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="Get every message, whatever other members get. Under this NAME the place is kept for the next time.",
+    ),
+]
+_OffsetsDir = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", show_default=False, help="Where --broadcast keeps the place; ~/.rlab-offsets."),
+]
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.")],
+    group: Annotated[str, typer.Option(show_default=False, help="Consumer group; its members share the queues.")],
+    start: _Start = "latest",
+    count: _Count = None,
+    timeout: _Timeout = None,
+    tags: Annotated[str, typer.Option(metavar="'A || B'", help="Only messages with one of these tags.")] = ALL,
+    strategy: Annotated[str, typer.Option(help=_STRATEGY)] = "AVG",
+    wait: Annotated[bool, switch("--wait", help_text="Wait for the topic if it does not exist yet.")] = False,
+    order: Annotated[str, typer.Option(metavar="none|queue|key", help=_ORDER)] = "none",
+    mode: Annotated[str, typer.Option(metavar="pull|pop", help=_MODE)] = "pull",
+    quirk: _Quirks = None,
+    broadcast: _Broadcast = None,
+    offsets_dir: _OffsetsDir = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+) -> None:
+    """Print messages of a topic, a line each.
+
+    It consumes as a member of a group until it is stopped, and leaves the group in good order.
+
+    With --json a line is an object with body (or body_base64), topic, broker, queue_id, offset, keys, tags, properties,
+    born_ms, stored_ms and message_id.
+
+    Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
+
+    Example: rlab consume prices --group caches --broadcast $HOSTNAME
+    """
+    options = ConsumeOptions(
+        topic=topic,
+        group=group,
+        namesrv=namesrv,
+        start=start_of(start),
+        count=count,
+        timeout_s=timeout,
+        tags=tags,
+        strategy=strategy,
+        wait=wait,
+        order=order,
+        mode=mode,
+        quirks=frozenset(quirk or ()),
+        broadcast=broadcast_options(broadcast, offsets_dir),
+        as_json=json,
+    )
+    run(Consuming(options).run, endless=True, verbose=verbose)
+
+
+def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, Any]:
+    """The options of a consumer that --broadcast and --offsets-dir stand for.
+
+    Raises:
+        typer.BadParameter: a folder for offsets that are not kept in one.
+    """
+    if name is None and offsets_dir is not None:
+        raise typer.BadParameter("--offsets-dir is for --broadcast: the offsets of a group are kept at the brokers")
+    if name is None:
+        return {}
+    folder = {} if offsets_dir is None else {"offsets_dir": offsets_dir}
+    return {"model": MessageModel.BROADCASTING, "instance_name": name, **folder}
+
+
+def start_of(text: str) -> tuple[ConsumeFrom, int]:
+    """Read --from: the policy, and for a time its milliseconds since 1970.
+
+    Raises:
+        typer.BadParameter: it is neither a policy nor a time.
+    """
+    named = {"earliest": ConsumeFrom.FIRST_OFFSET, "latest": ConsumeFrom.LAST_OFFSET}
+    if text in named:
+        return named[text], 0
+    try:
+        ms = int(text) if text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"--from {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
+        ) from error
+    return ConsumeFrom.TIMESTAMP, max(1, ms)
+
+
+class Consuming:
+    """One run of the command."""
+
+    def __init__(self, options: ConsumeOptions) -> None:
+        self._options = options
+        self._received = 0
+        self._write_error: OSError | None = None
+
+    async def run(self) -> None:
+        """Consume until the count, the time or a signal.
+
+        Raises:
+            RlabError: the topic does not exist, nobody can be reached, or --count was not reached in time.
+            OSError: the output cannot be written.
+        """
+        from client import PushConsumer
+        from client.admin.expected_owners import BUILT_IN_STRATEGIES
+        from client.options import ConsumeMode, ConsumeOrder
+
+        options = self._options
+        if options.order not in list(ConsumeOrder):
+            raise ConfigError(f"no order {options.order!r}; there are {', '.join(ConsumeOrder)}")
+        if options.mode not in list(ConsumeMode):
+            raise ConfigError(f"no mode {options.mode!r}; there are {', '.join(ConsumeMode)}")
+        by_broker = options.strategy == BROKER_STRATEGY
+        if options.strategy not in BUILT_IN_STRATEGIES and not by_broker:
+            known = (*BUILT_IN_STRATEGIES, BROKER_STRATEGY)
+            raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(known)}")
+        if not options.wait:
+            await self._check_topic()
+        self._done = anyio.Event()
+        async with PushConsumer(
+            options.namesrv,
+            group=options.group,
+            strategy=None if by_broker else BUILT_IN_STRATEGIES[options.strategy],
+            assignment=AssignedBy.BROKER if by_broker else AssignedBy.CLIENT,
+            consume_from=options.start[0],
+            consume_timestamp_ms=options.start[1],
+            # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
+            max_workers=1,
+            order=options.order,
+            mode=options.mode,
+            quirks=options.quirks,
+            consume_batch=1 if options.count is not None else _BATCH,
+            shutdown_grace_s=_GRACE_S,
+            **options.broadcast,
+        ) as consumer:
+            await consumer.subscribe(options.topic, self._on_messages, options.tags)
+            with anyio.move_on_after(options.timeout_s):
+                await self._done.wait()
+        if isinstance(self._write_error, BrokenPipeError):
+            return  # whoever read it has seen enough, as in `rlab consume ... | head`
+        if self._write_error is not None:
+            raise self._write_error
+        if options.count is not None and self._received < options.count:
+            raise QueryNotFound(f"{self._received} of {options.count} messages came in {options.timeout_s:g} s")
+
+    async def _check_topic(self) -> None:
+        """A consumer may wait for its topic, but who types a name usually means one that is there."""
+        from client.admin.admin import Admin
+
+        async with Admin(self._options.namesrv) as admin:
+            await admin.route(self._options.topic)
+
+    async def _on_messages(self, messages: Sequence[MessageExt]) -> None:
+        if not self._done.is_set():
+            try:
+                await write_all(sys.stdout.fileno(), b"".join([self._line(message) for message in messages]))
+            except OSError as error:
+                self._write_error = error
+                self._done.set()
+            else:
+                self._received += len(messages)
+                if self._received == self._options.count:
+                    self._done.set()
+                return
+        # Neither finished nor failed: they stay where they are, uncommitted, for the next member of the group.
+        await anyio.sleep_forever()
+
+    def _line(self, message: MessageExt) -> bytes:
+        if not self._options.as_json:
+            return message.body + b"\n"
+        return jsonlib.dumps(document_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def document_of(message: MessageExt) -> dict[str, object]:
+    """The JSON document of a message."""
+    try:
+        body = {"body": message.body.decode("utf-8")}
+    except UnicodeDecodeError:
+        body = {"body_base64": base64.b64encode(message.body).decode("ascii")}
+    return {
+        **body,
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queue_id": message.queue.queue_id,
+        "offset": message.offset,
+        "keys": list(message.keys),
+        "tags": message.tags,
+        "properties": dict(message.properties),
+        "born_ms": message.born_ms,
+        "stored_ms": message.stored_ms,
+        "message_id": message.message_id,
+    }

@@ -1,0 +1,189 @@
+"""`rlab message`: find stored messages by key, and show one by its id: what it is, and everywhere it is."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.messages.consume import document_of
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import print_error, print_json, print_line, print_note, print_table
+from cli.runtime import FAILED, run
+from model.limits import MAX_LOOKUP_MESSAGES
+
+if TYPE_CHECKING:
+    from client.admin.messages import FoundMessage, FoundMessages
+
+app = typer.Typer(help="Find and show stored messages.", no_args_is_help=True)
+
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SHOWN_BODY_CHARS = 40
+_SHOWN_WHOLE_CHARS = 2_000
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app, name="message")
+
+
+@app.command()
+def find(
+    topic: Annotated[str, typer.Argument(help="Topic name.", show_default=False)],
+    key: Annotated[str, typer.Option(show_default=False, help="One of the keys of the message.")],
+    since: Annotated[
+        str | None, typer.Option(metavar="90s|10m|1h|2d", show_default=False, help="Only what was stored since then.")
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--max", metavar="N", min=1, max=MAX_LOOKUP_MESSAGES, help="At the most so many.")
+    ] = 32,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Find messages by key, the newest first.
+
+    Copies that wait for a retry and dead letters are found with the messages of the topic. The first search through
+    much that is stored takes a while; with --since it takes less.
+
+    Example: rlab message find orders --key 42 --since 1h
+    """
+    from client.admin.admin import Admin
+
+    begin_ms = 0 if since is None else max(0, round(time.time() * 1000) - since_ms(since))
+
+    async def main() -> FoundMessages:
+        async with Admin(namesrv) as admin:
+            return await admin.query_message(topic, key, max_n=most, begin_ms=begin_ms)
+
+    found = run(main)
+    if json:
+        print_json(found_document(found))
+    elif found.messages:
+        print_table(
+            ["stored", "topic", "broker", ">queue", ">offset", ">tries", "keys", "tag", "message id", "body"],
+            [(*_place(each), *_content(each)) for each in found.messages],
+        )
+    if not found.messages:
+        when = "" if since is None else f" that was stored in the last {since}"
+        fail_without(f"no message of {topic} with key {key!r}{when}", found)
+    tell_what_is_missing(found)
+
+
+@app.command()
+def show(
+    message_id: Annotated[str, typer.Argument(help="Message id, as the producer was told it.", show_default=False)],
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show a message, and every place in which it is.
+
+    Those are the queue that it was sent to, retries of groups that failed on it, and dead letters.
+
+    Example: rlab message show 5f0c3a9d27e1b8460000002a
+    """
+    from client.admin.admin import Admin
+
+    async def main() -> FoundMessages:
+        async with Admin(namesrv) as admin:
+            return await admin.view_message(message_id)
+
+    found = run(main)
+    if json:
+        print_json(found_document(found))
+    elif found.messages:
+        print_message(found)
+    if not found.messages:
+        fail_without(f"no message with id {message_id!r}", found)
+    tell_what_is_missing(found)
+
+
+def since_ms(text: str) -> int:
+    """Read --since: how long ago, in milliseconds.
+
+    Raises:
+        typer.BadParameter: it is no length of time.
+    """
+    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if match is None:
+        raise typer.BadParameter(f"--since {text!r}: say a number and a unit, such as 90s, 10m, 1h or 2d")
+    return int(match[1]) * _UNIT_S[match[2]] * 1000
+
+
+def fail_without(what: str, found: FoundMessages) -> None:
+    """Say that nothing was found, and where nobody looked.
+
+    Raises:
+        typer.Exit: always.
+    """
+    where = f"; broker {', '.join(found.unreachable)} does not answer" if found.unreachable else ""
+    print_error(f"{what} is stored{where}")
+    raise typer.Exit(FAILED)
+
+
+def tell_what_is_missing(found: FoundMessages) -> None:
+    """Say on stderr what there may be besides."""
+    if not found.is_complete:
+        print_note(f"note: these are the newest {len(found.messages)}; there may be more")
+    if found.unreachable:
+        print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so what it has is missing")
+
+
+def print_message(found: FoundMessages) -> None:
+    """Print a message and its places; it is the same message in each."""
+    message = found.messages[0].message
+    print_line(f"message {message.message_id} of topic {message.topic}, made {_time(message.born_ms)}")
+    print_table(["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in found.messages])
+    print_line(f"keys        {', '.join(message.keys) or '-'}")
+    print_line(f"tag         {message.tags or '-'}")
+    for name, value in sorted(message.properties.items()):
+        print_line(f"property    {name} = {value}")
+    print_line(f"body        {len(message.body)} bytes")
+    print_line(_shown(message.body, _SHOWN_WHOLE_CHARS))
+
+
+def found_document(found: FoundMessages) -> dict[str, object]:
+    """The JSON document of what was found."""
+    return {
+        "messages": [
+            {
+                **document_of(each.message),
+                "stored_in": each.message.queue.topic,
+                "times_delivered": each.message.times_delivered,
+                "due_ms": each.due_ms,
+            }
+            for each in found.messages
+        ],
+        "complete": found.is_complete,
+        "unreachable": list(found.unreachable),
+    }
+
+
+def _place(found: FoundMessage) -> tuple[object, ...]:
+    message, queue = found.message, found.message.queue
+    offset = message.offset if found.due_ms is None else f"due {_time(found.due_ms)}"
+    return _time(message.stored_ms), queue.topic, queue.broker_name, queue.queue_id, offset, message.times_delivered
+
+
+def _content(found: FoundMessage) -> tuple[object, ...]:
+    message = found.message
+    keys = ", ".join(message.keys)
+    return keys or None, message.tags or None, message.message_id, _shown(message.body, _SHOWN_BODY_CHARS)
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"  # whatever a producer's clock said
+
+
+def _shown(body: bytes, most: int) -> str:
+    """A body as text, unprintable characters escaped, cut to a length."""
+    text = body[: most * 4].decode("utf-8", "backslashreplace")
+    line = "".join(char if char.isprintable() or char == " " else repr(char)[1:-1] for char in text[: most + 1])
+    return line if len(line) <= most else f"{line[: most - 1]}…"

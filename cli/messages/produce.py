@@ -1,0 +1,237 @@
+"""`rlab produce`: lines, or generated messages, into a topic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from cli.messages.lines import read_lines
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import print_json, print_line, report_progress
+from cli.runtime import run
+from model.errors import ConfigError, RlabError, SystemError_, UsageError
+from model.limits import MAX_BODY_BYTES
+from model.message import Message
+from remoting.tasks import background_tasks
+
+if TYPE_CHECKING:
+    from client import Producer
+
+MAX_FAILURES_IN_A_ROW = 100
+"""After so many messages that could not be sent the rest is not tried: each takes all its attempts to fail."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("produce")(produce)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceOptions:
+    """What to send; see `rlab produce --help`."""
+
+    topic: str
+    file: Path | None
+    count: int | None
+    size: int
+    rate: float | None
+    key: str | None
+    key_regex: re.Pattern[bytes] | None
+    tag: str
+    in_flight: int
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(show_default=False, help="Topic to send to.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", show_default=False, help="A message per line; - or nothing: standard input."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, show_default=False, help="Send so many generated messages; of a FILE, so many."
+        ),
+    ] = None,
+    size: Annotated[
+        int, typer.Option(metavar="BYTES", min=0, max=MAX_BODY_BYTES, help="Pad generated messages to this size.")
+    ] = 0,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, show_default=False, help="Messages per second.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(show_default=False, help="Key of every message: all go to one queue.")
+    ] = None,
+    key_regex: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", show_default=False, help="Key of a line: the first group, or else the match."),
+    ] = None,
+    tag: Annotated[str, typer.Option(help="Tag of every message.")] = "",
+    in_flight: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, max=4096, help="Messages sent at once; 1 keeps the order of the lines in any case."
+        ),
+    ] = 64,
+    group: Annotated[str, typer.Option(help="Producer group.")] = "rlab-produce",
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Send lines to a topic, a message each.
+
+    Empty lines are skipped. The exit code is 0 if every message was acknowledged.
+
+    Example: seq 1000 | rlab produce orders --rate 100 --key-regex '.*(.)$'
+    """
+    options = ProduceOptions(
+        topic=topic,
+        file=file,
+        count=count,
+        size=size,
+        rate=rate,
+        key=key,
+        key_regex=None if key_regex is None else _compiled(key_regex),
+        tag=tag,
+        in_flight=in_flight,
+    )
+
+    run(lambda: _produce(namesrv, group, options, as_json=json))
+
+
+async def _produce(namesrv: str, group: str, options: ProduceOptions, *, as_json: bool) -> None:
+    from client import Producer
+
+    with opened(options) as fd:
+        async with Producer(namesrv, group=group) as producer:
+            await Sending(producer, options, fd).run(as_json=as_json)
+
+
+def _compiled(regex: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(regex.encode())
+    except re.error as error:
+        raise typer.BadParameter(f"--key-regex {regex!r} is not a regular expression: {error}") from error
+
+
+@contextmanager
+def opened(options: ProduceOptions) -> Iterator[int | None]:
+    """The descriptor that lines are read from; None when messages are generated."""
+    if options.file is None and options.count is not None:
+        yield None
+    elif options.file is None or str(options.file) == "-":
+        yield 0
+    else:
+        try:
+            file = options.file.open("rb", buffering=0)
+        except OSError as error:
+            raise ConfigError(f"cannot read {options.file}: {error.strerror}") from error
+        with file:
+            yield file.fileno()
+
+
+class Sending:
+    """One run of the command."""
+
+    def __init__(self, producer: Producer, options: ProduceOptions, fd: int | None) -> None:
+        self._producer = producer
+        self._options = options
+        self._fd = fd
+        self._sent = 0
+        self._failed = 0
+        self._failed_in_a_row = 0
+        self._last_error: RlabError | None = None
+
+    async def run(self, *, as_json: bool) -> None:
+        """Send everything; print what came of it, also when it is cut short.
+
+        Raises:
+            RlabError: something could not be sent.
+        """
+        started = anyio.current_time()
+        try:
+            async with background_tasks() as tasks:
+                tasks.start_soon(report_progress, self._progress)
+                await self._send_all()
+        finally:
+            seconds = anyio.current_time() - started
+            if as_json:
+                print_json({"sent": self._sent, "failed": self._failed, "seconds": round(seconds, 3)})
+            else:
+                print_line(f"sent {self._sent}, failed {self._failed}, in {seconds:.2f} s")
+        if self._failed:
+            raise SystemError_(f"{self._failed} messages could not be sent; the last one: {self._last_error}")
+
+    def _progress(self) -> str:
+        of = "" if self._options.count is None else f" of {self._options.count}"
+        failed = f", failed {self._failed}: {self._last_error}" if self._failed else ""
+        return f"sent {self._sent}{of}{failed}"
+
+    async def _send_all(self) -> None:
+        # Once for all: the first of many sends that look the route up would be overtaken by the others.
+        await self._producer.queues(self._options.topic)
+        turn = anyio.Lock(fast_acquire=True)
+        async with aclosing(self._bodies()) as bodies, anyio.create_task_group() as tasks:
+            for _ in range(self._options.in_flight):
+                tasks.start_soon(self._work, bodies, turn)
+
+    async def _work(self, bodies: AsyncGenerator[tuple[int, bytes]], turn: anyio.Lock) -> None:
+        while True:
+            async with turn:
+                numbered = await anext(bodies, None)
+            if numbered is None:
+                return
+            await self._send(*numbered)
+
+    async def _bodies(self) -> AsyncGenerator[tuple[int, bytes]]:
+        """What to send, each with its number, at the wanted rate."""
+        options, started, n = self._options, anyio.current_time(), 0
+        async for number, body in self._generated() if self._fd is None else read_lines(self._fd):
+            if not body:
+                continue
+            if options.rate is not None:
+                await anyio.sleep_until(started + n / options.rate)
+            yield number, body
+            n += 1
+            if n == options.count:
+                return
+
+    async def _generated(self) -> AsyncGenerator[tuple[int, bytes]]:
+        number = 0
+        while True:
+            number += 1
+            yield number, f"message {number}".encode().ljust(self._options.size, b".")
+
+    async def _send(self, number: int, body: bytes) -> None:
+        options, key = self._options, self._key_of(body)
+        message = Message(options.topic, body, keys=() if key is None else (key,), tags=options.tag)
+        try:
+            await self._producer.send(message, key=key)
+        except RlabError as error:
+            self._failed += 1
+            self._failed_in_a_row += 1
+            self._last_error = error
+            if isinstance(error, UsageError):
+                raise type(error)(f"message {number}: {error}") from error
+            if self._failed_in_a_row >= MAX_FAILURES_IN_A_ROW:
+                raise type(error)(f"gave up after {self._failed_in_a_row} failures in a row: {error}") from error
+        else:
+            self._sent += 1
+            self._failed_in_a_row = 0
+
+    def _key_of(self, body: bytes) -> str | None:
+        if self._options.key_regex is None:
+            return self._options.key
+        match = self._options.key_regex.search(body)
+        if match is None:
+            return self._options.key
+        # A group that took no part in the match is None.
+        found = match.group(1) if match.re.groups else match.group()
+        return self._options.key if found is None else found.decode("utf-8", "backslashreplace")

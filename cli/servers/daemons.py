@@ -1,0 +1,188 @@
+"""`rlab namesrv` and `rlab broker`: one daemon in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
+from cli.output import document, print_json, print_line
+from cli.runtime import run, wait_for_eof
+from cli.servers.options import (
+    RETAIN_AGE,
+    SEGMENT_AGE,
+    SEGMENT_SIZE,
+    Advertise,
+    Data,
+    Expiry,
+    Quirks,
+    RegisterInterval,
+    RestoreGrace,
+    RetainAge,
+    RetainSize,
+    RetainSizeMax,
+    SegmentAge,
+    SegmentSize,
+    retention_of,
+    store_of,
+)
+from cli.servers.quantities import UNLIMITED
+from model.errors import ConfigError
+from model.event_log import EventSink
+from model.flush_mode import FlushMode
+from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
+from remoting.address import parse_address, parse_addresses
+from remoting.tasks import background_tasks
+from remoting.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+ExitWithStdin = Annotated[
+    bool, typer.Option("--exit-with-stdin", hidden=True, help="Stop when standard input is closed.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("namesrv")(namesrv)
+    app.command("broker")(broker)
+
+
+def namesrv(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
+        "0.0.0.0:9876"
+    ),
+    name: Annotated[str, typer.Option(help="What it calls itself; its address by default.")] = "",
+    json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+    exit_with_stdin: ExitWithStdin = False,
+) -> None:
+    """Run a name server until it is stopped.
+
+    Name servers do not know each other: start two, and name both to every broker and client.
+
+    Example: rlab namesrv --listen 0.0.0.0:9876
+    """
+    from namesrv.config import NameServerConfig
+    from namesrv.server import run_name_server
+
+    async def main() -> None:
+        async with run_name_server(NameServerConfig(listen=listen, name=name)) as server:
+            announce("namesrv", name or server.address, server.address, as_json=json)
+            await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
+
+    run(main, endless=True, verbose=verbose)
+
+
+def broker(
+    name: Annotated[str, typer.Option(help="Broker name; stays the same for the life of its data.")] = "broker-a",
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
+        "0.0.0.0:10911"
+    ),
+    advertise: Advertise = None,
+    data: Data = None,
+    cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
+    auto_create: Annotated[bool, typer.Option(help="Let a send create its topic.")] = True,
+    flush: Annotated[
+        FlushMode, typer.Option(help="Answer a send once it is in the file (async), or on the disk (sync).")
+    ] = FlushMode.ASYNC,
+    retain_age: RetainAge = RETAIN_AGE,
+    retain_size: RetainSize = UNLIMITED,
+    retain_size_max: RetainSizeMax = UNLIMITED,
+    segment_size: SegmentSize = SEGMENT_SIZE,
+    segment_age: SegmentAge = SEGMENT_AGE,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events to this file too.")] = None,
+    trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
+    quirk: Quirks = None,
+    register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
+    expiry: Expiry = BROKER_EXPIRY_S,
+    restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
+    json: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,
+    exit_with_stdin: ExitWithStdin = False,
+) -> None:
+    """Run a broker until it is stopped.
+
+    Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --data /data
+    """
+    from broker.config import BrokerConfig
+
+    def made(event_sink: EventSink | None) -> BrokerConfig:
+        return BrokerConfig(
+            name=name,
+            data_dir=data or Path("rlab-data", name),
+            name_servers=parse_addresses(namesrv),
+            listen=listen,
+            advertise=None if advertise is None else dialable(advertise),
+            cluster=cluster,
+            auto_create_topics=auto_create,
+            register_interval_s=register_interval,
+            expiry_s=expiry,
+            restore_grace_s=restore_grace,
+            flush=flush,
+            retention=retention_of(retain_age, retain_size, retain_size_max),
+            store=store_of(segment_size, segment_age),
+            trace=trace_topic,
+            event_sink=event_sink,
+            quirks=frozenset(quirk or ()),
+        )
+
+    run(lambda: _serve_broker(made, trace, json, exit_with_stdin), endless=True, verbose=verbose)
+
+
+async def _serve_broker(
+    made: Callable[[EventSink | None], BrokerConfig], trace: Path | None, as_json: bool, exit_with_stdin: bool
+) -> None:
+    from broker.server import run_broker
+
+    with nullcontext() if trace is None else TraceFile(trace) as trace_file:
+        config = made(None if trace_file is None else trace_file.write)
+        async with run_broker(config) as running, flushed(trace_file):
+            # Whoever waits for the announcement wants to use the broker, and looks for it at a name server.
+            await running.broker.registration.wait_tried()
+            recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
+            announce("broker", running.name, running.address, as_json=as_json, recovery=recovery)
+            await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
+
+
+def dialable(address: str) -> str:
+    """Return an address that clients are to be told.
+
+    Raises:
+        ConfigError: it is not one, or nobody could connect to it.
+    """
+    if parse_address(address)[1] == 0:
+        raise ConfigError(f"--advertise {address}: clients cannot connect to port 0; name the port they can reach")
+    return address
+
+
+def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
+    """Print the one line that says that a daemon is ready, and where; `more` is for programs only."""
+    if as_json:
+        print_json({"kind": kind, "name": name, "address": address, **more})
+    else:
+        print_line(f"{kind} {name} listens on {address}")
+
+
+@asynccontextmanager
+async def flushed(file: TraceFile | None) -> AsyncIterator[None]:
+    """Keep a trace file readable while it is being written. Cancellation: harmless; closing the file flushes it."""
+    async with background_tasks() as tasks:
+        if file is not None:
+            tasks.start_soon(_flush_regularly, file)
+        yield
+
+
+async def _flush_regularly(file: TraceFile) -> None:
+    while True:
+        await anyio.sleep(TRACE_FLUSH_INTERVAL_S)
+        file.flush()

@@ -1,0 +1,164 @@
+"""`rlab report`: what the rebalances of a trace cost, as a page and as tables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import print_error, print_json, print_line, print_note
+from cli.runtime import FAILED, run
+from model.errors import RlabError
+from model.names import TRACE_TOPIC
+
+if TYPE_CHECKING:
+    from pipeline.report.data import Report
+
+SHORT_TRACE_BYTES = 30_000_000
+"""A hundred thousand events; so many were still sooner done without Java's second compiler, more were not tried."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    trace: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[TRACE]...", help="JSON Lines files or Parquet folders; by default the topic SYS_TRACE."
+        ),
+    ] = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page and the tables go.")] = Path("report"),
+    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Spark master; by default all cores of this machine. With spark://host:7077, --out is a folder that "
+            "this machine and all workers have in common, and so are traces.",
+        ),
+    ] = None,
+    driver_memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory of Spark's driver, for instance 3g.")
+    ] = "1g",
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Tell what rebalances cost: who had which queue when, how long queues stood still, what came twice.
+
+    Reads traces that `rlab broker --trace` and `rlab demo --trace` have written, or the topic to which all brokers and
+    clients send their events. Needs the extra `spark`.
+
+    Example: rlab report --namesrv 127.0.0.1:9876 --out report
+    """
+    if not trace:
+        run(lambda: _check_cluster(namesrv))
+    try:
+        told = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
+    except RlabError as error:
+        print_error(str(error))
+        raise typer.Exit(FAILED) from None
+    if json:
+        print_json({"page": str(page_of(out)), **report_document(told)})
+    else:
+        print_report(told, out)
+
+
+async def _check_cluster(name_servers: str) -> None:
+    """Say what is wrong with a cluster before Spark starts, which takes its time and says it at length."""
+    from client.admin.admin import Admin
+
+    async with Admin(name_servers) as admin:
+        await admin.route(TRACE_TOPIC)
+
+
+def make_report(
+    traces: list[Path],
+    name_servers: str,
+    out: Path,
+    *,
+    group: str | None = None,
+    master: str | None = None,
+    driver_memory: str = "1g",
+) -> Report:
+    """Make a report, and say on stderr how far it is.
+
+    Args:
+        traces: files; if there are none, the topic SYS_TRACE is read.
+        name_servers: of the cluster in that case.
+        out: folder for it.
+        group: only this one.
+        master: of Spark.
+        driver_memory: of Spark.
+
+    Raises:
+        ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
+    """
+    from model.errors import ConfigError
+
+    try:
+        from pipeline.report.job import write_report
+        from pipeline.spark.session import SHORT_JOB, spark_session
+        from pipeline.trace.source import read_files, read_topic
+    except ImportError as error:
+        raise ConfigError(f"a report needs Spark ({error}): pip install 'rebalance-lab[spark,spark-jdk]'") from error
+    for path in traces:
+        if not path.exists():
+            raise ConfigError(f"there is no trace {path}")
+    started = time.perf_counter()
+
+    def say(step: str) -> None:
+        print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
+
+    say("Spark starts")
+    options = SHORT_JOB if is_short(traces) else ""
+    with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
+        read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
+        told = write_report(read, out, group=group, progress=say)
+    say("done")
+    return told
+
+
+def is_short(traces: list[Path]) -> bool:
+    """Whether a report of these is a matter of seconds, as far as one can know: of a folder or a topic one cannot."""
+    if not traces or not all(path.is_file() for path in traces):
+        return False
+    return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
+
+
+def page_of(out: Path) -> Path:
+    """Where the page of a report lies."""
+    from pipeline.report.job import PAGE
+
+    return (out / PAGE).resolve()
+
+
+def report_document(told: Report) -> dict[str, object]:
+    """The document of `--json`: the counts, without the rows that the page draws."""
+    from dataclasses import asdict
+
+    return {
+        "events": told.events,
+        "nodes": told.nodes,
+        "lost_events": told.lost,
+        "span_ms": round(told.span_ms, 1),
+        "groups": [asdict(one.totals) for one in told.groups],
+    }
+
+
+def print_report(told: Report, out: Path) -> None:
+    """Say what a report says in short, and where it lies."""
+    from pipeline.report.words import summary, what_happened
+
+    for one in told.groups:
+        worst = what_happened(one.ranking[0]) if one.ranking else None
+        print_line(f"group {one.totals.group}: {summary(one.totals, worst)}")
+    if not told.groups:
+        print_line("no member of a group had a queue in this trace")
+    print_line(f"report: {page_of(out)}")

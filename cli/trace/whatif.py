@@ -1,0 +1,234 @@
+"""The command `rlab whatif`: a recorded trace replayed under other rules, on Spark."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from cli.options import Config, Json
+from cli.output import print_json, print_line, print_note, print_table
+from cli.runtime import exit_with_error
+from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipeline.replay.job import Baseline, Grid, Tried
+    from pipeline.replay.recorded import Recorded
+
+T = TypeVar("T")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(whatif)
+
+
+def whatif(
+    trace: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="JSON Lines files or Parquet folders with events.")
+    ],
+    group: Annotated[str | None, typer.Option(help="Consumer group; may be left out if there is one.")] = None,
+    strategy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Try this one; may be repeated. By default all four.")
+    ] = None,
+    interval: Annotated[
+        list[float] | None, typer.Option(metavar="SECONDS", help="Try this rebalance interval. By default 5, 20, 60.")
+    ] = None,
+    session_timeout: Annotated[
+        list[float] | None, typer.Option(metavar="SECONDS", help="Try this session timeout. By default 30, 120.")
+    ] = None,
+    handover: Annotated[
+        list[str] | None,
+        typer.Option(metavar="drain|cut|overlap", help="Try this way to hand queues over. By default drain, overlap."),
+    ] = None,
+    notify: Annotated[
+        bool | None,
+        typer.Option("--notify/--no-notify", help="Whether members are told of changes. By default both are tried."),
+    ] = None,
+    recorded_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Session timeout of the trace, which events do not tell.")
+    ] = 120.0,
+    recorded_strategy: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Strategy of the trace; by default it is found out.")
+    ] = None,
+    capacity: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Messages a second that a member can do. By default the most that one did."),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Print so many configurations.")] = 20,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or spark://host:7077.")
+    ] = "local[*]",
+    driver_memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory of Spark's driver.")] = "1g",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a picture and all configurations (Parquet) there.")
+    ] = None,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Replay a trace under other rules: what would the same joins, leaves and messages have cost?
+
+    Tries every combination of strategies, rebalance intervals, session timeouts, ways to hand queues over, and of
+    telling members or not, and prints those that no other one beats in everything. Needs the extra `spark`.
+
+    Example: rlab whatif trace.jsonl --handover drain --session-timeout 30 --session-timeout 120
+    """
+    with exit_with_error():
+        grid = _grid(strategy, interval, session_timeout, handover, notify, recorded_timeout)
+        _check_recorded(recorded_strategy, capacity)
+        for path in trace:
+            if not path.exists():
+                raise ConfigError(f"there is no trace {path}")
+        _run(trace, group, grid, recorded_strategy, capacity, master, driver_memory, out, top, as_json=json)
+
+
+def _grid(
+    strategies: list[str] | None,
+    intervals_s: list[float] | None,
+    timeouts_s: list[float] | None,
+    handovers: list[str] | None,
+    notify: bool | None,
+    was_timeout_s: float,
+) -> Grid:
+    from pipeline.replay.job import Grid
+    from pipeline.replay.rules import Handover
+
+    unknown = sorted(set(handovers or ()) - set(Handover))
+    if unknown:
+        raise ConfigError(f"handover must be drain, cut or overlap; got {', '.join(unknown)}")
+    grid = Grid(was_timeout_s=was_timeout_s)
+    grid = replace(
+        grid,
+        strategies=_once(strategies) or grid.strategies,
+        intervals_s=_once(intervals_s) or grid.intervals_s,
+        timeouts_s=_once(timeouts_s) or grid.timeouts_s,
+        handovers=tuple(Handover(each) for each in _once(handovers)) or grid.handovers,
+        notify=grid.notify if notify is None else (notify,),
+    )
+    grid.rules()  # says what is wrong before Spark starts
+    return grid
+
+
+def _check_recorded(strategy: str | None, capacity: float | None) -> None:
+    from client.admin.expected_owners import BUILT_IN_STRATEGIES
+
+    if strategy is not None and strategy not in BUILT_IN_STRATEGIES:
+        raise ConfigError(f"--recorded-strategy must be one of {', '.join(BUILT_IN_STRATEGIES)}; got {strategy!r}")
+    if capacity is not None and not 0 < capacity < math.inf:
+        raise ConfigError(f"--capacity must be a number above 0, got {capacity:g}")
+
+
+def _once(values: list[T] | None) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values or ()))
+
+
+def _run(
+    traces: list[Path],
+    group: str | None,
+    grid: Grid,
+    strategy: str | None,
+    capacity: float | None,
+    master: str,
+    driver_memory: str,
+    out: Path | None,
+    top: int,
+    *,
+    as_json: bool,
+) -> None:
+    from cli.trace.spark_progress import spark_progress
+    from pipeline.replay.job import baseline_of, collect_events, pareto_front, recorded_in, tried_in, try_all, try_rules
+    from pipeline.replay.plot import plot_whatif
+    from pipeline.spark.session import spark_session
+
+    rules = grid.rules()
+    print_note("starting Spark ...")
+    with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
+        notes: list[str] = []
+        with spark_progress(spark, "reading"):
+            events = collect_events(spark, traces, notes.append)
+        for note in notes:
+            print_note(note)
+        recorded = recorded_in(events, group)
+        baseline = baseline_of(recorded, grid.was_timeout_s, strategy)
+        as_recorded = try_rules(recorded, baseline.rules, capacity)
+        with spark_progress(spark, "configurations"):
+            table = try_all(spark, recorded, rules, capacity).persist()
+            tried = tried_in(table, rules)
+        front = pareto_front(each.costs for each in tried)
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            table.write.mode("overwrite").parquet(str(out / "whatif.parquet"))
+            plot_whatif(tried, front, as_recorded, out / "whatif.png")
+    best = [each for each, is_on_front in zip(tried, front, strict=True) if is_on_front]
+    if as_json:
+        print_json({"recorded": as_recorded._asdict(), "baseline": baseline._asdict(), "front": _dicts(best)})
+        return
+    _print(recorded, baseline, as_recorded, best, len(tried), top)
+    if out is not None:
+        print_line(f"{out / 'whatif.png'}")
+
+
+def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
+    return [{**each._asdict(), "costs": each.costs._asdict()} for each in tried]
+
+
+def _print(recorded: Recorded, baseline: Baseline, as_recorded: Tried, best: list[Tried], tried: int, top: int) -> None:
+    missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
+    if missing:
+        print_line(f"the trace has no events of {len(missing)} members, the first of them {missing[0]}")
+    if baseline.wrong_queues:
+        print_line(
+            f"the replay is not exact: {baseline.wrong_queues} queues go through other owners than in the trace; is "
+            "the trace whole, and are --recorded-timeout and --recorded-strategy right?"
+        )
+    else:
+        print_line(f"replayed as recorded, every one of {baseline.moves:,} leases goes to whom it went in the trace")
+    # Rules that made no difference in this trace are one row: the first of them.
+    different = list({each.costs: each for each in reversed(best)}.values())
+    ranked = sorted(different, key=lambda each: (_ranks(each, different), each.costs))
+    print_table(
+        [
+            "",
+            "strategy",
+            ">interval",
+            ">timeout",
+            "handover",
+            "told",
+            ">moves",
+            ">orphan",
+            ">twice",
+            ">lag p99",
+            ">imbalance",
+        ],
+        [_cells("recorded", as_recorded), *(_cells("", each) for each in ranked[:top])],
+        title=f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s, {tried} configurations; best: {len(ranked)} "
+        "that differ",
+    )
+    if len(ranked) > top:
+        print_line(f"{len(ranked) - top} more: --top {len(ranked)}")
+    print_line("orphan: queues times seconds without an owner; twice and lag: messages, estimated")
+
+
+def _ranks(one: Tried, others: list[Tried]) -> int:
+    """How many times others are better than this one in some cost: least for what is good in everything."""
+    return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
+
+
+def _cells(what: str, tried: Tried) -> list[str]:
+    rules, costs = tried.rules, tried.costs
+    return [
+        what,
+        rules.strategy,
+        f"{rules.interval_ms / 1000:g} s",
+        f"{rules.timeout_ms / 1000:g} s",
+        rules.handover.value,
+        "yes" if rules.notify else "no",
+        f"{costs.moves:,}",
+        f"{costs.orphan_s:,.1f} s",
+        f"{costs.duplicates:,.0f}",
+        f"{costs.lag_p99:,.0f}",
+        f"{costs.imbalance:.2f}",
+    ]

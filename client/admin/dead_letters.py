@@ -1,0 +1,305 @@
+"""The dead letters of a group: to look at, and to send again once whatever was wrong is repaired.
+
+A message that failed once more than `max_attempts` lies in `%DLQ%group` on the broker that had it. Nobody consumes
+that topic, so it is read here with plain pulls, without a lease. Sent again it is the message of its producer once
+more, with its topic, id, keys, tags and properties, and with all of its attempts before it.
+
+Each step may be the last one before this process dies: a letter is marked as re-sent after a broker has its copy, so
+one may be sent twice and none is forgotten. RocketMQ: «resend» of its dashboard, which remembers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple, cast
+
+import msgpack
+
+from client.admin.requests import ClusterRequests, fail, masters_of
+from model.decode import decode_messages
+from model.errors import RlabError, ServiceNotAvailable, TopicNotExist
+from model.limits import MAX_PULL_BATCH, REQUEST_TIMEOUT_S
+from model.message import Message, MessageExt, encode_payload, tag_hash
+from model.message_queue import MessageQueue
+from model.names import check_group, dlq_topic, retry_topic
+from model.response_code import ResponseCode
+from remoting.client import raise_for_code
+from remoting.command import Command
+from remoting.tasks import run_together
+from remoting.wire.request_code import RequestCode
+
+RESEND_TOGETHER = 64
+"""Letters that are sent before the first of them is marked: what may be sent twice when the process dies."""
+
+_NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+
+class ResendTo(StrEnum):
+    """Who gets a letter that is sent again."""
+
+    GROUP = "group"
+    """The group it is a dead letter of, through its retry topic; other groups have had the message."""
+    TOPIC = "topic"
+    """Everybody: it is published to the topic that it was sent to at first."""
+
+
+class DeadLetter(NamedTuple):
+    """One dead letter.
+
+    Attributes:
+        message: as it is stored in `%DLQ%group`; `message.topic` is where its producer sent it to, and
+            `message.times_delivered` how often it was retried.
+        resent: whether it was sent again before.
+    """
+
+    message: MessageExt
+    resent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterQueue:
+    """What one broker has.
+
+    Attributes:
+        letters: how many are stored.
+        resent: how many of them were sent again.
+        oldest_ms, newest_ms: when the first and the last of them became one, wall clock; None without any.
+    """
+
+    queue: MessageQueue
+    letters: int
+    resent: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+class _Marks(NamedTuple):
+    """Where the letters of a queue lie, and which of them were sent again."""
+
+    min_offset: int
+    max_offset: int
+    below: int
+    above: frozenset[int]
+
+    def resent(self, offset: int) -> bool:
+        return offset < self.below or offset in self.above
+
+
+class DeadLetters:
+    """The dead letters of one group; made by `Admin.dead_letters`.
+
+    Args:
+        cluster: its connections.
+        group: the group.
+        check_known: raises GroupNotExist if no broker knows the group.
+
+    All methods raise RlabError when a broker that has letters cannot be reached.
+    """
+
+    def __init__(self, cluster: ClusterRequests, group: str, check_known: Callable[[], Awaitable[None]]) -> None:
+        self.group = check_group(group)
+        self.topic = dlq_topic(group)
+        self._cluster = cluster
+        self._check_known = check_known
+
+    async def queues(self) -> tuple[DeadLetterQueue, ...]:
+        """What each broker has; empty if the group never had a dead letter.
+
+        Raises:
+            GroupNotExist: there is no such group.
+        """
+        rows = []
+        for queue, address in await self._queues():
+            marks = await self._marks(address, queue)
+            ends = [
+                message.stored_ms
+                for offset in (marks.min_offset, marks.max_offset - 1)
+                if marks.min_offset < marks.max_offset
+                for message in (await self._pull(address, queue, offset, 1))[0][:1]
+            ]
+            rows.append(
+                DeadLetterQueue(
+                    queue=queue,
+                    letters=marks.max_offset - marks.min_offset,
+                    resent=sum(marks.resent(offset) for offset in range(marks.min_offset, marks.max_offset)),
+                    oldest_ms=ends[0] if ends else None,
+                    newest_ms=ends[-1] if ends else None,
+                )
+            )
+        return tuple(rows)
+
+    async def letters(self) -> AsyncGenerator[DeadLetter]:
+        """Go through those that are there now, broker by broker, the oldest first.
+
+        What becomes a dead letter meanwhile is not among them, so that to send all of them again comes to an end.
+
+        Raises:
+            GroupNotExist: there is no such group.
+        """
+        for queue, address in await self._queues():
+            marks = await self._marks(address, queue)
+            offset = marks.min_offset
+            while offset < marks.max_offset:
+                messages, offset = await self._pull(address, queue, offset, MAX_PULL_BATCH)
+                for message in messages:
+                    if message.offset < marks.max_offset:
+                        yield DeadLetter(message, marks.resent(message.offset))
+
+    async def find(self, message_ids: Iterable[str], *, again: bool = False) -> dict[str, list[DeadLetter]]:
+        """Look for letters by the id of their message, which is the producer's.
+
+        Args:
+            message_ids: which.
+            again: also take what was sent again already: its newest letter, where every letter of an id was.
+
+        Returns:
+            Id -> its letters that are to be sent, in the order given; a message that died twice has two.
+        """
+        found: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
+        resent: dict[str, DeadLetter] = {}
+        async for letter in self.letters():
+            message_id = letter.message.message_id
+            if message_id in found and not letter.resent:
+                found[message_id].append(letter)
+            elif message_id in found and (
+                message_id not in resent or resent[message_id].message.stored_ms <= letter.message.stored_ms
+            ):
+                resent[message_id] = letter
+        for message_id, letter in resent.items():
+            if again and not found[message_id]:
+                found[message_id] = [letter]
+        return found
+
+    async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
+        """Send every letter again that was not yet.
+
+        Args:
+            to: who gets them.
+            progress: called with how many were sent so far.
+
+        Returns:
+            How many were sent.
+
+        Cancellation: see `resend`.
+        """
+        sent, batch = 0, list[DeadLetter]()
+        async for letter in self.letters():
+            if not letter.resent:
+                batch.append(letter)
+            if len(batch) == RESEND_TOGETHER:
+                await self.resend(batch, to)
+                sent, batch = sent + len(batch), []
+                if progress is not None:
+                    progress(sent)
+        await self.resend(batch, to)
+        return sent + len(batch)
+
+    async def resend(self, letters: Sequence[DeadLetter], to: ResendTo = ResendTo.GROUP) -> None:
+        """Send letters again, whether they were before or not, and mark them.
+
+        Raises:
+            TopicNotExist: the topic is gone that one of them has to go to.
+            RlabError: a broker refused one or did not answer; the others of its batch of 64 were sent and marked.
+
+        Cancellation: as if the process died: what was sent and is not marked, 64 at the most, will be sent again.
+        """
+        for start in range(0, len(letters), RESEND_TOGETHER):
+            await self._resend_together(letters[start : start + RESEND_TOGETHER], to)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    async def _resend_together(self, letters: Sequence[DeadLetter], to: ResendTo) -> None:
+        topics = dict.fromkeys(self._target(letter, to) for letter in letters)
+        queues = {topic: await self._publish_queues(topic) for topic in topics}
+        sent: list[MessageExt] = []
+        failures: list[RlabError] = []
+
+        async def send(letter: DeadLetter) -> None:
+            try:
+                await self._send(letter.message, queues[self._target(letter, to)])
+            except RlabError as error:
+                failures.append(error)
+            else:
+                sent.append(letter.message)
+
+        await run_together([partial(send, letter) for letter in letters])
+        by_queue: dict[MessageQueue, list[int]] = {}
+        for message in sent:
+            by_queue.setdefault(message.queue, []).append(message.offset)
+        addresses = dict(await self._queues()) if by_queue else {}
+        for queue, offsets in by_queue.items():
+            await self._marks(addresses[queue], queue, offsets)
+        if failures:
+            fail(f"{len(failures)} of {len(letters)} letters could not be sent, for instance", failures[0])
+
+    def _target(self, letter: DeadLetter, to: ResendTo) -> str:
+        return retry_topic(self.group) if to is ResendTo.GROUP else letter.message.topic
+
+    async def _publish_queues(self, topic: str) -> list[tuple[MessageQueue, str]]:
+        """The queues that a topic can be sent to, with the address of each; never made on the way."""
+        route = await self._cluster.name_servers.route(topic)
+        if route is None:
+            alone = topic == retry_topic(self.group)
+            what = "start a consumer of the group first" if alone else "create it, or re-send to the group alone"
+            raise TopicNotExist(f"topic {topic!r} is gone, so nothing was sent to it: {what}")
+        masters = masters_of(route.brokers)
+        queues = [(q, masters[q.broker_name]) for q in route.publish_queues() if q.broker_name in masters]
+        if not queues:
+            raise ServiceNotAvailable(f"no queue of topic {topic!r} takes messages now")
+        return queues
+
+    async def _send(self, message: MessageExt, queues: list[tuple[MessageQueue, str]]) -> None:
+        # To the broker that has the letter, if it can be: one less that has to be there.
+        near = [each for each in queues if each[0].broker_name == message.queue.broker_name] or queues
+        queue, address = near[message.offset % len(near)]
+        copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
+        payload = encode_payload(copy, message.born_ms, message.message_id)
+        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
+        await self._cluster.remoting.request(address, RequestCode.SEND_MESSAGE, header, payload, REQUEST_TIMEOUT_S)
+
+    async def _queues(self) -> list[tuple[MessageQueue, str]]:
+        """Every queue of the group's dead letters, with the address of its broker."""
+        route = await self._cluster.name_servers.route(self.topic)
+        if route is None:
+            await self._check_known()
+            return []
+        masters = masters_of(route.brokers)
+        return [(q, masters[q.broker_name]) for q in route.subscribe_queues() if q.broker_name in masters]
+
+    async def _marks(self, address: str, queue: MessageQueue, offsets: Iterable[int] = ()) -> _Marks:
+        asked: dict[str, object] = {"group": self.group, "queue_id": queue.queue_id}
+        body = msgpack.packb(list(offsets))
+        answer = await self._request(address, queue, RequestCode.MARK_DEAD_LETTERS, asked, body)
+        above = cast("list[int]", msgpack.unpackb(answer.body or b""))
+        header = answer.header
+        return _Marks(header["min_offset"], header["max_offset"], header["below"], frozenset(above))
+
+    async def _request(
+        self, address: str, queue: MessageQueue, code: RequestCode, header: dict[str, object], body: bytes
+    ) -> Command:
+        try:
+            return await self._cluster.remoting.request(address, code, header, body, REQUEST_TIMEOUT_S)
+        except RlabError as error:
+            fail(f"broker {queue.broker_name}", error)
+
+    async def _pull(self, address: str, queue: MessageQueue, offset: int, max_n: int) -> tuple[list[MessageExt], int]:
+        """Read from an offset; returns messages and the offset to go on from."""
+        header = {
+            "group": self.group,
+            "topic": self.topic,
+            "queue_id": queue.queue_id,
+            "offset": offset,
+            "max_n": max_n,
+            "suspend_ms": 0,
+        }
+        remoting = self._cluster.remoting
+        connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
+        answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
+        if answer.code in _NOTHING_THERE:
+            # Trimmed meanwhile, or damaged: on with what is there. Never back, or this would not end.
+            return [], max(offset + 1, answer.header["next_offset"])
+        raise_for_code(answer)
+        return decode_messages(queue, answer.body or b""), answer.header["next_offset"]

@@ -1,0 +1,197 @@
+"""Which queues each member of a group should own, computed from outside the group; and the group as one record. Pure.
+
+Nobody assigns queues: each member computes its own share (`client/rebalance/plan.py`). So an observer can compute them
+all, from what the members themselves look at: the route, the member list of the broker that each of them asks, and the
+strategy that its heartbeat names.
+
+    broker-a lists members A, B of «orders», 3 queues on broker-a, strategy AVG
+    target_of(...)  ->  {orders@broker-a:0: (A,), orders@broker-a:1: (A,), orders@broker-a:2: (B,)}
+
+Current and target differ for a moment in every rebalance; if they stay different, something is wrong, and which of the
+inputs it is can be read off the record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo
+from client.admin.pop_records import PoppedQueue
+from client.admin.records import GroupInfo, GroupMemberInfo, GroupReport, MemberReport, QueueProgress
+from client.allocate import (
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueBalancedSticky,
+    AllocateMessageQueueConsistentHash,
+    AllocateMessageQueueStrategy,
+)
+from client.rebalance.plan import allocate_target
+from model.assignment import BROKER_STRATEGY
+from model.group_agreement import disagreements
+from model.heartbeat import ConsumeType, GroupView
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from model.topic_route import TopicRoute
+
+BUILT_IN_STRATEGIES: dict[str, AllocateMessageQueueStrategy] = {
+    strategy.name: strategy
+    for strategy in (
+        AllocateMessageQueueAveragely(),
+        AllocateMessageQueueAveragelyByCircle(),
+        AllocateMessageQueueConsistentHash(),
+        AllocateMessageQueueBalancedSticky(),
+    )
+}
+"""Strategies that their name alone is enough to make, as they are without arguments.
+
+CONSISTENT_HASH may have been made with other ones, which its name does not tell; the target is wrong then.
+"""
+
+
+def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
+    """Put together what every broker says about the members.
+
+    A member that brokers describe differently has changed just now and told some of them; the one that has heard of it
+    most recently, for it expires last there, is believed.
+
+    Returns:
+        The members, sorted by client id.
+    """
+    seen: dict[str, list[str]] = {}
+    queues: dict[str, list[MessageQueue]] = {}
+    newest = _newest(reports)
+    for report in reports:
+        for member in report.members:
+            seen.setdefault(member.client_id, []).append(report.broker_name)
+            queues.setdefault(member.client_id, []).extend(member.queues)
+    return tuple(
+        GroupMemberInfo(
+            client_id=client_id,
+            address=newest[client_id].address,
+            subscriptions=newest[client_id].consumer.subscriptions,
+            strategy=newest[client_id].consumer.strategy,
+            model=newest[client_id].consumer.model,
+            consume_type=newest[client_id].consumer.consume_type,
+            expires_in_s=newest[client_id].expires_in_s,
+            queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
+            brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
+        )
+        for client_id in sorted(seen)
+    )
+
+
+def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:
+    """Client id -> what the broker says that has heard of the member most recently."""
+    newest: dict[str, MemberReport] = {}
+    for report in reports:
+        for member in report.members:
+            known = newest.get(member.client_id)
+            if known is None or known.expires_in_s < member.expires_in_s:
+                newest[member.client_id] = member
+    return newest
+
+
+def target_of(
+    group: str,
+    members: Sequence[GroupMemberInfo],
+    routes: Mapping[str, TopicRoute],
+    views: Mapping[str, GroupView],
+) -> dict[MessageQueue, tuple[str, ...]]:
+    """Compute what every member should own.
+
+    Args:
+        group: the group.
+        members: its members; those that pop, and those whose strategy is not built in, are left out.
+        routes: by topic; a topic that is not in it does not exist.
+        views: member list by name of the broker that told it; brokers that did not answer are not in it.
+
+    Returns:
+        queue -> client ids of the members that should own it, sorted; queues that nobody should own are not in it.
+    """
+    queues_of = {topic: route.subscribe_queues() for topic, route in routes.items()}
+    target: dict[MessageQueue, tuple[str, ...]] = {}
+    for member in sorted(members, key=lambda member: member.client_id):
+        topics = [subscription.topic for subscription in member.subscriptions]
+        view = _view_that_it_sees(topics, routes, views)
+        strategy = BUILT_IN_STRATEGIES.get(member.strategy)
+        if view is None or strategy is None or member.consume_type is ConsumeType.POP:
+            continue
+        for queue in allocate_target(strategy, group, member.client_id, member.model, topics, queues_of, view):
+            target[queue] = (*target.get(queue, ()), member.client_id)
+    return target
+
+
+def _view_that_it_sees(
+    topics: Sequence[str], routes: Mapping[str, TopicRoute], views: Mapping[str, GroupView]
+) -> GroupView | None:
+    # The rule of `client/instance/views.py`: the first broker, by name, that serves a topic of the member and answers.
+    serving = {
+        broker.broker_name
+        for topic in topics
+        if topic in routes and not is_retry_topic(topic)
+        for broker in routes[topic].brokers
+    }
+    return next((views[name] for name in sorted(serving) if name in views), None)
+
+
+def group_info(
+    group: str,
+    reports: Sequence[GroupReport],
+    routes: Mapping[str, TopicRoute],
+    unreachable: Sequence[str],
+    assignment: AssignmentInfo = NO_ASSIGNMENT,
+    popped_queues: Iterable[PoppedQueue] = (),
+) -> GroupInfo:
+    """Make the record of a group.
+
+    Args:
+        group: the group.
+        reports: what each broker that answered says, even if that is nothing.
+        routes: routes of the topics that members subscribe to; a topic that is not in it does not exist.
+        unreachable: names of brokers that did not answer.
+        assignment: what a broker has shared out, to members that leave it to one.
+        popped_queues: what brokers say is popped and not ended.
+    """
+    members = members_of(reports)
+    views = {
+        report.broker_name: GroupView(
+            group=group,
+            version=report.version,
+            members={
+                member.client_id: tuple(subscription.topic for subscription in member.consumer.subscriptions)
+                for member in report.members
+            },
+            copies={cid: n for cid, n in Counter(each.client_id for each in report.members).items() if n > 1},
+        )
+        for report in reports
+    }
+    target = target_of(group, members, routes, views)
+    for queue, client_id in assignment.targets().items():
+        target[queue] = tuple(sorted({*target.get(queue, ()), client_id}))
+    progress = (progress for report in reports for progress in report.queues)
+    return GroupInfo(
+        group=group,
+        version=max((report.version for report in reports), default=0),
+        created_ms=min((report.created_ms for report in reports if report.created_ms), default=0),
+        members=members,
+        queues=tuple(
+            QueueProgress(
+                queue=each.queue,
+                min_offset=each.min_offset,
+                max_offset=each.max_offset,
+                committed=each.committed,
+                owner=each.owner,
+                token=each.token,
+                targets=target.get(each.queue, ()),
+            )
+            for each in sorted(progress, key=lambda each: each.queue)
+        ),
+        disagreements=disagreements({cid: member.consumer for cid, member in _newest(reports).items()}),
+        unknown_strategies=tuple(
+            sorted({member.strategy for member in members} - {*BUILT_IN_STRATEGIES, BROKER_STRATEGY})
+        ),
+        assignment=assignment,
+        popped_queues=tuple(sorted(popped_queues, key=lambda each: each.queue)),
+        unreachable=tuple(sorted(unreachable)),
+    )

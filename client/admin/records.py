@@ -1,0 +1,314 @@
+"""What `Admin` returns: frozen records of brokers, topics and groups, read from the answers of brokers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo
+from client.admin.pop_records import PoppedQueue
+from model.group_agreement import Disagreement
+from model.heartbeat import ConsumerData, ConsumeType, MessageModel
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic, retry_topic
+from model.subscription import SubscriptionData
+from model.topic_route import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRange:
+    """What a queue holds: offsets from `min_offset`, inclusive, to `max_offset`, exclusive."""
+
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic as one broker has it; `ranges` has an entry per queue id, up to the larger of the two queue counts."""
+
+    config: TopicConfig
+    ranges: tuple[QueueRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """The state of one broker.
+
+    Attributes:
+        address: `host:port` that it was asked at.
+        uptime_s: seconds since its start.
+        topics: sorted by name, system topics included.
+        groups: how many consumer groups it knows.
+        held_pulls: pulls that wait for messages now.
+        producers: producer groups, counted once per connection.
+        events_dropped: events lost because they came faster than they could be stored.
+        quirks: names of the defects it reproduces, sorted.
+    """
+
+    name: str
+    cluster: str
+    address: str
+    uptime_s: float
+    topics: tuple[TopicInfo, ...]
+    groups: int
+    held_pulls: int
+    producers: int
+    events_dropped: int
+    quirks: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
+        """Read the answer to GET_BROKER_RUNTIME_INFO; a broker is trusted to send a well-formed one."""
+        return cls(
+            name=wire["name"],
+            cluster=wire["cluster"],
+            address=address,
+            uptime_s=wire["uptime_s"],
+            topics=tuple(
+                TopicInfo(
+                    config=TopicConfig.from_wire(config),
+                    ranges=tuple(QueueRange(min_offset=low, max_offset=high) for low, high in ranges),
+                )
+                for *config, ranges in wire["topics"]
+            ),
+            groups=wire["groups"],
+            held_pulls=wire["held_pulls"],
+            producers=wire["producers"],
+            events_dropped=wire["events_dropped"],
+            quirks=tuple(wire["quirks"]),
+        )
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """The topic of that name, or None."""
+        return next((topic for topic in self.topics if topic.config.topic == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSummary:
+    """One line of a list of groups.
+
+    Attributes:
+        members: members that are connected; 0 for a group that only left offsets behind.
+        brokers: names of the brokers that know it, sorted.
+    """
+
+    group: str
+    members: int
+    brokers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMemberInfo:
+    """One member of a group, put together from what every broker knows of it.
+
+    Attributes:
+        address: `host:port` its connections come from, "" while it is not connected.
+        subscriptions: sorted by topic.
+        strategy: name of its allocation strategy.
+        expires_in_s: seconds until the broker that hears of it most forgets it.
+        queues: queues that it holds leases of now, sorted.
+        brokers: names of the brokers that list it, sorted; others do not know it (yet, or any more).
+    """
+
+    client_id: str
+    address: str
+    subscriptions: tuple[SubscriptionData, ...]
+    strategy: str
+    model: MessageModel
+    consume_type: ConsumeType
+    expires_in_s: float
+    queues: tuple[MessageQueue, ...]
+    brokers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProgress:
+    """How far a group has come on one queue, who consumes it, and who should.
+
+    Attributes:
+        committed: offset that the group consumes next, or None when nothing was committed yet.
+        owner: client id of the member that holds its lease, or None.
+        token: fencing token of that lease, or None.
+        targets: client ids that the strategy gives the queue to. One, in a group whose members agree; several if
+            their strategies or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
+    """
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    committed: int | None
+    owner: str | None
+    token: int | None
+    targets: tuple[str, ...]
+
+    @property
+    def lag(self) -> int | None:
+        """Messages left to consume; None when that depends on where the group will start."""
+        if self.committed is not None:
+            return max(0, self.max_offset - max(self.committed, self.min_offset))
+        return 0 if self.min_offset == self.max_offset else None
+
+    @property
+    def deleted(self) -> int:
+        """Messages that were deleted before the group read them, and that it has not skipped yet."""
+        return 0 if self.committed is None else max(0, self.min_offset - self.committed)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the one member that should consume the queue does."""
+        return self.targets == (() if self.owner is None else (self.owner,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A consumer group now.
+
+    Attributes:
+        version: the newest version of its member list on any broker; 0 if no broker has one.
+        created_ms: when it first came to life, wall clock in milliseconds; 0 if not known.
+        members: sorted by client id.
+        queues: every queue of every topic that it subscribes to or has offsets on, sorted.
+        disagreements: what members say differently and have to say alike, sorted.
+        unknown_strategies: strategies of members that are not built in: `targets` leaves those members out.
+        unreachable: names of brokers that did not answer; what only they know is missing.
+        assignment: what a broker has shared out, if members leave it to one.
+        popped_queues: queues of which messages are popped and not ended, sorted.
+    """
+
+    group: str
+    version: int
+    created_ms: int
+    members: tuple[GroupMemberInfo, ...]
+    queues: tuple[QueueProgress, ...]
+    disagreements: tuple[Disagreement, ...]
+    unknown_strategies: tuple[str, ...]
+    unreachable: tuple[str, ...]
+    assignment: AssignmentInfo = NO_ASSIGNMENT
+    popped_queues: tuple[PoppedQueue, ...] = ()
+
+    def popped_by(self, member: GroupMemberInfo) -> frozenset[str]:
+        """Topics of which the member pops messages, instead of pulling queues that it has; retry topics left out."""
+        topics = frozenset(each.topic for each in member.subscriptions if not is_retry_topic(each.topic))
+        if member.consume_type is ConsumeType.POP:
+            return topics
+        share = self.assignment.shares.get(member.client_id)
+        return frozenset() if share is None else topics & frozenset(share.popped)
+
+    def mode_of(self, member: GroupMemberInfo) -> str:
+        """`pop` or `pull`; `pull, pop` if it depends on the topic."""
+        popped = self.popped_by(member)
+        if not popped:
+            return "pull"
+        topics = {each.topic for each in member.subscriptions if not is_retry_topic(each.topic)}
+        return "pop" if topics == popped else "pull, pop"
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are popped, and neither ended nor visible again."""
+        return sum(each.in_flight for each in self.popped_queues)
+
+    def in_flight_of(self, client_id: str) -> int:
+        """How many of these a member has."""
+        return sum(each.in_flight_of.get(client_id, 0) for each in self.popped_queues)
+
+    @property
+    def broadcasting(self) -> bool:
+        """Whether a member reads every queue, without leases."""
+        return any(member.model is MessageModel.BROADCASTING for member in self.members)
+
+    @property
+    def lag(self) -> int:
+        """Messages left to consume on the queues where that is known."""
+        return sum(queue.lag or 0 for queue in self.queues)
+
+    @property
+    def stranded(self) -> tuple[MessageQueue, ...]:
+        """Queues of topics that members subscribe to, and that no member should have: their strategies disagree."""
+        wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
+        wanted -= self.assignment.popped
+        for member in self.members:
+            wanted -= self.popped_by(member)
+            if member.consume_type is ConsumeType.POP:
+                wanted.discard(retry_topic(self.group))
+        return tuple(each.queue for each in self.queues if not each.targets and each.queue.topic in wanted)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every queue is with the one member that should have it."""
+        settled = all(queue.settled for queue in self.queues)
+        return settled and not self.unknown_strategies and not self.stranded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReport:
+    """What one broker says about one member; see `GroupMemberInfo`."""
+
+    client_id: str
+    address: str
+    expires_in_s: float
+    consumer: ConsumerData
+    queues: tuple[MessageQueue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressReport:
+    """What one broker says about one of its queues; see `QueueProgress`."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+    committed: int | None
+    owner: str | None
+    token: int | None
+
+    @classmethod
+    def from_wire(cls, broker_name: str, wire: Any) -> ProgressReport:
+        """Read one row of the answer to GET_CONSUME_STATS."""
+        topic, queue_id, min_offset, max_offset, committed, owner, token = wire
+        return cls(
+            queue=MessageQueue(topic, broker_name, queue_id),
+            min_offset=min_offset,
+            max_offset=max_offset,
+            committed=None if committed < 0 else committed,
+            owner=owner or None,
+            token=None if token < 0 else token,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """What one broker says about a group: an empty one says that it does not know it."""
+
+    broker_name: str
+    version: int = 0
+    created_ms: int = 0
+    members: tuple[MemberReport, ...] = ()
+    queues: tuple[ProgressReport, ...] = ()
+
+    @classmethod
+    def from_wire(cls, broker_name: str, connections: Any, stats: Any) -> GroupReport:
+        """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS.
+
+        Args:
+            broker_name: whose answers.
+            connections: the first, or None if the broker knows no members.
+            stats: the second, or None if it knows no members and no offsets.
+        """
+        connections = connections or {"version": 0, "created_ms": 0, "members": []}
+        return cls(
+            broker_name=broker_name,
+            version=connections["version"],
+            created_ms=connections["created_ms"],
+            members=tuple(
+                MemberReport(
+                    client_id=member["client_id"],
+                    address=member["address"] or "",
+                    expires_in_s=member["expires_in_s"],
+                    consumer=ConsumerData.from_wire(member["consumer"]),
+                    queues=tuple(MessageQueue(topic, broker_name, queue_id) for topic, queue_id in member["queues"]),
+                )
+                for member in connections["members"]
+            ),
+            queues=tuple(ProgressReport.from_wire(broker_name, row) for row in stats or ()),
+        )

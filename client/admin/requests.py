@@ -1,0 +1,181 @@
+"""Requests to many servers of a cluster at once, for administration: the answers come back by name or address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, NoReturn
+
+import anyio
+import msgpack
+
+from client.instance.name_servers import NameServers
+from model.errors import ConnectFailed, GroupNotExist, InvalidParameter, NetworkError, RlabError, ServiceNotAvailable
+from model.topic_route import BrokerData, TopicRoute
+from remoting.address import parse_addresses
+from remoting.client import RemotingClient
+from remoting.command import Command
+from remoting.wire.request_code import RequestCode
+
+Answer = Command | RlabError
+"""What one server said: a response, or what it refused or failed with."""
+
+_SHOWN_NAMES = 10
+
+
+class ClusterRequests:
+    """Connections to the name servers and brokers of a cluster.
+
+    Args:
+        name_servers: addresses, a string separated by commas or a list.
+        timeout_s: per request.
+        rng: chooses the name server that is asked first.
+
+    Attributes:
+        addresses: of the name servers.
+        remoting: the connections.
+        name_servers: asks one of them.
+    """
+
+    def __init__(self, name_servers: str | Sequence[str], timeout_s: float, rng: Random) -> None:
+        self.addresses = parse_addresses(name_servers)
+        self.remoting = RemotingClient(rng=rng)
+        self.name_servers = NameServers(self.remoting, self.addresses, rng, timeout_s)
+        self._timeout_s = timeout_s
+
+    async def start(self) -> None:
+        """Reach a name server.
+
+        Raises:
+            ConnectFailed: none answers.
+            ConfigError: what answers is not a name server.
+
+        Cancellation: nothing is left open.
+        """
+        try:
+            await self.name_servers.local_host()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remoting.aclose()
+            raise
+
+    # --- where things are --------------------------------------------------------------------------------------------
+
+    async def brokers(self) -> tuple[BrokerData, ...]:
+        """Every broker that is registered, sorted by name. Raises ConnectFailed: no name server answers."""
+        wire = unpack(await self.name_servers.request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        return tuple(
+            BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
+            for cluster, name, addresses in sorted(wire, key=lambda broker: str(broker[1]))
+        )
+
+    async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
+        """Broker name -> address of its master, sorted by name.
+
+        Args:
+            wanted: names; None for all.
+
+        Raises:
+            ServiceNotAvailable: no broker is registered.
+            InvalidParameter: one of the wanted is not.
+        """
+        masters = masters_of(await self.brokers())
+        if not masters:
+            raise ServiceNotAvailable(
+                f"no broker is registered with name server {', '.join(self.addresses)}: start one with 'rlab broker'"
+            )
+        names = list(masters) if wanted is None else sorted(wanted)
+        for name in names:
+            if name not in masters:
+                raise InvalidParameter(f"broker {name!r} is not registered; {listed('registered brokers', masters)}")
+        return {name: masters[name] for name in names}
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def request(self, address: str, code: RequestCode, header: Mapping[str, Any] | None = None) -> Command:
+        """Ask one server; raises what it refuses or fails with. Cancellation: it may have been carried out."""
+        return await self.remoting.request(address, code, header, None, self._timeout_s)
+
+    async def ask(self, addresses: Iterable[str], code: RequestCode, header: Mapping[str, Any]) -> dict[str, Answer]:
+        """Ask servers, all at the same time.
+
+        Returns:
+            The answer or error of each, in the order given.
+
+        Cancellation: the request may have been carried out by any of them.
+        """
+        answers: dict[str, Answer] = dict.fromkeys(addresses, ConnectFailed("not asked"))
+
+        async def ask_one(address: str) -> None:
+            try:
+                answers[address] = await self.request(address, code, header)
+            except RlabError as error:
+                answers[address] = error
+
+        async with anyio.create_task_group() as tasks:
+            for address in answers:
+                tasks.start_soon(ask_one, address)
+        return answers
+
+    async def ask_brokers(
+        self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
+    ) -> dict[str, Answer]:
+        """Ask brokers, given as name -> address; the answers are by name."""
+        answers = await self.ask(masters.values(), code, header)
+        return {name: answers[address] for name, address in masters.items()}
+
+    async def ask_reachable(
+        self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
+    ) -> tuple[dict[str, Answer], list[str]]:
+        """Ask brokers, of which some may be away.
+
+        Returns:
+            The answers, refusals among them, by name; and the names of those that gave none.
+
+        Raises:
+            ConnectFailed: none gave any.
+        """
+        answers = await self.ask_brokers(masters, code, header)
+        away = [name for name, answer in answers.items() if isinstance(answer, NetworkError)]
+        if len(away) == len(answers):
+            raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {answers[name]}" for name in away))
+        return {name: answer for name, answer in answers.items() if name not in away}, away
+
+
+def unpack(answer: Answer) -> Any:
+    """The body of a response.
+
+    Raises:
+        RlabError: the answer is one.
+    """
+    if isinstance(answer, RlabError):
+        raise answer
+    return msgpack.unpackb(answer.body or b"", strict_map_key=False)
+
+
+def unpack_group(answer: Answer) -> Any:
+    """The body of a response about a group; None if the broker does not know the group."""
+    return None if isinstance(answer, GroupNotExist) else unpack(answer)
+
+
+def unpack_route(answer: Answer) -> TopicRoute | None:
+    """The route in a name server's response; None if it has none, for whatever reason."""
+    return None if isinstance(answer, RlabError) else TopicRoute.from_wire(unpack(answer))
+
+
+def masters_of(brokers: Iterable[BrokerData]) -> dict[str, str]:
+    """Broker name -> address, sorted by name; brokers whose master is away are left out."""
+    masters = {broker.broker_name: broker.master for broker in brokers}
+    return {name: address for name, address in sorted(masters.items()) if address is not None}
+
+
+def fail(where: str, error: RlabError) -> NoReturn:
+    """Raise an error again, of the same class, with what it was about in front."""
+    raise type(error)(f"{where}: {error}") from error
+
+
+def listed(what: str, names: Iterable[str]) -> str:
+    """Text of a few names, for an error that has to say what would have been right."""
+    names = list(names)
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{what}: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else f"there are no {what}"

@@ -1,0 +1,204 @@
+"""Heartbeats of a client instance: all its groups in one message, to every broker. RocketMQ: MQClientInstance."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import anyio
+import msgpack
+
+from client.instance.lease_session import LeaseSessions
+from client.instance.member import GroupMember
+from model.errors import ClientIdConflict, NetworkError, RlabError
+from model.heartbeat import HeartbeatData
+from remoting.client import RemotingClient
+from remoting.tasks import run_together
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_LEAVE_TIMEOUT_S = 1.0
+"""Leaving is a courtesy: a broker that does not answer sees the connection close."""
+
+
+class Heartbeats:
+    """Sends heartbeats and keeps what brokers answer.
+
+    Args:
+        remoting: the connections.
+        addresses: gives every address of every known broker.
+        consumers: group -> consumer, as it is now.
+        joined: called with (group, cause) when a broker may have freed what we hold: we were no member there, or could
+            not know for a while whether we were.
+        unreachable: called with (address, cause) when a broker could not be told.
+        timeout_s: per broker.
+        interval_s: how often every broker hears of us at least.
+
+    Attributes:
+        client_id: set before the first heartbeat.
+        epoch: likewise; see `HeartbeatData`.
+        producer_groups: producer group -> number of its producers here.
+        sessions: until when the brokers keep our leases.
+    """
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        addresses: Callable[[], list[str]],
+        consumers: Mapping[str, GroupMember],
+        *,
+        joined: Callable[[str, str], None],
+        unreachable: Callable[[str, str], None],
+        timeout_s: float,
+        interval_s: float,
+    ) -> None:
+        self.client_id = ""
+        self.epoch = ""
+        self.producer_groups: dict[str, int] = {}
+        self.sessions = LeaseSessions()
+        self._remoting = remoting
+        self._addresses = addresses
+        self._consumers = consumers
+        self._joined = joined
+        self._unreachable = unreachable
+        self._timeout_s = timeout_s
+        self._interval_s = interval_s
+        self._created_ms: dict[str, int] = {}
+        # Groups that we have left, or are about to: no heartbeat shall bring us back.
+        self._left: dict[str, None] = {}
+        # By address: what we were last told that is wrong, and the refusals of brokers that know another one of our id.
+        self._warnings: dict[str, list[str]] = {}
+        self._refusals: dict[str, ClientIdConflict] = {}
+        self._sessions_changed = anyio.Event()
+
+    async def keep_alive(self) -> None:
+        """Send heartbeats until cancelled: at the interval, and three in the shortest session of a consumer.
+
+        A broker that does not answer is waited for alone: with the others, the membership would not last as long.
+        """
+        unanswered: dict[str, None] = {}
+
+        async def beat(address: str) -> None:
+            unanswered[address] = None
+            await self.send("", [address])
+            del unanswered[address]
+
+        async with anyio.create_task_group() as beats:
+            while True:
+                self._sessions_changed = anyio.Event()
+                sessions = [consumer.session_timeout_s / 3 for consumer in self._consumers.values()]
+                with anyio.move_on_after(min([self._interval_s, *sessions])):
+                    await self._sessions_changed.wait()
+                    continue
+                for address in self._addresses():
+                    if address not in unanswered:
+                        beats.start_soon(beat, address)
+
+    def joining(self, group: str) -> None:
+        """Say that a consumer was added, whose session may be shorter than those so far."""
+        self._left.pop(group, None)
+        self._sessions_changed.set()
+
+    async def send(self, cause: str = "", addresses: list[str] | None = None) -> bool:
+        """Tell brokers who is here; returns when each has answered or failed.
+
+        Args:
+            cause: id of the root trigger of whatever this sets off.
+            addresses: only these; by default every known broker.
+
+        Returns:
+            Whether all of them answered.
+
+        Cancellation: some may not have been told.
+        """
+        failed: dict[str, None] = {}
+        chosen = self._addresses() if addresses is None else addresses
+        await run_together([partial(self._send_to, address, cause, failed) for address in chosen])
+        return not failed
+
+    async def _send_to(self, address: str, cause: str, failed: dict[str, None]) -> None:
+        try:
+            if self._heartbeat(cause) is None:
+                return
+            connection = await self._remoting.connect(address, self._timeout_s)
+            # As things are now: who left while we connected would be taken for a member again.
+            heartbeat = self._heartbeat(cause)
+            if heartbeat is None:
+                return
+            body = msgpack.packb(heartbeat.to_wire())
+            sent_at = anyio.current_time()
+            answer = await self._remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
+        except RlabError as error:
+            logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
+            failed[address] = None
+            if isinstance(error, ClientIdConflict):
+                self._refusals[address] = error
+            if isinstance(error, NetworkError):
+                self._unreachable(address, cause)
+            return
+        self._refusals.pop(address, None)
+        self._heed(address, answer.header.get("warnings", []))
+        timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
+        for group, (_, created_ms, joined) in answer.header["groups"].items():
+            self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
+            timeout_s = timeouts_s.get(group)
+            if timeout_s is None or self._remoting.connected(address) is not connection:
+                continue  # whoever finds the broker again says all this once more
+            if self.sessions.heard(
+                group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
+            ):
+                self._joined(group, cause)
+
+    def check_accepted(self) -> None:
+        """Say whether some broker refuses us because another live process has our client id.
+
+        Raises:
+            ClientIdConflict: one does, with what to change.
+        """
+        for refusal in self._refusals.values():
+            raise ClientIdConflict(str(refusal)) from refusal
+
+    def _heed(self, address: str, warnings: list[str]) -> None:
+        """Log what a broker says is wrong, unless it or another one has said so before."""
+        known = {text for told in self._warnings.values() for text in told}
+        self._warnings[address] = warnings
+        for text in warnings:
+            if text not in known:
+                logger.warning("%s: %s", self.client_id, text)
+
+    def _heartbeat(self, cause: str) -> HeartbeatData | None:
+        """What there is to say now; None when there is nobody here to speak of."""
+        consumers = [each.consumer_data() for group, each in self._consumers.items() if group not in self._left]
+        present = tuple(data for data in consumers if data is not None)
+        if not present and not self.producer_groups:
+            return None
+        return HeartbeatData(
+            client_id=self.client_id,
+            consumers=present,
+            producer_groups=tuple(self.producer_groups),
+            cause=cause,
+            epoch=self.epoch,
+        )
+
+    def group_created_ms(self, group: str) -> int:
+        """When the group first came to life as far as any broker told us; 0 when none did."""
+        return self._created_ms.get(group, 0)
+
+    async def leave(self, group: str, cause: str) -> None:
+        """Tell every broker that we leave a group. Whoever cannot be told sees the connection close, or us expire.
+
+        Cancellation: some may not have been told.
+        """
+        self._left[group] = None
+        self.sessions.forget(group)
+        header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
+        connected = [address for address in self._addresses() if self._remoting.connected(address) is not None]
+        await run_together([partial(self._leave_one, address, header) for address in connected])
+
+    async def _leave_one(self, address: str, header: dict[str, object]) -> None:
+        try:
+            await self._remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
+        except RlabError as error:
+            logger.warning("%s: could not unregister from %s: %s", self.client_id, address, error)

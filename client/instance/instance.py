@@ -1,0 +1,399 @@
+"""ClientInstance: what the producers and consumers of one process and instance name share.
+
+RocketMQ: MQClientInstance. One connection per broker, one rebalance loop, one heartbeat, one route table. Its
+background tasks are independent of each other: RocketMQ runs them on one thread, where a broker that does not answer
+delays routes, heartbeats and commits of every group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import anyio
+
+from client.config import ClientConfig
+from client.instance.background import Background
+from client.instance.heartbeats import Heartbeats
+from client.instance.member import GroupMember
+from client.instance.name_servers import NameServers
+from client.instance.reconnects import Reconnects
+from client.instance.route_doubts import RouteDoubts
+from client.instance.routes import RouteCache
+from client.instance.views import GroupViews
+from client.rebalance.plan import RebalancePass, RebalanceSchedule, Trigger
+from model.errors import ConnectFailed, IllegalOperation, RlabError
+from model.event_log import EventLog, encode_events
+from model.events import EventKind
+from model.limits import TRACE_FLUSH_INTERVAL_S
+from model.message import Message, encode_payload
+from model.message_queue import MessageQueue
+from model.names import TRACE_TOPIC, check_id
+from model.quirks import Quirk
+from remoting.address import parse_addresses
+from remoting.client import RemotingClient
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.deadline_driver import DeadlineDriver
+from remoting.tasks import run_together
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+FIRST_ROUTE_POLL_S = 1.0
+"""The retry topic of a new group is made by the first heartbeat, so the first poll comes early."""
+
+
+class ClientInstance:
+    """One running client; made by `client/instance/registry.py`.
+
+    Attributes:
+        client_id: `ip@instance`; set by `start`.
+        routes: where topics live.
+        remoting: the connections.
+        name_servers: the name servers.
+        events: what happened here.
+        views: who is in which group.
+        heartbeats: what brokers know of us.
+        broker_returned: set, and replaced, when a lost broker is back and knows us.
+        masters: broker name -> open connection to its master, for those who send a lot; emptied whenever a route
+            changes or a connection is lost.
+        wait_stopped: see `Background.wait`.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.client_id = ""
+        self.routes = RouteCache()
+        self.remoting = RemotingClient(
+            {
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+                RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
+            },
+            on_lost=self._connection_lost,
+            rng=config.rng,
+        )
+        addresses = parse_addresses(config.name_servers)
+        self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
+        any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
+        self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
+        self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
+        self._consumers: dict[str, GroupMember] = {}
+        self.heartbeats = Heartbeats(
+            self.remoting,
+            self._addresses,
+            self._consumers,
+            joined=lambda group, cause: self.wake(group, Trigger.RECONNECT, cause),
+            unreachable=self._broker_lost,
+            timeout_s=config.request_timeout_s,
+            interval_s=config.heartbeat_interval_s,
+        )
+        self._published: dict[str, None] = {}
+        self.masters: dict[str, Connection] = {}
+        self.broker_returned = anyio.Event()
+        self._doubts = RouteDoubts()
+        self._schedule = RebalanceSchedule(enabled=config.triggers)
+        self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
+        self._background = Background("client instance")
+        self.wait_stopped = self._background.wait
+        self._reconnects = Reconnects(
+            self.remoting,
+            self.heartbeats,
+            self.events,
+            self._background,
+            addresses=self._addresses,
+            poll_routes=self.poll_routes,
+            returned=self._broker_returned,
+            rng=config.rng,
+            timeout_s=config.request_timeout_s,
+            unnamed_s=config.route_poll_interval_s,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach a name server, take a client id, start the background tasks.
+
+        Raises:
+            ConnectFailed: no name server answers.
+
+        Cancellation: nothing is left running.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            host = self.config.client_ip or await self.name_servers.local_host()
+            name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
+            self.client_id = check_id("client id", f"{host}@{name}")
+            self.events.node = self.heartbeats.client_id = self.client_id
+            self.heartbeats.epoch = f"{self.config.rng.getrandbits(64):016x}"
+            await self._background.start()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.remoting.aclose()
+            raise
+        config = self.config
+        self._background.start_soon(self._driver.run)
+        self._background.start_soon(
+            self._every,
+            config.route_poll_interval_s,
+            self.poll_routes,
+            min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s),
+        )
+        self._background.start_soon(self.heartbeats.keep_alive)
+        self._background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
+        if config.trace:
+            self._background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
+
+    async def stop(self) -> None:
+        """Send what is left of the trace, stop the tasks, close the connections. Idempotent.
+
+        Cancellation: the connections are closed all the same.
+        """
+        try:
+            with anyio.move_on_after(1.0), suppress(RlabError):
+                if self.config.trace and not self.routes.publish_queues(TRACE_TOPIC):
+                    await self.update_routes((TRACE_TOPIC,))  # its life was shorter than the wait for the first poll
+                await self._send_trace()
+        finally:
+            await self._background.stop()
+            with anyio.CancelScope(shield=True):
+                await self.remoting.aclose()
+
+    async def _every(
+        self, interval_s: float, work: Callable[[], Awaitable[None]], first_s: float | None = None
+    ) -> None:
+        await anyio.sleep(interval_s if first_s is None else first_s)
+        while True:
+            try:
+                await work()
+            except RlabError as error:
+                logger.warning("%s: %s", self.client_id, error)
+            await anyio.sleep(interval_s)
+
+    # --- consumers and producers -------------------------------------------------------------------------------------
+
+    def register(self, consumer: GroupMember) -> None:
+        """Add a consumer: heartbeats and route polls include it, and passes are run once it is `introduced`.
+
+        Raises:
+            IllegalOperation: this instance has a consumer of that group already.
+        """
+        if consumer.group in self._consumers:
+            raise IllegalOperation(
+                f"this client instance has a consumer of group {consumer.group!r} already: give the second one another "
+                "instance_name (or none)"
+            )
+        self._consumers[consumer.group] = consumer
+        self.heartbeats.joining(consumer.group)
+
+    def introduced(self, consumer: GroupMember, cause: str) -> None:
+        """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.
+
+        The notification of its own joining comes while other brokers have not heard of it yet, and would set off a pass
+        that they refuse.
+        """
+        if consumer.group not in self._schedule:
+            self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
+        self.wake(consumer.group, Trigger.START, cause)
+
+    def unregister(self, consumer: GroupMember) -> None:
+        """Remove a consumer: no more passes and heartbeats for its group."""
+        if self._consumers.get(consumer.group) is consumer:
+            del self._consumers[consumer.group]
+            self._schedule.remove(consumer.group)
+            self.views.forget(consumer.group)
+
+    def add_producer(self, group: str) -> None:
+        """Count a producer of a group, for heartbeats."""
+        groups = self.heartbeats.producer_groups
+        groups[group] = groups.get(group, 0) + 1
+
+    def remove_producer(self, group: str) -> None:
+        """Undo `add_producer`."""
+        groups = self.heartbeats.producer_groups
+        groups[group] -= 1
+        if not groups[group]:
+            del groups[group]
+
+    def publish(self, topic: str) -> None:
+        """Keep the route of a topic that is sent to fresh."""
+        self._published[topic] = None
+
+    # --- routes ------------------------------------------------------------------------------------------------------
+
+    async def poll_routes(self) -> None:
+        """Ask for the route of every topic in use; what changed wakes its groups.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        topics = dict.fromkeys(topic for consumer in self._consumers.values() for topic in consumer.topics())
+        topics.update(self._published)
+        if self.config.trace:
+            topics[TRACE_TOPIC] = None
+        await self.update_routes(tuple(topics))
+
+    async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
+        """Ask for the routes of some topics, all at once.
+
+        A change first introduces us to brokers that are new in it, and only then wakes the groups: they ask those
+        brokers for members, and would not find themselves.
+
+        Args:
+            topics: which.
+            cause: id of what made somebody ask; a poll has none, and its first change is a root of its own.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        changed: dict[str, None] = {}
+        failures: list[RlabError] = []
+
+        async def update(topic: str) -> None:
+            try:
+                route = await self.name_servers.route(topic)
+            except RlabError as error:
+                # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
+                failures.append(error)
+                return
+            self.masters.clear()
+            change = self.routes.update(topic, self._doubts.weigh(topic, self.routes.route_of(topic), route))
+            if change is not None and (change.added or change.removed):
+                changed[topic] = None
+
+        known = set(self._addresses())
+        if topics:
+            await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
+        if not failures:
+            await run_together([partial(update, topic) for topic in topics[1:]])
+        await self._routes_changed(changed, known, cause)
+        if failures:
+            raise failures[0]
+
+    async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
+        """Introduce us to brokers that are not `known` yet, then wake the groups whose topics changed."""
+        if not changed:
+            return
+        for topic in changed:
+            queues = self.routes.subscribe_queues(topic)
+            cause = self.events.emit(
+                EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=self.client_id, n=len(queues)
+            )
+        new = [address for address in self._addresses() if address not in known]
+        if new:
+            await self.heartbeats.send(cause, new)
+        for group, consumer in self._consumers.items():
+            if any(topic in changed for topic in consumer.topics()):
+                self.wake(group, Trigger.ROUTE, cause)
+
+    async def connect_master(self, broker_name: str, timeout_s: float) -> Connection:
+        """The open connection to the master of a broker, made if need be; in `masters` from then on.
+
+        Raises:
+            ConnectFailed: it has no master now, or cannot be reached; nothing was sent.
+
+        Cancellation: harmless.
+        """
+        address = self.routes.address_of(broker_name, master_only=True)
+        if address is None:
+            raise ConnectFailed(f"broker {broker_name!r} has no master now; nothing was sent")
+        connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
+        self.masters[broker_name] = connection
+        return connection
+
+    def _addresses(self) -> list[str]:
+        """Every address of every known broker."""
+        return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
+
+    # --- rebalance ---------------------------------------------------------------------------------------------------
+
+    def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
+        """Ask for a pass of a group."""
+        now = self._now()
+        self._schedule.wake(group, trigger, cause, now=now)
+        self._driver.wake_by(now)
+
+    def _begin_passes(self, now: float) -> None:
+        if not self._background.running:
+            return  # the timer ran out between the stop and the end of the driver
+        for due in self._schedule.take_due(now):
+            self._background.start_soon(self._run_pass, due)
+
+    async def _run_pass(self, due: RebalancePass) -> None:
+        balanced = False
+        consumer = self._consumers.get(due.group)
+        try:
+            if consumer is not None:
+                balanced = await consumer.rebalance(due)
+        except RlabError as error:
+            logger.warning("%s: rebalance of group %s: %s", self.client_id, due.group, error)
+        finally:
+            self._schedule.finished(due.group, balanced, self._now())
+            self._driver.wake_by(self._schedule.next_deadline() or self._now())
+
+    def _members_changed(self, address: str, command: Command) -> None:
+        group, version = str(command.header.get("group")), command.header.get("version", -1)
+        cause = str(command.header.get("cause", ""))
+        known = version != -1 and self.views.known_version(group, address) >= version
+        detail = "known" if known else ""
+        self.events.emit(
+            EventKind.NOTIFY_RECEIVED, cause=cause, group=group, client=self.client_id, version=version, detail=detail
+        )
+        if not known:
+            self.wake(group, Trigger.NOTIFY, cause)
+
+    def _queues_released(self, address: str, command: Command) -> None:
+        self.wake(str(command.header.get("group")), Trigger.LOCK, str(command.header.get("cause", "")))
+
+    def _offsets_reset(self, address: str, command: Command) -> None:
+        header = command.header
+        if (consumer := self._consumers.get(header["group"])) is not None:
+            queues = [MessageQueue(header["topic"], header["broker_name"], n) for n in header["queue_ids"]]
+            consumer.offsets_reset(queues, header["token"], header.get("cause") or "")
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _connection_lost(self, address: str) -> None:
+        self.masters.clear()
+        self._broker_lost(address, "")
+
+    def _broker_lost(self, address: str, cause: str) -> None:
+        self._reconnects.keep_trying(address, cause)
+
+    def _broker_returned(self, cause: str) -> None:
+        self.broker_returned.set()
+        self.broker_returned = anyio.Event()
+        for group in self._consumers:
+            self.wake(group, Trigger.RECONNECT, cause)
+
+    # --- small tasks -------------------------------------------------------------------------------------------------
+
+    async def _persist_offsets(self) -> None:
+        await run_together([consumer.persist_offsets for consumer in self._consumers.values()])
+
+    async def _send_trace(self) -> None:
+        """Send the events since the last call to SYS_TRACE on any broker; they stay here when that fails."""
+        events = self.events.take()
+        queues = self.routes.publish_queues(TRACE_TOPIC)
+        address = self.routes.address_of(queues[0].broker_name) if queues else None
+        if not events or address is None:
+            self.events.put_back(events)
+            return
+        message = Message(TRACE_TOPIC, encode_events(events), tags="client")
+        payload = encode_payload(message, int(self.config.clock_ms()), events[0].id)
+        header = {"topic": TRACE_TOPIC, "queue_id": queues[0].queue_id, "tag_hash": 0}
+        try:
+            await self.remoting.request(address, RequestCode.SEND_MESSAGE, header, payload)
+        except RlabError as error:
+            self.events.put_back(events)
+            logger.debug("%s: events are kept: %s", self.client_id, error)
+
+    def _now(self) -> float:
+        assert self._loop is not None, "the instance was not started"
+        return self._loop.time()

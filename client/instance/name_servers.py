@@ -1,0 +1,89 @@
+"""Asks the name servers: one at a time, the next one when it fails. RocketMQ: NettyRemotingClient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgpack
+
+from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, ServiceNotAvailable, TopicNotExist
+from model.topic_route import TopicRoute
+from remoting.client import RemotingClient
+from remoting.command import Command
+from remoting.wire.request_code import RequestCode
+
+
+class NameServers:
+    """The name servers of one client.
+
+    Args:
+        remoting: its connections.
+        addresses: all of them; the first one asked is chosen at random, so that many clients spread.
+        rng: for that choice.
+        timeout_s: per name server.
+    """
+
+    def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], rng: Random, timeout_s: float) -> None:
+        self._remoting = remoting
+        self._addresses = addresses
+        self._current = rng.randrange(len(addresses))
+        self._timeout_s = timeout_s
+
+    async def request(
+        self, code: RequestCode, header: Mapping[str, Any] | None = None, body: bytes | None = None
+    ) -> Command:
+        """Ask the current name server, or the next that answers.
+
+        Raises:
+            ConnectFailed: none of them answers.
+            RlabError: what the one that answered refused with.
+
+        Cancellation: harmless.
+        """
+        failures = []
+        # Requests run at the same time: where each of them began is its own, or two that fail together would step over
+        # a name server that is up.
+        first = self._current
+        for step in range(len(self._addresses)):
+            index = (first + step) % len(self._addresses)
+            address = self._addresses[index]
+            try:
+                answer = await self._remoting.request(address, code, header, body, self._timeout_s)
+            except (NetworkError, ServiceNotAvailable) as error:
+                failures.append(f"{address}: {error}")
+            except RlabError:
+                self._current = index
+                raise
+            else:
+                self._current = index
+                return answer
+        raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
+
+    async def route(self, topic: str) -> TopicRoute | None:
+        """Where a topic lives; None when the name server says that nobody serves it.
+
+        Raises:
+            ConnectFailed: no name server answers, which says nothing about the topic.
+        """
+        try:
+            answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        except TopicNotExist:
+            return None
+        return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
+
+    async def local_host(self) -> str:
+        """Our address as a name server sees it.
+
+        Raises:
+            ConnectFailed: none can be reached; the text says which were tried.
+            ConfigError: the one that answered is not a name server.
+        """
+        state = (await self.request(RequestCode.GET_SERVER_STATE)).header
+        address = self._addresses[self._current]
+        kind = state.get("kind")
+        if kind != "namesrv":
+            raise ConfigError(f"{address} is {kind} {state.get('name')!r}, not a name server: give the address of one")
+        connection = self._remoting.connected(address)
+        return connection.local_host if connection is not None else "127.0.0.1"

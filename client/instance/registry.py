@@ -1,0 +1,73 @@
+"""One client instance per process (more exactly: per event loop) and instance name. RocketMQ: MQClientManager."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from client.config import ClientConfig
+from client.instance.instance import ClientInstance
+from remoting.address import parse_addresses
+
+
+@dataclass(slots=True)
+class _Shared:
+    """An instance and how many clients use it; `lock` lets one of them start it while the others wait."""
+
+    instance: ClientInstance
+    users: int = 0
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+_Key = tuple[tuple[str, ...], str, str]
+_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Shared]] = WeakKeyDictionary()
+
+
+async def acquire_instance(config: ClientConfig) -> ClientInstance:
+    """Get or create the running instance for these options; each call is undone by one `release_instance`.
+
+    Raises:
+        ConnectFailed: it is new, and no name server answers.
+
+    Cancellation: nothing is left running that was not before.
+    """
+    if config.instance_name is None:
+        instance = ClientInstance(config)
+        await instance.start()
+        return instance
+    key = (parse_addresses(config.name_servers), config.client_ip or "", config.instance_name)
+    shared_here = _instances.setdefault(asyncio.get_running_loop(), {})
+    while True:
+        shared = shared_here.get(key)
+        if shared is None:
+            shared = shared_here[key] = _Shared(ClientInstance(config))
+        async with shared.lock:
+            if shared_here.get(key) is not shared:
+                # While we waited its last user let it go, or it failed to start: this one never runs again.
+                continue
+            if shared.users == 0:
+                try:
+                    await shared.instance.start()
+                except BaseException:
+                    del shared_here[key]
+                    raise
+            shared.users += 1
+            return shared.instance
+
+
+async def release_instance(instance: ClientInstance) -> None:
+    """Give an instance back; the last one stops it.
+
+    Cancellation: it is stopped all the same.
+    """
+    shared_here = _instances.get(asyncio.get_running_loop(), {})
+    for key, shared in list(shared_here.items()):
+        if shared.instance is instance:
+            shared.users -= 1
+            if shared.users:
+                return
+            del shared_here[key]
+    await instance.stop()

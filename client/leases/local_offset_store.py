@@ -1,0 +1,166 @@
+"""LocalOffsetStore: the offsets of a broadcasting consumer, in a file of its own machine.
+
+RocketMQ: LocalFileOffsetStore, with its file and a `.bak` beside it. `<offsets_dir>/<client id>/<group>/offsets.json`
+is replaced as a whole: written beside it, synced, and renamed, after the file so far was renamed to `offsets.json.bak`.
+So a crash at any moment leaves one of the two whole; what the older one does not know yet is consumed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from urllib.parse import quote
+
+import anyio
+
+from client.leases.local_offsets import LocalOffsets
+from model.errors import ConfigError, RlabError, SystemError_
+from model.limits import MAX_LOCAL_OFFSETS_BYTES
+from model.message_queue import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "offsets.json"
+
+
+def offsets_path(offsets_dir: str | os.PathLike[str], client_id: str, group: str) -> Path:
+    """Where the offsets of a client are in a group; `~` is the home folder.
+
+    A client id may have characters that a file name may not, `/` for one; they are written as in a URL.
+    """
+    return Path(offsets_dir).expanduser() / quote(client_id, safe="@#:") / group / FILE_NAME
+
+
+class LocalOffsetStore:
+    """Offsets in a file: an `OffsetStore`.
+
+    Protocol of use: `load`, then anything else; one process at a time, which is what brokers see to when they refuse
+    a second live connection with the same client id.
+
+    Args:
+        path: the file; its folder is made if need be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets = LocalOffsets()
+        self._stored_version = 0
+        self._persisting = anyio.Lock()
+
+    async def load(self) -> None:
+        """Read the file.
+
+        Raises:
+            ConfigError: it and its `.bak` are damaged or cannot be read; with what to do about it.
+
+        Cancellation: harmless.
+        """
+        self._offsets = await asyncio.get_running_loop().run_in_executor(None, _read, self._path)
+        self._stored_version = self._offsets.version
+
+    def begin(self, topic: str, now_ms: int) -> bool:
+        """See `OffsetStore`."""
+        return self._offsets.begin(topic, now_ms)
+
+    def since_ms(self, topic: str) -> int:
+        """See `OffsetStore`."""
+        return self._offsets.since_ms(topic)
+
+    def end(self, topic: str) -> None:
+        """See `OffsetStore`."""
+        self._offsets.end(topic)
+
+    async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """See `OffsetStore`."""
+        return {queue: self._offsets.read(queue) for queue in queues}
+
+    def update(self, queue: MessageQueue, offset: int) -> None:
+        """See `OffsetStore`."""
+        self._offsets.update(queue, offset)
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """See `OffsetStore`."""
+        self._offsets.reset(queue, offset)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """See `OffsetStore`. Nothing: a queue that no route names may come back."""
+
+    async def persist(self) -> dict[MessageQueue, RlabError]:
+        """See `OffsetStore`.
+
+        Raises:
+            SystemError_: the file cannot be written; what is stored is the file so far, and the next call tries again.
+        """
+        async with self._persisting:
+            version = self._offsets.version
+            if version == self._stored_version:
+                return {}
+            data = self._offsets.encode()
+            try:
+                # A cancelled caller does not stop the thread, and the next one must not write at the same time.
+                with anyio.CancelScope(shield=True):
+                    await asyncio.get_running_loop().run_in_executor(None, _write, self._path, data)
+            except OSError as error:
+                raise SystemError_(f"the offsets file {self._path} cannot be written: {error}") from error
+            self._stored_version = version
+        return {}
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _read(path: Path) -> LocalOffsets:
+    found = _read_one(path)
+    if isinstance(found, LocalOffsets):
+        return found
+    older = _read_one(_backup(path))
+    if isinstance(older, LocalOffsets):
+        logger.warning("%s: %s; going on from %s", path, found or "there is no such file", _backup(path).name)
+        return older
+    if found is None and older is None:
+        logger.info("%s does not exist: this client is new to the group", path)
+        return LocalOffsets()
+    raise ConfigError(
+        f"the offsets of this client cannot be read: {path}: {found or 'there is no such file'}; "
+        f"{_backup(path).name}: {older or 'there is no such file'}. Repair one of them, or delete both to begin where "
+        "consume_from says"
+    )
+
+
+def _read_one(path: Path) -> LocalOffsets | str | None:
+    """The offsets of a file; None if there is none, or what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_LOCAL_OFFSETS_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return str(error)
+    if len(data) > MAX_LOCAL_OFFSETS_BYTES:
+        return f"it has more than {MAX_LOCAL_OFFSETS_BYTES} bytes"
+    try:
+        return LocalOffsets.decode(data)
+    except (ValueError, RecursionError) as error:
+        return f"it is damaged: {error}"
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    # A damaged file must not take the place of the whole backup that this client went on from.
+    if isinstance(_read_one(path), LocalOffsets):
+        path.replace(_backup(path))
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

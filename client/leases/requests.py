@@ -1,0 +1,220 @@
+"""Asks brokers for leases, gives them back, and commits: one request per broker for any number of queues.
+
+RocketMQ asks for each new queue's offset alone, one round trip after another (RebalanceImpl.computePullFromWhere); here
+the grant of a lease carries the offset to start from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+import anyio
+import msgpack
+
+from client.instance.instance import ClientInstance
+from client.instance.lease_session import LeaseSession
+from client.pull.owned_queue import OwnedQueue
+from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
+from model.message_queue import MessageQueue
+from remoting.tasks import run_together
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A lease. RocketMQ has no such thing for concurrent consumers.
+
+    Attributes:
+        token: fencing token.
+        start_offset: where the group has come to.
+        session: began before the lease was asked for; the lease is good as long as it is.
+    """
+
+    token: int
+    start_offset: int
+    session: LeaseSession
+
+
+@dataclass(slots=True)
+class LockOutcome:
+    """What the brokers said.
+
+    Attributes:
+        granted: queue -> lease.
+        refused: queue -> client id of its owner.
+        failed: queues whose broker did not answer, with what went wrong.
+    """
+
+    granted: dict[MessageQueue, Grant] = field(default_factory=dict)
+    refused: dict[MessageQueue, str] = field(default_factory=dict)
+    failed: dict[MessageQueue, RlabError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset to commit under a lease; offset -1 commits nothing."""
+
+    queue: MessageQueue
+    offset: int
+    token: int
+
+
+class LeaseRequests:
+    """The requests of one group.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def lock(self, queues: Iterable[MessageQueue], cause: str) -> LockOutcome:
+        """Ask for queues, all brokers at once.
+
+        Cancellation: leases may have been granted that nobody uses; they end with the membership, and asking again
+        gives the same ones.
+        """
+        outcome = LockOutcome()
+        await run_together(
+            [
+                partial(self._lock_on, broker_name, mine, cause, outcome)
+                for broker_name, mine in _by_broker(queues).items()
+            ]
+        )
+        return outcome
+
+    async def _lock_on(self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LockOutcome) -> None:
+        body = msgpack.packb([[queue.topic, queue.queue_id] for queue in queues])
+        try:
+            session = await self._session(broker_name, cause)
+            try:
+                answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
+            except GroupNotExist:
+                # This broker has taken us for dead, and we do not know yet. Introduce ourselves, then ask again.
+                await self._instance.heartbeats.send(cause, [self._address(broker_name)])
+                session = await self._session(broker_name, cause)
+                answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
+        except RlabError as error:
+            # Here, where it is one line for all of a broker's queues.
+            which = f"{len(queues)} queues, the first {queues[0]}" if len(queues) > 1 else queues[0]
+            logger.warning("%s: no lease of %s: %s", self._instance.client_id, which, error)
+            outcome.failed.update({queue: error for queue in queues})
+            return
+        granted, refused = cast("tuple[list[Any], list[Any]]", answer)
+        for topic, queue_id, token, start_offset in granted:
+            outcome.granted[MessageQueue(topic, broker_name, queue_id)] = Grant(token, start_offset, session)
+        for topic, queue_id, owner in refused:
+            outcome.refused[MessageQueue(topic, broker_name, queue_id)] = owner
+
+    async def _session(self, broker_name: str, cause: str) -> LeaseSession:
+        """The session in which this broker may be asked for leases now; introduces us if there is none.
+
+        Raises:
+            ConnectFailed: the broker does not answer.
+        """
+        address = self._address(broker_name)
+        session = self._current(address)
+        if session is None:
+            await self._instance.heartbeats.send(cause, [address])
+            session = self._current(address)
+        if session is None:
+            raise ConnectFailed(f"broker {broker_name!r} answers no heartbeat; nothing was asked of it")
+        return session
+
+    def unconfirmed(self, owned: Iterable[OwnedQueue]) -> list[MessageQueue]:
+        """Queues whose lease a broker has to confirm, because it may have ended, and can, because we are connected."""
+        now = anyio.current_time()
+        unconfirmed = []
+        for each in owned:
+            if not each.holds(now):
+                address = self._instance.routes.address_of(each.queue.broker_name, master_only=True)
+                if address is not None and self._instance.remoting.connected(address) is not None:
+                    unconfirmed.append(each.queue)
+        return unconfirmed
+
+    def _current(self, address: str) -> LeaseSession | None:
+        return self._instance.heartbeats.sessions.current(self._group, address, anyio.current_time())
+
+    async def unlock(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
+        """Commit and give back, all brokers at once; see `commit` for what is returned."""
+        return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause})
+
+    async def commit(
+        self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False
+    ) -> dict[MessageQueue, RlabError]:
+        """Commit offsets, all brokers at once.
+
+        Args:
+            commits: what to commit.
+            cause: id of the root trigger.
+            reset: offsets may go backwards.
+
+        Returns:
+            The commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, a network
+            error means that it may be tried again.
+
+        Cancellation: some may have been taken.
+        """
+        return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, {"cause": cause, "reset": reset})
+
+    async def _commit(
+        self, code: RequestCode, commits: Iterable[Commit], header: dict[str, Any]
+    ) -> dict[MessageQueue, RlabError]:
+        by_broker: dict[str, list[Commit]] = {}
+        for commit in commits:
+            by_broker.setdefault(commit.queue.broker_name, []).append(commit)
+        failures: dict[MessageQueue, RlabError] = {}
+        await run_together(
+            [
+                partial(self._commit_on, code, broker_name, mine, header, failures)
+                for broker_name, mine in by_broker.items()
+            ]
+        )
+        return failures
+
+    async def _commit_on(
+        self,
+        code: RequestCode,
+        broker_name: str,
+        commits: list[Commit],
+        header: dict[str, Any],
+        failures: dict[MessageQueue, RlabError],
+    ) -> None:
+        body = msgpack.packb([[c.queue.topic, c.queue.queue_id, c.offset, c.token] for c in commits])
+        try:
+            answer = await self._request(broker_name, code, body, header)
+        except RlabError as error:
+            failures.update({commit.queue: error for commit in commits})
+            return
+        for topic, queue_id, response_code, remark in cast("list[Any]", answer):
+            queue = MessageQueue(topic, broker_name, queue_id)
+            failures[queue] = error_of(response_code, remark)
+
+    async def _request(self, broker_name: str, code: RequestCode, body: bytes, header: dict[str, Any]) -> object:
+        address = self._address(broker_name)
+        header = {"group": self._group, "client_id": self._instance.client_id, **header}
+        timeout_s = self._instance.config.request_timeout_s
+        answer = await self._instance.remoting.request(address, code, header, body, timeout_s)
+        return msgpack.unpackb(answer.body or b"")
+
+    def _address(self, broker_name: str) -> str:
+        address = self._instance.routes.address_of(broker_name, master_only=True)
+        if address is None:
+            raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
+        return address
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker

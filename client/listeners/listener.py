@@ -1,0 +1,122 @@
+"""How messages, and changes of queues, reach a listener: what it is, what it may answer, and the call itself.
+
+This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
+raises fails its messages and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import cast
+
+from client.listeners.threads import ListenerThreads
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+
+class ConsumeResult(StrEnum):
+    """What a listener says of its messages. RocketMQ: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus."""
+
+    SUCCESS = "SUCCESS"
+    """Done. Without automatic commit: processed, and to come again unless a COMMIT follows."""
+    RECONSUME_LATER = "RECONSUME_LATER"
+    """Failed: to come again through the retry topic; in order, where it stands, with what follows waiting for it."""
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+    """The orderly name of the same."""
+    COMMIT = "COMMIT"
+    """Without automatic commit: this batch and all before it that were processed are done."""
+    ROLLBACK = "ROLLBACK"
+    """Without automatic commit: all of them come again."""
+
+
+AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]
+PlainListener = Callable[[Sequence[MessageExt]], ConsumeResult | None]
+Listener = AsyncListener | PlainListener
+"""Gets the messages of one batch, all of one queue, in offset order; returning None means success.
+
+An `async def` runs on the event loop and must not block it; a plain `def` runs in a thread of its consumer, which has
+`max_workers` of them, and may.
+"""
+
+
+class ListenerCall:
+    """One subscribed listener, ready to be called.
+
+    Args:
+        listener: the user's function.
+        name: what to call it in logs, for instance the topic.
+        threads: where it runs if it is plain.
+    """
+
+    __slots__ = ("_is_async", "_listener", "_name", "_threads")
+
+    def __init__(self, listener: Listener, name: str, threads: ListenerThreads) -> None:
+        call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
+        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+        self._listener = listener
+        self._name = name
+        self._threads = threads
+
+    async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
+        """Hand a batch to the listener.
+
+        Returns:
+            What it said; RECONSUME_LATER for an exception or an answer that is none, logged with the traceback.
+
+        Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
+        """
+        try:
+            if self._is_async:
+                result = await cast(AsyncListener, self._listener)(messages)
+            else:
+                loop = asyncio.get_running_loop()
+                result = await loop.run_in_executor(
+                    self._threads.executor, cast(PlainListener, self._listener), messages
+                )
+                if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
+                    result = await result
+            # In here, because an answer that is none of these is the listener's mistake as well.
+            return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)
+        except Exception:
+            first = messages[0]
+            logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
+            return ConsumeResult.RECONSUME_LATER
+
+
+MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
+"""Gets (topic, all its queues, those that are mine), sorted, after they changed. RocketMQ: MessageQueueListener.
+
+As with messages, an `async def` runs on the event loop and a plain `def` in a thread of its own.
+"""
+
+TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
+"""Gets (topic, all its queues), sorted, after they changed. RocketMQ: TopicMessageQueueChangeListener."""
+
+
+async def call_observer(listener: Callable[..., object], *args: object) -> None:
+    """Call a listener that only observes; what it raises is logged, and harms nobody.
+
+    Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
+    """
+    call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
+    try:
+        if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+            result = listener(*args)
+        else:
+            # It is called so rarely that a thread for each call costs nothing, and one that hangs holds up nobody else.
+            thread = ThreadPoolExecutor(1, thread_name_prefix="rlab observer")
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(thread, lambda: listener(*args))
+            finally:
+                thread.shutdown(wait=False)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        logger.exception("the listener %r failed on %r", listener, args)

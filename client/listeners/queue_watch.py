@@ -1,0 +1,72 @@
+"""QueueWatch: tells the user's listener which queues of a topic there are, and which of them are this member's.
+
+RocketMQ: MessageQueueListener. There the listener of a lite pull consumer *is* what starts to pull, so that a user who
+set one of his own got no messages (apache/rocketmq#2127). Here it observes and nothing depends on it: it is called one
+change after the other in a task of its own, and one that is slow is told the newest state instead of every one between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from client.instance.background import Background
+from client.listeners.listener import MessageQueueListener, call_observer
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+
+Queues = tuple[MessageQueue, ...]
+
+
+class QueueWatch:
+    """The listener of one consumer.
+
+    Args:
+        listener: called as `(topic, all, mine)`.
+        background: where it runs.
+    """
+
+    def __init__(self, listener: MessageQueueListener | None, background: Background) -> None:
+        self.listener = listener
+        self._background = background
+        self._told: dict[str, tuple[Queues, Queues]] = {}
+        self._changed: dict[str, None] = {}
+        self._running = False
+
+    def look(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
+        """Compare with what the listener was told, and have it called for each topic that changed.
+
+        Args:
+            queues_of: topics that are subscribed to, with all their queues. The retry topic of the group is left out.
+            mine: queues of this member.
+        """
+        if self.listener is None:
+            return
+        by_topic: dict[str, list[MessageQueue]] = {}
+        for queue in mine:
+            by_topic.setdefault(queue.topic, []).append(queue)
+        now = {
+            topic: (tuple(sorted(queues)), tuple(sorted(by_topic.get(topic, ()))))
+            for topic, queues in queues_of.items()
+            if not is_retry_topic(topic)
+        }
+        # A topic that was given up, or is not there yet, has no queues; nobody is told that it has still none.
+        for topic in sorted({*now, *self._told}):
+            state = now.get(topic, ((), ()))
+            if state != self._told.get(topic, ((), ())):
+                self._told[topic] = state
+                self._changed[topic] = None
+        if self._changed and not self._running and self._background.running:
+            self._running = True
+            self._background.start_soon(self._call)
+
+    async def _call(self) -> None:
+        try:
+            while self._changed and self.listener is not None:
+                topic = next(iter(self._changed))
+                del self._changed[topic]
+                everything, mine = self._told[topic]
+                if not everything and not mine:
+                    del self._told[topic]
+                await call_observer(self.listener, topic, everything, mine)
+        finally:
+            self._running = False

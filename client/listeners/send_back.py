@@ -1,0 +1,110 @@
+"""Gives a message that failed back to a broker, so that the group gets it again later or it becomes a dead letter.
+
+RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack. First choice is the broker that has the message: it copies what it
+has stored. If that fails, a copy is published to the retry topic on any broker that serves it; if that fails too, the
+message stays with this consumer, which tries it again itself.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from client.instance.instance import ClientInstance
+from model.delay import retry_delay_ms
+from model.errors import RlabError
+from model.limits import CONNECT_TIMEOUT_S
+from model.message import Message, MessageExt, encode_payload, tag_hash
+from model.names import dlq_topic, retry_topic
+from remoting.client import raise_for_code
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+
+class SendBack:
+    """The failed messages of one consumer.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        max_attempts: retries after which a message is a dead letter.
+        delay_ms: wait before the next attempt; None for the levels of RocketMQ: 10 s, 30 s, 1 m, ...
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, max_attempts: int, delay_ms: int | None) -> None:
+        self._instance = instance
+        self._group = group
+        self._max_attempts = max_attempts
+        self._delay_ms = delay_ms
+
+    async def __call__(self, message: MessageExt) -> bool:
+        """Give a message back.
+
+        Returns:
+            Whether some broker has it now; if not, this consumer still has to see to it.
+
+        Cancellation: a broker may have it, so the message may come twice.
+        """
+        return await self._give(message, self._max_attempts)
+
+    async def bury(self, message: MessageExt) -> bool:
+        """Make a message a dead letter at once: its attempts were made where it stood, in order.
+
+        Returns:
+            Whether some broker has it now.
+
+        Cancellation: a broker may have it, so the dead letter may be there twice.
+        """
+        buried = await self._give(message, 0)
+        if buried:
+            logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
+        return buried
+
+    async def _give(self, message: MessageExt, max_attempts: int) -> bool:
+        try:
+            await self._to_its_broker(message, max_attempts)
+        except RlabError as error:
+            logger.warning("%s: %r could not be sent back: %s", self._instance.client_id, message, error)
+            return await self._publish_copy(message, max_attempts)
+        return True
+
+    async def _to_its_broker(self, message: MessageExt, max_attempts: int) -> None:
+        header: dict[str, object] = {
+            "group": self._group,
+            "topic": message.queue.topic,
+            "queue_id": message.queue.queue_id,
+            "offset": message.offset,
+            "max_attempts": max_attempts,
+        }
+        if self._delay_ms is not None:
+            header["delay_ms"] = self._delay_ms
+        await self._request(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, None)
+
+    async def _publish_copy(self, message: MessageExt, max_attempts: int) -> bool:
+        times_delivered = message.times_delivered + 1
+        dead = times_delivered > max_attempts
+        topic = dlq_topic(self._group) if dead else retry_topic(self._group)
+        copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
+        payload = encode_payload(copy, message.born_ms, message.message_id)
+        delay_ms = retry_delay_ms(message.times_delivered) if self._delay_ms is None else self._delay_ms
+        for queue in self._instance.routes.publish_queues(topic):
+            header: dict[str, object] = {
+                "topic": topic,
+                "queue_id": queue.queue_id,
+                "tag_hash": tag_hash(message.tags),
+                "times_delivered": times_delivered,
+                "delay_ms": 0 if dead else delay_ms,
+            }
+            try:
+                await self._request(queue.broker_name, RequestCode.SEND_MESSAGE, header, payload)
+            except RlabError as error:
+                logger.warning("%s: no copy of %r on %s: %s", self._instance.client_id, message, queue, error)
+            else:
+                return True
+        return False
+
+    async def _request(
+        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None
+    ) -> None:
+        connection = await self._instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
+        raise_for_code(await connection.request(code, header, body, self._instance.config.request_timeout_s))

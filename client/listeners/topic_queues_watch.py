@@ -1,0 +1,73 @@
+"""TopicQueuesWatch: asks name servers whether the queues of a topic changed, for users that assign queues themselves.
+
+RocketMQ: DefaultLitePullConsumerImpl.fetchTopicMessageQueuesAndCompare, registerTopicMessageQueueChangeListener.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from client.listeners.listener import TopicQueuesListener, call_observer
+from model.errors import InvalidParameter, RlabError
+from model.limits import MAX_SUBSCRIPTIONS_PER_MEMBER, TOPIC_QUEUES_INTERVAL_S
+from model.message_queue import MessageQueue
+from model.names import check_topic
+
+logger = logging.getLogger(__name__)
+
+Queues = tuple[MessageQueue, ...]
+
+
+class TopicQueuesWatch:
+    """The listeners of one consumer, one for each topic.
+
+    Args:
+        fetch: gives the queues of a topic now, sorted; none if there is no such topic.
+    """
+
+    def __init__(self, fetch: Callable[[str], Awaitable[Queues]]) -> None:
+        self._fetch = fetch
+        self._listeners: dict[str, TopicQueuesListener] = {}
+        self._known: dict[str, Queues] = {}
+
+    async def register(self, topic: str, listener: TopicQueuesListener) -> None:
+        """Have a listener called with `(topic, queues)` whenever the queues are others than they are now.
+
+        Args:
+            topic: which; it need not exist yet.
+            listener: takes the place of an earlier one.
+
+        Raises:
+            InvalidParameter: an illegal topic name, or too many topics.
+            ConnectFailed: no name server answers; nothing is registered.
+
+        Cancellation: nothing is registered.
+        """
+        if check_topic(topic) not in self._listeners and len(self._listeners) >= MAX_SUBSCRIPTIONS_PER_MEMBER:
+            raise InvalidParameter(f"a consumer listens to {MAX_SUBSCRIPTIONS_PER_MEMBER} topics at the most")
+        self._known[topic] = await self._fetch(topic)
+        self._listeners[topic] = listener
+
+    async def fetch_and_compare(self) -> None:
+        """Look once: call the listener of each topic whose queues changed. A topic that cannot be asked for waits.
+
+        Cancellation: listeners that were not called are called next time.
+        """
+        for topic, listener in list(self._listeners.items()):
+            try:
+                queues = await self._fetch(topic)
+            except RlabError as error:
+                logger.warning("the queues of %s are not known now: %s", topic, error)
+                continue
+            if queues != self._known[topic]:
+                await call_observer(listener, topic, queues)
+                self._known[topic] = queues
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            await anyio.sleep(TOPIC_QUEUES_INTERVAL_S)
+            await self.fetch_and_compare()

@@ -1,0 +1,167 @@
+"""The workers of one consumer: hand the messages of all its queues to listeners, so many batches at a time.
+
+Workers are started when there is work for them and none is idle, up to the limit, and then stay. Queues take turns, one
+batch each, so that a queue with a backlog does not starve the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from client.instance.background import Background
+from model.message import MessageExt
+from remoting.deadline_driver import DeadlineDriver
+
+Consume = Callable[[Any, list[MessageExt]], Awaitable[None]]
+"""Called with the queue as it was offered, and a batch of its messages."""
+
+
+class Messages(Protocol):
+    """What a queue has to hand out; see `ProcessQueue`."""
+
+    def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
+        """Hand out messages."""
+        ...
+
+    def next_retry_deadline(self) -> float | None:
+        """When messages that failed may be handed out again, loop time in seconds; None if there are none."""
+        ...
+
+
+class HandsOut(Protocol):
+    """A queue that stands in line for workers: one that is owned (`OwnedQueue`), or popped messages (`PoppedQueue`).
+
+    Attributes:
+        offered: whether it stands in line.
+    """
+
+    offered: bool
+
+    @property
+    def process_queue(self) -> Messages:
+        """Its messages."""
+        ...
+
+    def ready(self, now: float) -> bool:
+        """Whether it has messages to hand out, and may, at a loop time in seconds."""
+        ...
+
+    def holds(self, now: float) -> bool:
+        """Whether nobody else can have been granted the queue yet."""
+        ...
+
+
+class WorkerPool:
+    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService.
+
+    Args:
+        consume: called with each batch.
+        max_workers: batches that may be with a listener at the same time.
+        batch_size: messages of a batch at the most.
+    """
+
+    def __init__(self, consume: Consume, *, max_workers: int, batch_size: int) -> None:
+        self._consume = consume
+        self._max_workers = max_workers
+        self._batch_size = batch_size
+        self._loop = asyncio.get_running_loop()
+        self._background: Background | None = None
+        self._ready: deque[HandsOut] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._workers = 0
+        self._tasks: dict[asyncio.Task[Any] | None, None] = {}
+        # Queues with messages that failed and wait to be handed out again.
+        self._retrying: dict[HandsOut, None] = {}
+        self._driver = DeadlineDriver(self._next_retry, self._retry)
+
+    def start(self, background: Background) -> None:
+        """Run workers in this background."""
+        self._background = background
+        background.start_soon(self._driver.run)
+
+    def offer(self, owned: HandsOut) -> None:
+        """Say that a queue may have messages to hand out."""
+        if owned.offered:
+            return
+        now = self._loop.time()
+        if owned.ready(now):
+            owned.offered = True
+            self._ready.append(owned)
+            self._wake_worker()
+        elif owned in self._retrying and owned.holds(now):
+            self._driver.wake_by(now)  # it may have got its lease back, and `_next_retry` sees it again
+
+    def retry_at(self, owned: HandsOut, deadline: float) -> None:
+        """Say that a queue has failed messages that may be handed out again at a loop time."""
+        self._retrying[owned] = None
+        self._driver.wake_by(deadline)
+
+    def _next_retry(self) -> float | None:
+        # A queue that stands in line already waits for a worker and not for the clock: its deadline, long over, would
+        # make the driver spin until one is free.
+        # So would one whose lease may have ended; whoever confirms the lease offers it again.
+        now = self._loop.time()
+        waiting = [
+            owned.process_queue.next_retry_deadline()
+            for owned in self._retrying
+            if not owned.offered and owned.holds(now)
+        ]
+        return min((deadline for deadline in waiting if deadline is not None), default=None)
+
+    def _retry(self, now: float) -> None:
+        for owned in list(self._retrying):
+            deadline = owned.process_queue.next_retry_deadline()
+            if deadline is None:
+                del self._retrying[owned]
+            elif deadline <= now:
+                self.offer(owned)
+
+    def _wake_worker(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return
+        if self._workers < self._max_workers and self._background is not None and self._background.running:
+            self._workers += 1
+            self._background.start_soon(self._work)
+
+    def runs_current_task(self) -> bool:
+        """Whether the caller is a listener of this pool: it must not wait until the pool has ended."""
+        return asyncio.current_task() in self._tasks
+
+    async def _work(self) -> None:
+        self._tasks[asyncio.current_task()] = None
+        while True:
+            batch = self._next_batch()
+            if batch is not None:
+                if self._ready:
+                    self._wake_worker()
+                await self._consume(*batch)
+                self.offer_again(batch[0])  # in order, only the end of a batch makes the next one ready
+            else:
+                idle = self._loop.create_future()
+                self._idle.append(idle)
+                await idle
+
+    def _next_batch(self) -> tuple[HandsOut, list[MessageExt]] | None:
+        while self._ready:
+            owned = self._ready.popleft()
+            owned.offered = False
+            if owned in self._retrying:
+                self._driver.wake_by(self._loop.time())
+            now = self._loop.time()
+            messages = owned.process_queue.next_batch(self._batch_size, now) if owned.holds(now) else ()
+            if messages:
+                self.offer_again(owned)
+                return owned, messages
+        return None
+
+    def offer_again(self, owned: HandsOut) -> None:
+        """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
+        if not owned.offered and owned.ready(self._loop.time()):
+            owned.offered = True
+            self._ready.append(owned)

@@ -1,0 +1,400 @@
+"""LitePullConsumer: a consumer that asks for messages when it wants some, and may say itself which queues it reads.
+
+RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. Either it subscribes and is a member of the group with a
+share of the queues, or it assigns queues to itself and is none; `client/lite_pull/polled_messages.py` says what counts
+as processed. What differs from RocketMQ: offsets are committed after processing instead of at the hand-out; it
+heartbeats and rebalances at its start; a paused queue hands out nothing until resumed, also over a rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from client.allocate import AllocateMessageQueueStrategy
+from client.instance.instance import ClientInstance
+from client.instance.service_state import ServiceState
+from client.leases.local_offset_store import LocalOffsetStore, offsets_path
+from client.leases.offset_store import CommittedOffsetStore, OffsetStore
+from client.leases.queue_offsets import QueueOffsets
+from client.listeners.listener import MessageQueueListener, TopicQueuesListener
+from client.listeners.topic_queues_watch import TopicQueuesWatch
+from client.lite_pull.options import split_lite_options
+from client.lite_pull.polled_messages import PolledMessages
+from client.lite_pull.ready_queues import PollLine
+from client.pull.owned_queue import OwnedQueue
+from client.rebalance.member import GroupConsumer
+from client.rebalance.pulled_queues import PulledQueues
+from client.rebalance.share import Share
+from client.rebalance.unleased_queues import UnleasedShare
+from model.errors import IllegalOperation, InvalidParameter
+from model.events import EventKind
+from model.heartbeat import ConsumeType, MessageModel
+from model.limits import POLL_TIMEOUT_S
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.names import check_topic
+from model.subscription import SubscriptionData, subscription_of
+
+
+class LitePullConsumer(GroupConsumer):
+    """A consumer that is polled; one task polls at a time.
+
+    Args:
+        name_servers: addresses, a string separated by commas or a list.
+        group: consumer group.
+        strategy: how the group's queues are shared; every member must use the same. Not used after `assign`.
+        message_queue_listener: called as `(topic, all queues, mine)` after each change of what is subscribed to.
+        **options: `LitePullOptions` and `ClientConfig` by name.
+
+    Raises:
+        ConfigError, InvalidParameter: an option or name is wrong.
+
+    Use:
+        async with LitePullConsumer("127.0.0.1:9876", group="g") as consumer:
+            await consumer.subscribe("orders")
+            while messages := await consumer.poll():
+                process(messages)
+            await consumer.commit()
+    """
+
+    _consume_type = ConsumeType.ACTIVELY
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        group: str,
+        *,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        message_queue_listener: MessageQueueListener | None = None,
+        **options: Any,
+    ) -> None:
+        config, self.poll_options = split_lite_options(name_servers, options)
+        super().__init__(group, strategy, message_queue_listener, config, self.poll_options.of_share())
+        self._assigned: dict[MessageQueue, None] = {}
+        self._assigned_topics: dict[str, SubscriptionData] = {}
+        self._paused: dict[MessageQueue, None] = {}
+        self._polled = PolledMessages(auto_commit=self.poll_options.auto_commit)
+        self._topic_queues = TopicQueuesWatch(self._queues_of)
+        self._line = PollLine()
+
+    # --- lifecycle (GroupConsumer) -----------------------------------------------------------------------------------
+
+    def _begin(self, instance: ClientInstance) -> None:
+        self._ask = QueueOffsets(instance)
+        self._background.start_soon(self._topic_queues.run)
+        if self.poll_options.auto_commit:
+            self._background.start_soon(self._commit_now_and_then)
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await anyio.sleep(self.poll_options.auto_commit_interval_s)
+            await self._parts()[1].persist()
+
+    async def persist_offsets(self) -> None:
+        """See `GroupMember`. Nothing: this consumer commits at an interval of its own, or when its user says so."""
+
+    def _check_shutdown(self) -> None:
+        self._polled.give_up()
+        self._line.close()
+
+    async def _make_share(self, instance: ClientInstance) -> Share:
+        if not self._assigned:
+            return await super()._make_share(instance)
+        store: OffsetStore = CommittedOffsetStore(instance, self.group)
+        if self.options.model is MessageModel.BROADCASTING:
+            store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
+            await store.load()
+        wants = self._subscription_of, self._arrived, self._queue_started
+        return UnleasedShare(
+            instance, self.group, store, lambda topics: list(self._assigned), self.options, self._background, *wants
+        )
+
+    # --- which queues ------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, topic: str, expression: str = "*") -> None:
+        """Subscribe to a topic as a member of the group, or change the expression; before or after the start.
+
+        Args:
+            topic: the topic; one that does not exist yet is waited for.
+            expression: `*`, or tags as `tagA || tagB`.
+
+        Raises:
+            IllegalOperation: queues were assigned.
+            InvalidParameter: an illegal topic or expression.
+            ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
+
+        Cancellation: the subscription stays.
+        """
+        if self._assigned:
+            raise IllegalOperation("this consumer assigns queues; one that subscribes has to be another one")
+        self._note_subscription(topic, expression, with_retry=False)
+        await self._wanted_changed()
+
+    async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str] | None = None) -> None:
+        """Read exactly these queues, whoever else reads them; before or after the start.
+
+        No membership and no lease comes with it: nobody is told, and offsets are committed as long as no member of the
+        group has the queue. What was assigned before and is not any more is finished like a queue that is given up.
+
+        Args:
+            queues: at least one.
+            expressions: topic -> tags, where not all messages are wanted.
+
+        Raises:
+            IllegalOperation: it has subscribed to a topic before.
+            InvalidParameter: no queue, or an illegal topic or expression.
+            ConnectFailed: no name server answers; the assignment stays and takes effect when one does.
+
+        Cancellation: the assignment stays.
+        """
+        wanted = dict.fromkeys(sorted(set(queues)))
+        if not wanted:
+            raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
+        if self._is_member:
+            raise IllegalOperation("this consumer subscribes; one that assigns queues has to be another one")
+        topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
+        filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
+        first = not self._assigned
+        self._assigned, self._assigned_topics = wanted, filters
+        self._pull_again(topics)
+        if self._state is ServiceState.RUNNING:
+            if first:
+                self._share = await self._make_share(self._parts()[0])  # nothing is in the one for subscriptions
+            await self._wanted_changed()
+
+    async def _wanted_changed(self) -> None:
+        if not self._assigned or self._state is not ServiceState.RUNNING:
+            await super()._wanted_changed()
+            return
+        instance, share = self._parts()
+        assert isinstance(share, UnleasedShare), "what is assigned has no leases"
+        cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
+        new = share.begin(self.topics())
+        try:
+            await instance.update_routes(self.topics(), cause)
+            await share.settle(new)
+        finally:
+            instance.introduced(self, cause)
+
+    def topics(self) -> tuple[str, ...]:
+        """See `GroupMember`."""
+        return tuple(sorted(self._assigned_topics)) if self._assigned else super().topics()
+
+    def _subscription_of(self, topic: str) -> SubscriptionData | None:
+        return self._assigned_topics.get(topic) if self._assigned else super()._subscription_of(topic)
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that it has now, sorted; those that it is about to get are not among them."""
+        return self.queues
+
+    def register_message_queue_listener(self, listener: MessageQueueListener | None) -> None:
+        """Have a listener called as `(topic, all queues, mine)` after each change, and now for what there is."""
+        self._watch.listener = listener
+        if self._state is ServiceState.RUNNING:
+            self._look()
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    async def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> list[MessageExt]:
+        """Take messages; what earlier polls returned counts as processed from now on.
+
+        Args:
+            timeout_s: how long to wait if there are none; 0 for not at all.
+
+        Returns:
+            `poll_batch` messages at the most, of one or several queues, those of each in the order of their offsets.
+            Empty when the time is over, or the consumer is shut down meanwhile.
+
+        Raises:
+            IllegalOperation: not running, nothing subscribed or assigned, or another task polls.
+
+        Cancellation: no message is lost; what earlier polls returned counts as processed.
+        """
+        self._check_running()
+        if self._line.waited_for:
+            raise IllegalOperation("another task is polling: what a poll returns is processed when the next one comes")
+        if not self._subscriptions and not self._assigned:
+            raise IllegalOperation("nothing to poll: subscribe to a topic or assign queues first")
+        self._polled.processed()
+        await self._line.wait(timeout_s)
+        taken = self._line.take(self.poll_options.poll_batch, anyio.current_time())
+        for owned, messages in taken:
+            self._polled.hand_out(owned, messages, self.config.clock_ms())
+        return [message for _, messages in taken for message in messages]
+
+    def _arrived(self, owned: OwnedQueue) -> None:
+        self._line.arrived(owned)
+
+    def _queue_started(self, owned: OwnedQueue) -> None:
+        owned.paused = owned.queue in self._paused
+        self._polled.begin(owned)
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit now, and wait until it is stored.
+
+        Args:
+            offsets: exactly these, each the first one that is not done; only with `auto_commit=False`. By default
+                everything that polls have returned counts as processed, and is committed.
+
+        Raises:
+            IllegalOperation: not running; or a queue is not this consumer's now; or offsets with automatic commit.
+            InvalidParameter: an offset that was not handed out yet.
+            LeaseLost: a queue is another member's by now, who gets its messages again.
+            RlabError: some offset could not be stored; the next commit tries again.
+
+        Cancellation: some may have been stored.
+        """
+        self._check_running()
+        share = self._pulled()
+        if offsets is None:
+            self._polled.commit(share.owned.values())
+        else:
+            if self.poll_options.auto_commit:
+                raise IllegalOperation("offsets are committed for you: set auto_commit=False to say which")
+            chosen = [(self._owned(queue), offset) for queue, offset in offsets.items()]
+            for owned, offset in chosen:
+                if not 0 <= offset <= owned.process_queue.position:
+                    raise InvalidParameter(
+                        f"{owned.queue} was handed out up to {owned.process_queue.position}; {offset} cannot be "
+                        "committed: seek there first"
+                    )
+            for owned, offset in chosen:
+                self._polled.commit_at(owned, offset)
+        failures = await share.persist()
+        for queue in sorted(failures):
+            raise failures[queue]
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group has got to on a queue; in BROADCASTING, this consumer. None if nothing is stored.
+
+        Raises:
+            NetworkError, TopicNotExist, InvalidParameter: its broker does not tell.
+
+        Cancellation: harmless.
+        """
+        self._check_running()
+        share = self._pulled()
+        if isinstance(share, UnleasedShare) and self.options.model is MessageModel.BROADCASTING:
+            return await share.stored(queue)
+        return await self._ask.committed(queue, self.group)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first offset stored at or after a time; the end of the queue if nothing is that young.
+
+        Args:
+            queue: any.
+            timestamp_ms: wall clock in milliseconds.
+
+        Raises and cancellation: see `committed`.
+        """
+        self._check_running()
+        return await self._ask.at(queue, timestamp_ms)
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at another offset; what was fetched before is forgotten. The next commit goes there as well.
+
+        Args:
+            queue: one that it has now.
+            offset: from the first that the queue holds to its end.
+
+        Raises:
+            IllegalOperation: the queue is not this consumer's now, maybe because a rebalance is under way.
+            InvalidParameter: the queue does not hold the offset.
+            NetworkError: its broker does not answer; nothing changed.
+
+        Cancellation: nothing changed.
+        """
+        owned = self._owned(queue)
+        first, end = await self._ask.first(queue), await self._ask.end(queue)
+        if not first <= offset <= end:
+            raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {offset} cannot be sought")
+        self._go_on(owned, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first offset that the queue holds. Raises and cancellation: see `seek`."""
+        owned = self._owned(queue)
+        self._go_on(owned, await self._ask.first(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on at the end of the queue. Raises and cancellation: see `seek`."""
+        owned = self._owned(queue)
+        self._go_on(owned, await self._ask.end(queue))
+
+    def _go_on(self, owned: OwnedQueue, offset: int) -> None:
+        # While the broker was asked the queue may have been lost, and may even be here again, as another one.
+        if self._owned(owned.queue) is not owned:
+            raise IllegalOperation(f"{owned.queue} was lost and regained meanwhile: seek again")
+        self._polled.moved(owned, self._pulled().restart(owned, offset))
+
+    # --- pausing -----------------------------------------------------------------------------------------------------
+
+    def pause(self, queues: Collection[MessageQueue]) -> None:
+        """Hand out nothing of these queues until they are resumed; they stay paused if they are lost and regained."""
+        for queue in queues:
+            self._paused[queue] = None
+            if self._share is not None and queue in self._share.owned:
+                self._share.owned[queue].paused = True
+
+    def resume(self, queues: Collection[MessageQueue]) -> None:
+        """Hand out messages of these queues again; those that are not paused are ignored."""
+        for queue in queues:
+            self._paused.pop(queue, None)
+            if self._share is not None and queue in self._share.owned:
+                owned = self._share.owned[queue]
+                owned.paused = False
+                owned.made_progress()
+                self._arrived(owned)
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be read, sorted; none if there is no such topic.
+
+        Raises:
+            ConnectFailed: no name server answers.
+
+        Cancellation: harmless.
+        """
+        self._check_running()
+        return list(await self._queues_of(check_topic(topic)))
+
+    async def register_topic_message_queue_change_listener(self, topic: str, listener: TopicQueuesListener) -> None:
+        """Have a listener called as `(topic, queues)` when the queues of a topic changed; looked at every 30 s.
+
+        Raises and cancellation: see `TopicQueuesWatch.register`.
+        """
+        self._check_running()
+        await self._topic_queues.register(topic, listener)
+
+    async def fetch_topic_message_queues_and_compare(self) -> None:
+        """Look now whether the queues changed of the topics that are listened to. Cancellation: harmless."""
+        await self._topic_queues.fetch_and_compare()
+
+    async def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+        route = await self._parts()[0].name_servers.route(topic)
+        return () if route is None else tuple(route.subscribe_queues())
+
+    # --- shared ------------------------------------------------------------------------------------------------------
+
+    def _check_running(self) -> None:
+        if self._state is not ServiceState.RUNNING:
+            raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
+
+    def _pulled(self) -> PulledQueues:
+        share = self._parts()[1]
+        assert isinstance(share, PulledQueues), "a consumer that is polled pulls"
+        return share
+
+    def _owned(self, queue: MessageQueue) -> OwnedQueue:
+        self._check_running()
+        owned = self._pulled().owned.get(queue)
+        if owned is None:
+            raise IllegalOperation(
+                f"{queue} is not this consumer's now: it may be another member's, or a rebalance may be under way"
+            )
+        return owned

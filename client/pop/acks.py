@@ -1,0 +1,179 @@
+"""Acknowledgements on their way: those of one turn of the loop share one request to each broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+
+from client.instance.background import Background
+from client.instance.instance import ClientInstance
+from client.pop.message import Handle, Run
+from client.pop.requests import Dead, PopRequests
+from model.errors import IllegalOperation, ReceiptHandleDead, RequestTimeout, RlabError
+from model.limits import MAX_ACK_BATCH, PULL_RETRY_ERROR_S
+from model.message_queue import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class AckBatch:
+    """One request.
+
+    Attributes:
+        broker_name: to whom.
+        by_delivery: (topic, queue id, token) -> offsets.
+        tokens: queue -> offset -> token: the answer names the dead ones without it.
+        size: how many there are.
+        until: when to ask no more, loop time in seconds.
+        unsure: whether an earlier request may have been carried out.
+        done: set once it was answered, or given up.
+        dead: of those that were too late: handle -> how to tell.
+        error: why it was given up.
+    """
+
+    broker_name: str
+    by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
+    tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
+    size: int = 0
+    until: float = 0.0
+    unsure: bool = False
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)
+    error: RlabError | None = None
+
+
+class PopAcks:
+    """The acknowledgements of one consumer.
+
+    Args:
+        instance: the client instance.
+        requests: the requests of the group.
+        background: where requests run.
+        retry_s: how long a broker that does not answer is asked again; 0 for not at all.
+
+    Attributes:
+        late: acknowledgements that were too late; their messages come, or came, again. One of which an earlier request
+            may have been carried out is not counted.
+    """
+
+    def __init__(self, instance: ClientInstance, requests: PopRequests, background: Background, retry_s: float) -> None:
+        self.late = 0
+        self._instance = instance
+        self._requests = requests
+        self._background = background
+        self._retry_s = retry_s
+        # Given back it would come again until it is a dead letter, and be the same each time.
+        requests.pass_over = self.add
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[str, AckBatch] = {}
+        self._sending: dict[AckBatch, None] = {}
+
+    def add(self, handle: Handle) -> AckBatch:
+        """Acknowledge one message with the next request, which leaves at the end of this turn of the loop."""
+        queue, offset, token = handle
+        batch = self._pending.get(queue.broker_name)
+        if batch is None or batch.size >= MAX_ACK_BATCH or batch.tokens.get(queue, {}).get(offset, token) != token:
+            batch = self._begin(queue.broker_name)
+        tokens = batch.tokens.setdefault(queue, {})
+        if offset not in tokens:  # acknowledged twice in one turn: once is enough, and neither is dead for it
+            tokens[offset] = token
+            batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).append(offset)
+            batch.size += 1
+        return batch
+
+    def add_run(self, run: Run) -> list[AckBatch]:
+        """Acknowledge messages of one delivery; see `add`. Returns the requests that they are in."""
+        queue, token, offsets = run
+        batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
+        mine = dict.fromkeys(offsets, token)
+        tokens = batch.tokens.setdefault(queue, {})
+        is_new = len(mine) == len(offsets) and (not tokens or tokens.keys().isdisjoint(mine))
+        if not is_new or batch.size + len(offsets) > MAX_ACK_BATCH:
+            return list(dict.fromkeys(self.add((queue, offset, token)) for offset in offsets))
+        tokens.update(mine)
+        batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).extend(offsets)
+        batch.size += len(offsets)
+        return [batch]
+
+    def _begin(self, broker_name: str) -> AckBatch:
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        elif broker_name in self._pending:
+            self._start(self._pending[broker_name])
+        batch = self._pending[broker_name] = AckBatch(broker_name)
+        return batch
+
+    async def wait_idle(self) -> None:
+        """Wait until everything is answered or given up. Cancellation: harmless."""
+        while self._pending or self._sending:
+            batch = next(iter(self._sending or self._pending.values()))
+            await batch.done.wait()
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, {}
+        for batch in pending.values():
+            self._start(batch)
+
+    def _start(self, batch: AckBatch) -> None:
+        self._sending[batch] = None
+        batch.until = self._loop.time() + self._retry_s
+        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        if not self._background.running:
+            self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
+        elif not self._requests.start_ack(batch.broker_name, batch.by_delivery, partial(self._answered, batch)):
+            self._background.start_soon(self._send, batch, None)
+
+    def _answered(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+        if self._asks_again(batch, outcome):
+            self._background.start_soon(self._send, batch, outcome)
+        else:
+            self._end(batch, outcome)
+
+    async def _send(self, batch: AckBatch, outcome: Dead | RlabError | None) -> None:
+        try:
+            while outcome is None or self._asks_again(batch, outcome):
+                if outcome is not None:
+                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                        await self._instance.broker_returned.wait()
+                try:
+                    outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
+                except RlabError as error:
+                    outcome = error
+        except BaseException:  # a cancellation too: whoever waits for this batch must not be told that it was answered
+            self._end(batch, RequestTimeout("the consumer was shut down before the answer came"))
+            raise
+        self._end(batch, outcome)
+
+    def _asks_again(self, batch: AckBatch, outcome: Dead | RlabError) -> bool:
+        if not isinstance(outcome, RlabError):
+            return False
+        batch.unsure = batch.unsure or not outcome.definite
+        return outcome.retryable and self._loop.time() < batch.until and self._background.running
+
+    def _end(self, batch: AckBatch, outcome: Dead | RlabError) -> None:
+        if isinstance(outcome, RlabError):
+            batch.error = outcome
+            logger.log(
+                logging.WARNING if self._retry_s else logging.DEBUG,
+                "%s: %d acknowledgements to %s: %s",
+                *(self._instance.client_id, batch.size, batch.broker_name, outcome),
+            )
+        else:
+            self._note(batch, outcome)
+        del self._sending[batch]
+        batch.done.set()
+
+    def _note(self, batch: AckBatch, dead: Dead) -> None:
+        if not batch.unsure:
+            self.late += len(dead)
+        for topic, queue_id, offset in dead:
+            queue = MessageQueue(topic, batch.broker_name, queue_id)
+            batch.dead[queue, offset, batch.tokens[queue][offset]] = ReceiptHandleDead(
+                f"{queue} {offset} was acknowledged before, or its time was over and it comes again: take more time "
+                "with invisible_s, or extend it while you work on it"
+            )

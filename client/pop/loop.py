@@ -1,0 +1,132 @@
+"""The pop loop of one topic on one broker. RocketMQ: DefaultMQPushConsumerImpl.popMessage, PopMessageService."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from client.instance.instance import ClientInstance
+from client.pop.message import PopMessage
+from client.pop.requests import PopRequests
+from model.errors import NetworkError, RlabError
+from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
+from model.message_queue import MessageQueue
+from model.record import RecordCorrupt
+from model.subscription import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+class PopLoop:
+    """Pops one topic of one broker until it is stopped.
+
+    Args:
+        instance: the client instance.
+        requests: the requests of the group.
+        queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called with this loop, what came, and when it was asked for.
+        invisible_s: how long others do not get it.
+        max_unfinished: how many messages from here may be unfinished.
+
+    Attributes:
+        queue: as given.
+        unfinished: messages that came from here and are not finished; whoever counts them calls `finished`.
+        stopping: whether it pops no more.
+        scope: cancelled to end it at once.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        requests: PopRequests,
+        queue: MessageQueue,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[PopLoop, list[PopMessage], float], None],
+        *,
+        invisible_s: float,
+        max_unfinished: int,
+    ) -> None:
+        self.queue = queue
+        self.unfinished = 0
+        self.stopping = False
+        self.scope = anyio.CancelScope()
+        self._instance = instance
+        self._requests = requests
+        self._subscription_of = subscription_of
+        self._arrived = arrived
+        self._invisible_ms = int(invisible_s * 1000)
+        # Nobody can tell how long an answer was on its way. What was asked for less than the invisible time ago is
+        # invisible still, whatever happened to the network; so no answer may be held for most of it.
+        self._suspend_ms = int(min(PULL_SUSPEND_S, invisible_s / 2) * 1000)
+        self._max_unfinished = max_unfinished
+        # Half a batch at the least: with room for one message at a time, there would be a request for each.
+        self._least_room = max(1, min(MAX_POP_BATCH, max_unfinished) // 2)
+        self._progress: asyncio.Future[None] | None = None
+
+    def stop(self) -> None:
+        """Pop no more. What a request under way brings is still given to `arrived`, which has to give it back.
+
+        It is not cancelled: whatever the broker has answered by then would be invisible until its time is over.
+        """
+        self.stopping = True
+        self._wake()
+
+    def finished(self) -> None:
+        """Note that a message that came from here is not here any more."""
+        self.unfinished -= 1
+        if self._progress is not None and self._room >= self._least_room:
+            self._wake()
+
+    @property
+    def _room(self) -> int:
+        return self._max_unfinished - self.unfinished
+
+    async def run(self) -> None:
+        """Run until `stop`. Cancellation: what a request under way brings comes again when its time is over."""
+        with self.scope:
+            while not self.stopping:
+                subscription = self._subscription_of(self.queue.topic)
+                if subscription is None:
+                    await anyio.sleep(PULL_RETRY_ERROR_S)  # given up; the next pass stops this loop
+                elif self._room < self._least_room:
+                    await self._wait_progress()
+                else:
+                    await self._pop(subscription)
+
+    async def _pop(self, subscription: SubscriptionData) -> None:
+        instance, queue = self._instance, self.queue
+        sent_at = asyncio.get_running_loop().time()
+        try:
+            messages = await self._requests.pop(
+                queue.broker_name,
+                subscription,
+                queue_id=queue.queue_id,
+                max_n=min(MAX_POP_BATCH, self._room),
+                invisible_ms=self._invisible_ms,
+                suspend_ms=self._suspend_ms,
+            )
+        except (NetworkError, RecordCorrupt) as error:
+            logger.debug("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
+            if not self.stopping:
+                with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                    await instance.broker_returned.wait()
+        except RlabError as error:
+            # A topic that was deleted: the next route says so. Or the broker is busy, stopping, or out of disk.
+            logger.warning("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
+        else:
+            if messages:
+                self._arrived(self, messages, sent_at)
+
+    def _wake(self) -> None:
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
+        self._progress = None
+
+    async def _wait_progress(self) -> None:
+        self._progress = asyncio.get_running_loop().create_future()
+        await self._progress

@@ -1,0 +1,390 @@
+"""What one PopConsumer pops: all brokers of its topics at the same time, and nothing that they give is lost.
+
+A `receive` returns as soon as any broker has messages. The others may answer a moment later, with messages that are
+invisible to everybody else by then: these are *kept* for the next `receive`, and given back if none comes soon.
+
+A broker that gave messages the last time is asked again at once and alone (`hot`): under load one request is one batch,
+and no broker pops what nobody asked for. One that had none is asked with a long poll beside it, so an empty broker
+delays nothing and a full one starves nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+
+from client.instance.background import Background
+from client.instance.instance import ClientInstance
+from client.pop.acks import PopAcks
+from client.pop.message import PopMessage, handle_of
+from client.pop.requests import PopRequests, places_to_pop
+from client.pull.owned_queue import OwnedQueue
+from client.rebalance.plan import RebalancePass
+from model.errors import IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
+from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+from remoting.deadline_driver import DeadlineDriver
+from remoting.tasks import run_together
+
+logger = logging.getLogger(__name__)
+
+_FRESH, _SURE = 0.1, 0.6
+"""Which part of its invisible time a message may have lost here when it is handed out, and which since it was asked
+for, because nobody can tell how long an answer was on its way; else it is made longer first, if it is ours still."""
+_LEAST_HOLD_S = 1.0
+"""A long poll is held for up to half of the invisible time, and for so long whatever that is."""
+_LINGER_S = 0.25
+"""How long the answers of long polls that end with a `receive` are waited for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Target:
+    """A topic on a broker.
+
+    Attributes:
+        queue: the two, and `pop_requests.ANY_QUEUE`.
+        hot: whether it gave messages the last time.
+        popping: requests under way.
+        error: why the last one failed.
+        not_before: when to ask again after a failure, loop time.
+    """
+
+    queue: MessageQueue
+    hot: bool = True
+    popping: int = 0
+    error: RlabError | None = None
+    not_before: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Messages that came together: when they were asked for, when they came, for how long they are invisible."""
+
+    messages: list[PopMessage]
+    sent_at: float
+    came_at: float
+    invisible_s: float
+
+
+@dataclass(slots=True, eq=False)
+class _Receive:
+    """One `receive`: what it asks for, until when, whom it has asked, its short requests under way, and news for it."""
+
+    max_n: int
+    invisible_s: float
+    deadline: float
+    asked: dict[_Target, None] = field(default_factory=dict)
+    hurrying: int = 0
+    news: asyncio.Future[bool] | None = None
+
+    def tell(self) -> None:
+        """There are news."""
+        if self.news is not None and not self.news.done():
+            self.news.set_result(True)
+
+
+_Outcome = list[PopMessage] | RlabError
+"""What came of a pop."""
+_Popped = Callable[[_Outcome], None]
+
+
+class PopReceiver:
+    """See the module header. It has the shape of a share, and owns no queue.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        requests: the requests of the group.
+        background: where requests run.
+        subscription_of: topic -> current subscription, or None.
+
+    Attributes:
+        owned, topics_of_others: see `QueueShare`; none.
+        acks: its acknowledgements.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        requests: PopRequests,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+    ) -> None:
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self.topics_of_others: tuple[str, ...] = ()
+        self.acks = PopAcks(instance, requests, background, retry_s=0)
+        self._instance = instance
+        self._group = group
+        self._requests = requests
+        self._background = background
+        self._subscription_of = subscription_of
+        self._targets: dict[MessageQueue, _Target] = {}
+        self._kept: deque[_Kept] = deque()
+        # Those that wait, the longest first. What comes wakes one of them.
+        self._waiting: dict[_Receive, None] = {}
+        self._idle = anyio.Event()
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._driver = DeadlineDriver(self._next_give_back, self._give_old_back)
+        background.start_soon(self._driver.run)
+
+    async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
+        """Note which brokers have the topics. See `QueueShare.rebalance`."""
+        places = places_to_pop(self._instance.routes, topics)
+        self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
+        for target in self._targets.values():
+            target.not_before = 0.0  # a broker may be back
+        self._wake_all()
+        return True
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    async def receive(self, max_n: int, invisible_s: float, wait_s: float) -> list[PopMessage]:
+        """See `PopConsumer.receive`."""
+        this = _Receive(max_n, invisible_s, self._loop.time() + wait_s)
+        while True:
+            if self._closing:
+                raise IllegalOperation("this consumer was shut down while somebody waited for messages")
+            messages = await self._take(this)
+            if messages:
+                self._wake_one()  # to take what is left, or to ask in turn
+                return messages
+            now = self._loop.time()
+            if now >= this.deadline and not self._is_answered_later(this):
+                break
+            self._ask(this, now)
+            if await self._wait(this, self._patience_s(this, now)):
+                continue
+            if self._loop.time() >= this.deadline + _LINGER_S:
+                break
+        errors = [target.error for target in self._targets.values() if target.error is not None]
+        if errors and len(errors) == len(self._targets):
+            raise errors[0]
+        return []
+
+    async def _wait(self, this: _Receive, patience_s: float) -> bool:
+        """Wait for news; returns whether there are some."""
+        # A timer and a future cost a third of a cancel scope and an event, and every `receive` comes here.
+        news: asyncio.Future[bool] = self._loop.create_future()
+        this.news = news
+        self._waiting[this] = None
+        timer = self._loop.call_later(patience_s, _over, news)
+        try:
+            return await news
+        except BaseException:
+            self._wake_one()  # whoever gives up must not keep the news from the others
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.pop(this, None)
+
+    def _is_answered_later(self, this: _Receive) -> bool:
+        """Whether answers to this `receive` are to come; also before it has asked anybody."""
+        if not this.asked:
+            return bool(self._targets)
+        return any(target.popping for target in this.asked)
+
+    def _patience_s(self, this: _Receive, now: float) -> float:
+        """Until when nothing has to be done without news."""
+        if now >= this.deadline:
+            return _LINGER_S
+        retries = [t.not_before for t in self._targets.values() if not t.popping and t.not_before > now]
+        return min([this.deadline, *retries]) - now
+
+    def _ask(self, this: _Receive, now: float) -> None:
+        left_s = max(0.0, this.deadline - now)
+        # Whoever gave messages goes to the end of the line.
+        for target in list(self._targets.values()):
+            subscription = self._subscription_of(target.queue.topic)
+            # A topic that was given up has no subscription any more, and is a target until the next pass.
+            if subscription is None or target.not_before > now or (left_s == 0 and target in this.asked):
+                continue
+            if target.hot and not this.hurrying:
+                self._start(target, subscription, this, 0.0)
+            elif not target.hot and not target.popping:
+                self._start(target, subscription, this, left_s)
+
+    def _start(self, target: _Target, subscription: SubscriptionData, this: _Receive, suspend_s: float) -> None:
+        """Ask a broker in the background, so that whoever gives up a `receive` loses nothing."""
+        this.asked[target] = None
+        target.popping += 1
+        this.hurrying += not suspend_s
+        suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
+        terms = {"max_n": this.max_n, "invisible_ms": round(this.invisible_s * 1000), "suspend_ms": suspend_ms}
+        broker_name = target.queue.broker_name
+        popped = partial(self._popped, target, this, suspend_s, self._loop.time())
+        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        if not self._requests.start_pop(broker_name, subscription, popped, **terms):
+            self._background.start_soon(self._pop, broker_name, subscription, terms, popped)
+
+    async def _pop(self, broker: str, subscription: SubscriptionData, terms: dict[str, int], popped: _Popped) -> None:
+        outcome: _Outcome = []
+        try:
+            outcome = await self._requests.pop(broker, subscription, **terms)
+        except RlabError as error:
+            outcome = error
+        finally:
+            popped(outcome)
+
+    def _popped(self, target: _Target, this: _Receive, suspend_s: float, sent_at: float, outcome: _Outcome) -> None:
+        found = False
+        target.popping -= 1
+        this.hurrying -= not suspend_s
+        if isinstance(outcome, RlabError):
+            self._failed(target, outcome)
+        else:
+            found = bool(outcome)
+            target.error, target.hot = None, found
+            if found:
+                if self._targets.get(target.queue) is target:  # a pass may have removed it meanwhile
+                    self._targets[target.queue] = self._targets.pop(target.queue)
+                self._keep(target, outcome, sent_at, this.invisible_s)
+        if found:
+            self._wake_one()
+        elif suspend_s:
+            self._wake_all()
+        else:
+            this.tell()
+        if self._closing:
+            self._idle.set()
+
+    def _failed(self, target: _Target, error: RlabError) -> None:
+        level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+        topic, broker_name, _ = target.queue
+        logger.log(level, "%s: pop of %s on %s: %s", self._instance.client_id, topic, broker_name, error)
+        target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
+
+    def _wake_one(self) -> None:
+        for this in self._waiting:
+            del self._waiting[this]
+            this.tell()
+            return
+
+    def _wake_all(self) -> None:
+        for this in self._waiting:
+            this.tell()
+        self._waiting.clear()
+
+    # --- what is kept ------------------------------------------------------------------------------------------------
+
+    def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
+        now, subscription = self._loop.time(), self._subscription_of(target.queue.topic)
+        tags = subscription.tags if subscription is not None else None
+        if tags is not None:
+            # The broker compares hashes; two tags may share one.
+            foreign = [m for m in messages if m.queue.topic == target.queue.topic and m.tags not in tags]
+            for message in foreign:
+                self.acks.add(handle_of(message))
+            messages = [message for message in messages if message not in foreign] if foreign else messages
+        if self._closing or subscription is None:
+            self._give_back(messages)
+        elif messages:
+            self._kept.append(_Kept(messages, sent_at, now, invisible_s))
+            self._driver.wake_by(_give_back_at(self._kept[0]))
+
+    async def _take(self, this: _Receive) -> list[PopMessage]:
+        """Messages that are kept, up to the number; those that lost much of their time are made longer first."""
+        now = self._loop.time()
+        taken: list[PopMessage] = []
+        stale: list[PopMessage] = []
+        while self._kept and len(taken) + len(stale) < this.max_n:
+            kept, left = self._kept[0], this.max_n - len(taken) - len(stale)
+            chosen, kept.messages = kept.messages[:left], kept.messages[left:]
+            if not kept.messages:
+                self._kept.popleft()
+            is_fresh = (
+                now - kept.came_at <= _FRESH * kept.invisible_s and now - kept.sent_at <= _SURE * kept.invisible_s
+            )
+            (taken if is_fresh and kept.invisible_s == this.invisible_s else stale).extend(chosen)
+        return taken + await self._renew(stale, taken, this.invisible_s) if stale else taken
+
+    async def _renew(self, stale: list[PopMessage], taken: list[PopMessage], invisible_s: float) -> list[PopMessage]:
+        good: dict[int, PopMessage] = {}
+
+        async def renew(n: int, message: PopMessage) -> None:
+            try:
+                token, visible_ms = await self._requests.change_invisible(
+                    *handle_of(message), round(invisible_s * 1000)
+                )
+            except RlabError as error:
+                logger.debug("%s: %r is not ours any more: %s", self._instance.client_id, message, error)
+            else:
+                message.renewed(token, visible_ms)
+                good[n] = message
+
+        try:
+            await run_together([partial(renew, n, message) for n, message in enumerate(stale)])
+        except BaseException:
+            # Whoever asked has given up. What is not sure to be ours is not kept.
+            now = self._loop.time()
+            self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s))
+            self._driver.wake_by(_give_back_at(self._kept[0]))
+            raise
+        return [good[n] for n in sorted(good)]
+
+    def _next_give_back(self) -> float | None:
+        return _give_back_at(self._kept[0]) if self._kept else None
+
+    def _give_old_back(self, now: float) -> None:
+        while self._kept and _give_back_at(self._kept[0]) <= now:
+            self._give_back(self._kept.popleft().messages)
+
+    def _give_back(self, messages: Collection[PopMessage]) -> None:
+        for message in messages:
+            if self._background.running:
+                self._background.start_soon(self._give_one_back, message)
+
+    async def _give_one_back(self, message: PopMessage) -> None:
+        try:
+            await self._requests.change_invisible(*handle_of(message), 0)
+        except ReceiptHandleDead:
+            pass  # its time was over
+        except RlabError as error:
+            # It comes again when its time is over.
+            logger.debug("%s: %r could not be given back: %s", self._instance.client_id, message, error)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self, cause: str) -> None:
+        """Receive no more, and give back what is kept.
+
+        Args:
+            cause: id of the root trigger.
+
+        Cancellation: what is not given back comes again when its time is over.
+        """
+        self._closing = True
+        self._wake_all()
+        left = [message for kept in self._kept for message in kept.messages]
+        self._kept.clear()
+        # Whoever is no member any more is not given messages: brokers answer the pops that they hold.
+        await self._instance.heartbeats.leave(self._group, cause)
+        with anyio.move_on_after(self._instance.config.request_timeout_s):
+            await run_together([partial(self._give_one_back, message) for message in left])
+            await self.acks.wait_idle()
+            while any(target.popping for target in self._targets.values()):
+                self._idle = anyio.Event()
+                await self._idle.wait()
+
+    async def persist(self) -> None:
+        """Nothing: every acknowledgement is durable once it is answered."""
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Nothing: brokers kill the handles of what was popped before a reset."""
+
+
+def _over(news: asyncio.Future[bool]) -> None:
+    if not news.done():
+        news.set_result(False)
+
+
+def _give_back_at(kept: _Kept) -> float:
+    return kept.came_at + min(POP_KEEP_S, kept.invisible_s / 2)

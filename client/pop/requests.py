@@ -1,0 +1,362 @@
+"""The requests of POP: take messages for a time, acknowledge them, change how long they stay invisible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, cast
+
+import msgpack
+
+from client.instance.instance import ClientInstance
+from client.instance.routes import RouteCache
+from client.pop.message import Handle, PopMessage
+from client.pull.undecodable import tell_undecodable
+from model.decode import Undecodable, decode_as
+from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
+from model.heartbeat import ConsumeFrom
+from model.limits import CONNECT_TIMEOUT_S, PULL_TIMEOUT_S
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from model.record import RecordCorrupt
+from model.response_code import ResponseCode
+from model.subscription import SubscriptionData
+from remoting.client import raise_for_code
+from remoting.command import Command
+from remoting.connection import Waiter
+from remoting.wire.request_code import RequestCode
+
+T = TypeVar("T")
+
+_NO_DEAD = b"\x90"
+_times_delivered_of = attrgetter("times_delivered")
+
+ANY_QUEUE = -1
+"""Queue id of a pop that takes whatever queue of the broker has messages."""
+
+Dead = list[tuple[str, int, int]]
+"""(topic, queue id, offset) of messages whose handles were dead."""
+
+Acked = Mapping[tuple[str, int, int], Sequence[int]]
+"""(topic, queue id, token) -> offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopOptions:
+    """What every pop of a consumer says.
+
+    Attributes:
+        consume_from, consume_timestamp_ms: where a group without commits begins.
+        order: only queues of which the group has nothing in flight.
+        max_attempts: deliveries after which the broker makes a message a dead letter; None for its default.
+    """
+
+    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    consume_timestamp_ms: int = 0
+    order: bool = False
+    max_attempts: int | None = None
+
+
+class PopRequests:
+    """The requests of one group.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        options: what every pop says.
+
+    Attributes:
+        pass_over: ends the delivery of a record that is not a message; set by whoever acknowledges.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, options: PopOptions) -> None:
+        self.pass_over: Callable[[Handle], object] = lambda handle: None
+        self._instance = instance
+        self._group = group
+        self._options = options
+
+    async def pop(
+        self,
+        broker_name: str,
+        subscription: SubscriptionData,
+        *,
+        max_n: int,
+        invisible_ms: int,
+        suspend_ms: int,
+        queue_id: int = ANY_QUEUE,
+    ) -> list[PopMessage]:
+        """Take messages of a topic from one broker.
+
+        Args:
+            broker_name: which.
+            subscription: the topic, and which tags of it.
+            max_n: messages at the most.
+            invisible_ms: how long nobody else gets them.
+            suspend_ms: how long the broker may wait for some.
+            queue_id: one queue of the topic, or `ANY_QUEUE`.
+
+        Returns:
+            The messages, those of a queue together in offset order; none if nothing came.
+
+        Raises:
+            NetworkError: the broker may have given messages away that did not arrive; they come again once their
+                invisible time is over.
+            RlabError: the broker refused.
+            RecordCorrupt: the answer is damaged.
+
+        Cancellation: as for a network error.
+        """
+        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
+        code, timeout_s = RequestCode.POP_MESSAGE, _pop_timeout_s(suspend_ms)
+        return self._read_pop(broker_name, await self._request(broker_name, code, header, None, timeout_s))
+
+    def start_pop(
+        self,
+        broker_name: str,
+        subscription: SubscriptionData,
+        answered: Callable[[list[PopMessage] | RlabError], None],
+        *,
+        max_n: int,
+        invisible_ms: int,
+        suspend_ms: int,
+        queue_id: int = ANY_QUEUE,
+    ) -> bool:
+        """Take messages without a task of one's own: to begin a task costs as much as the rest of the request.
+
+        Args:
+            broker_name: which broker.
+            subscription: the topic, and which tags of it.
+            answered: called once with what `pop` returns or raises; must not raise.
+            max_n: messages at the most.
+            invisible_ms: how long nobody else gets them.
+            suspend_ms: how long the broker may wait for some.
+            queue_id: one queue of the topic, or `ANY_QUEUE`.
+
+        Returns:
+            Whether it was sent; if not, ask with `pop`, which connects, waits, or says what is wrong.
+        """
+        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
+        call = _Call(partial(self._read_pop, broker_name), answered)
+        return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, _pop_timeout_s(suspend_ms), call)
+
+    def _pop_header(
+        self, subscription: SubscriptionData, max_n: int, invisible_ms: int, suspend_ms: int, queue_id: int
+    ) -> dict[str, Any]:
+        header: dict[str, Any] = {
+            "group": self._group,
+            "topic": subscription.topic,
+            "queue_id": queue_id,
+            "client_id": self._instance.client_id,
+            "max_n": max_n,
+            "invisible_ms": invisible_ms,
+            "suspend_ms": suspend_ms,
+            "consume_from": self._options.consume_from.value,
+        }
+        if self._options.consume_from is ConsumeFrom.TIMESTAMP:
+            header["consume_timestamp_ms"] = self._options.consume_timestamp_ms
+        if subscription.tag_hashes is not None:
+            header["tag_hashes"] = list(subscription.tag_hashes)
+        if self._options.order:
+            header["order"] = True
+        if self._options.max_attempts is not None:
+            header["max_attempts"] = self._options.max_attempts
+        return header
+
+    def _read_pop(self, broker_name: str, answer: Command) -> list[PopMessage]:
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            return []
+        passed_over: list[tuple[Undecodable, int]] = []
+        messages = decode_batches(broker_name, raise_for_code(answer).body or b"", passed_over)
+        if passed_over:
+            tell_undecodable(self._instance, self._group, [record for record, _ in passed_over])
+            for record, token in passed_over:
+                self.pass_over((record.queue, record.offset, token))
+        return messages
+
+    async def ack(self, broker_name: str, acked: Acked) -> Dead:
+        """End messages on one broker.
+
+        Args:
+            broker_name: which.
+            acked: the handles.
+
+        Returns:
+            The dead ones: (topic, queue id, offset). All others are done with, durably.
+
+        Raises:
+            RlabError: nothing is known of any of them if it is not `definite`.
+
+        Cancellation: they may be done with.
+        """
+        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
+        body = _acked_body(acked)
+        return _read_dead(broker_name, await self._request(broker_name, code, self._ack_header(), body, timeout_s))
+
+    def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+        """The same without a task; see `start_pop`."""
+        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
+        call = _Call(partial(_read_dead, broker_name), answered)
+        return self._start(broker_name, code, self._ack_header(), _acked_body(acked), timeout_s, call)
+
+    def _ack_header(self) -> dict[str, Any]:
+        return {"group": self._group, "client_id": self._instance.client_id}
+
+    async def change_invisible(
+        self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
+    ) -> tuple[int, int]:
+        """Let one message stay invisible for so long from now on; 0 gives it back at once.
+
+        Returns:
+            Token of the new handle, and when the message comes again in wall clock ms.
+
+        Raises:
+            ReceiptHandleDead: it was acknowledged or delivered again before.
+            RlabError: the old handle may be dead and the new one unknown if it is not `definite`.
+
+        Cancellation: the same.
+        """
+        header = {
+            "group": self._group,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+            "client_id": self._instance.client_id,
+            "offset": offset,
+            "token": token,
+            "invisible_ms": invisible_ms,
+        }
+        timeout_s = self._instance.config.request_timeout_s
+        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+        answer = raise_for_code(await self._request(queue.broker_name, code, header, None, timeout_s))
+        return answer.header["token"], answer.header["visible_ms"]
+
+    async def _request(
+        self, broker_name: str, code: RequestCode, header: dict[str, Any], body: bytes | None, timeout_s: float
+    ) -> Command:
+        instance = self._instance
+        connection = instance.masters.get(broker_name)
+        if connection is None or not connection.ready:
+            connection = await instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
+            await connection.wait_writable()
+        return await connection.request(code, header, body, timeout_s)
+
+    def _start(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        header: dict[str, Any],
+        body: bytes | None,
+        timeout_s: float,
+        call: Waiter,
+    ) -> bool:
+        connection = self._instance.masters.get(broker_name)
+        if connection is None or not connection.ready:
+            return False
+        try:
+            connection.request_for(call, code, header, body, timeout_s)
+        except (NetworkError, FlowControl):
+            return False
+        return True
+
+
+class _Call(Generic[T]):
+    """A request without a task: whoever asked is called back."""
+
+    __slots__ = ("_answered", "_read")
+
+    def __init__(self, read: Callable[[Command], T], answered: Callable[[T | RlabError], None]) -> None:
+        self._read = read
+        self._answered = answered
+
+    def done(self) -> bool:
+        """See `Waiter`: whoever asked takes every answer, however late."""
+        return False
+
+    def set_result(self, result: Command, /) -> None:
+        """See `Waiter`."""
+        try:
+            outcome: T | RlabError = self._read(result)
+        except RlabError as error:
+            outcome = error
+        self._answered(outcome)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """See `Waiter`: a lost connection, or no answer in time."""
+        assert isinstance(exception, RlabError)
+        self._answered(exception)
+
+
+def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueue, None]:
+    """Say what to ask which broker for: each topic of each broker that serves it, with `ANY_QUEUE` as the queue.
+
+    Retry topics are left out: each broker adds its own to what it gives.
+    """
+    return {
+        MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
+        for topic in topics
+        if not is_retry_topic(topic)
+        for queue in routes.subscribe_queues(topic)
+    }
+
+
+def _pop_timeout_s(suspend_ms: int) -> float:
+    return suspend_ms / 1000 + PULL_TIMEOUT_S / 2
+
+
+def _acked_body(acked: Acked) -> bytes:
+    packed: bytes = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
+    return packed
+
+
+def _read_dead(broker_name: str, answer: Command) -> Dead:
+    body = raise_for_code(answer).body or b""
+    if body == _NO_DEAD:
+        return []
+    try:
+        return [(topic, queue_id, offset) for topic, queue_id, offset in cast("list[Any]", msgpack.unpackb(body))]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        text = f"what {broker_name} answered to an acknowledgement is no list of dead handles ({error})"
+        raise ProtocolError(text) from error
+
+
+def decode_batches(
+    broker_name: str, body: bytes, passed_over: list[tuple[Undecodable, int]] | None = None
+) -> list[PopMessage]:
+    """Decode the answer of a pop.
+
+    Args:
+        broker_name: who answered.
+        body: msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records].
+        passed_over: gets the records that are not messages, each with its token; see `decode_as`.
+
+    Returns:
+        The messages, in the order of the answer.
+
+    Raises:
+        RecordCorrupt: it is something else.
+    """
+    messages: list[PopMessage] = []
+    try:
+        for topic, queue_id, token, visible_ms, attempts, records in cast("list[Any]", msgpack.unpackb(body)):
+            undecodable: list[Undecodable] = []
+            decoded = decode_as(PopMessage, MessageQueue(topic, broker_name, queue_id), records, undecodable)
+            if undecodable:
+                if passed_over is None:
+                    raise ValueError(f"the record at {undecodable[0].offset} is not a message")
+                passed_over += [(record, token) for record in undecodable]
+                left_out = {record.position for record in undecodable}
+                attempts[:] = [n for place, n in enumerate(attempts) if place not in left_out]
+            if len(decoded) != len(attempts):
+                raise ValueError(f"{len(attempts)} numbers of deliveries for {len(decoded)} messages")
+            if any(map(_times_delivered_of, decoded)) or attempts.count(1) != len(attempts):
+                decoded = [
+                    message._replace(times_delivered=n - 1) for message, n in zip(decoded, attempts, strict=True)
+                ]
+            for message in decoded:
+                message.token = token
+                message.visible_ms = visible_ms
+            messages += decoded
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RecordCorrupt(f"what {broker_name} answered to a pop is not whole batches ({error})") from error
+    return messages

@@ -1,0 +1,147 @@
+"""Sends that are awaited one by one leave together: those of one loop turn to one queue are one request.
+
+A frame has a price on both sides (encode, decode, dispatch, answer) that is higher than that of the message in it. When
+many coroutines send at the same time, their messages share it; each still gets its own offset, or the error. A send
+that is alone in its turn leaves as what it is, in the same turn: nobody waits for company.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgpack
+
+from model.errors import ConnectFailed, RlabError, error_of
+from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from model.message_queue import MessageQueue
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.wire.request_code import RequestCode
+
+_SEND = int(RequestCode.SEND_MESSAGE)
+_SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_pack = msgpack.Packer(autoreset=True).pack
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Messages of one turn for one queue; itself the waiter for the answer of their request.
+
+    Attributes:
+        rows: [tag hash, payload] of each.
+        futures: who waits for each; the same order.
+        size_bytes: of all payloads.
+        deadline: the earliest of the senders', loop time in seconds.
+    """
+
+    deadline: float
+    rows: list[tuple[int, bytes]] = field(default_factory=list)
+    futures: list[asyncio.Future[int]] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def done(self) -> bool:
+        """Never before the answer: senders that gave up do not matter to the others."""
+        return False
+
+    def set_result(self, response: Command) -> None:
+        """Give every sender its offset, or the broker's refusal."""
+        if response.code:
+            self.set_exception(error_of(response.code, str(response.header.get("remark", "no remark"))))
+            return
+        offset = response.header["offset"]
+        for future in self.futures:
+            if not future.done():
+                future.set_result(offset)
+            offset += 1
+
+    def set_exception(self, error: Exception) -> None:
+        """Fail every sender, each with an error of its own: one collects the traceback of everybody who raises it."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(type(error)(*error.args))
+
+
+class SendBatcher:
+    """The sends of one producer.
+
+    Args:
+        loop: the running loop.
+        masters: broker name -> open connection; a send is added only when its broker is there.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, masters: Mapping[str, Connection]) -> None:
+        self._loop = loop
+        self._masters = masters
+        self._batches: dict[MessageQueue, _Batch] = {}
+
+    def add(self, queue: MessageQueue, payload: bytes, tag_hash: int, deadline: float) -> asyncio.Future[int]:
+        """Send a message at the end of this loop turn.
+
+        Args:
+            queue: where to.
+            payload: the encoded message.
+            tag_hash: of its tag.
+            deadline: loop time in seconds at which the sender gives up.
+
+        Returns:
+            A future of its offset; it fails with what the broker or the network says of its request.
+        """
+        batches = self._batches
+        batch = batches.get(queue)
+        if batch is None:
+            batch = _Batch(deadline)
+            if not batches:
+                connection = self._masters.get(queue.broker_name)
+                if connection is not None and connection.in_flight == 0:
+                    return self._send_now(connection, queue, batch, payload, tag_hash)
+                self._loop.call_soon(self._flush)
+            batches[queue] = batch
+        elif deadline < batch.deadline:
+            batch.deadline = deadline
+        future: asyncio.Future[int] = self._loop.create_future()
+        batch.rows.append((tag_hash, payload))
+        batch.futures.append(future)
+        batch.size_bytes += len(payload)
+        if batch.size_bytes >= MAX_BATCH_BYTES or len(batch.rows) >= MAX_BATCH_MESSAGES:
+            self._send(queue, batches.pop(queue))
+        return future
+
+    def _send_now(
+        self, connection: Connection, queue: MessageQueue, batch: _Batch, payload: bytes, tag_hash: int
+    ) -> asyncio.Future[int]:
+        """Send the only message there is at once: one sender that waits for each answer gains a turn of the loop."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        batch.rows.append((tag_hash, payload))
+        batch.futures.append(future)
+        self._send(queue, batch)
+        connection.flush()
+        return future
+
+    def _flush(self) -> None:
+        batches, self._batches = self._batches, {}
+        connections: dict[Connection, None] = {}
+        for queue, batch in batches.items():
+            connection = self._send(queue, batch)
+            if connection is not None:
+                connections[connection] = None
+        for connection in connections:
+            connection.flush()
+
+    def _send(self, queue: MessageQueue, batch: _Batch) -> Connection | None:
+        connection = self._masters.get(queue.broker_name)
+        if connection is None:
+            batch.set_exception(ConnectFailed(f"the connection to {queue.broker_name!r} closed; nothing was sent"))
+            return None
+        header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id}
+        if len(batch.rows) == 1:
+            code = _SEND
+            header["tag_hash"], body = batch.rows[0]
+        else:
+            code, body = _SEND_BATCH, _pack(batch.rows)
+        try:
+            connection.request_for(batch, code, header, body, batch.deadline - self._loop.time())
+        except RlabError as error:
+            batch.set_exception(error)
+        return connection

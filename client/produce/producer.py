@@ -1,0 +1,355 @@
+"""Producer: sends messages. RocketMQ: DefaultMQProducer, DefaultMQProducerImpl.
+
+The way of one message: check it -> queues of its topic from the route -> pick one -> encode once -> send -> on an error
+that allows it, the same bytes again to another broker, within one timeout for all attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import anyio
+import msgpack
+
+from client.config import ClientConfig, check_seconds
+from client.instance.instance import ClientInstance
+from client.instance.registry import acquire_instance, release_instance
+from client.instance.service_state import ServiceState
+from client.options import check_option_names
+from client.produce.batcher import SendBatcher
+from client.produce.queue_picker import QueuePicker, select_by_key
+from model.errors import (
+    ConfigError,
+    ConnectFailed,
+    IllegalOperation,
+    MessageIllegal,
+    RequestTimeout,
+    RlabError,
+    TopicNotExist,
+)
+from model.events import EventKind
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_FRAME_BYTES, SEND_RETRIES, SEND_TIMEOUT_S
+from model.message import Message, SendResult, check_message, encode_payload, tag_hash
+from model.message_queue import MessageQueue
+from model.names import TEMPLATE_TOPIC, check_group, check_topic
+from model.response_code import ResponseCode
+from remoting.client import raise_for_code
+from remoting.connection import Connection
+from remoting.wire.request_code import RequestCode
+
+_SEND = int(RequestCode.SEND_MESSAGE)
+_SLOW_S = 0.55
+"""Latencies below it are no reason to avoid a broker (`client/produce/queue_picker.py`), so they are not recorded."""
+
+# RocketMQ: DefaultMQProducer.retryResponseCodes. Another broker may have the topic, or be able to write.
+_ELSEWHERE = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.STORAGE_FULL,
+    }
+)
+
+
+_new_tuple = tuple.__new__
+"""The constructor of a named tuple is Python code; this makes the same in a third of the time."""
+_TEMPLATED_S = 0.1
+"""How long queues made up from the template are used before the name server is asked again for the real ones."""
+MAX_RETRIES = 100
+
+
+class _Templated(NamedTuple):
+    queues: tuple[MessageQueue, ...]
+    valid_until: float
+
+
+class Producer:
+    """Sends messages of any topic.
+
+    Args:
+        name_servers: addresses, a string separated by commas or a list.
+        group: producer group.
+        retries: further attempts of a send whose error allows one, 0 to 100.
+        timeout_s: seconds for a send with all its attempts.
+        avoid_slow_brokers: whether a broker that was slow is avoided for a while.
+        **options: `ClientConfig` by name. Producers of one process share a client instance unless `instance_name` says
+            otherwise.
+
+    Raises:
+        ConfigError, InvalidParameter: an option or name is wrong.
+
+    Use:
+        async with Producer("127.0.0.1:9876", group="p") as producer:
+            result = await producer.send(Message("orders", b"..."))
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        group: str = "DEFAULT_PRODUCER",
+        *,
+        retries: int = SEND_RETRIES,
+        timeout_s: float = SEND_TIMEOUT_S,
+        avoid_slow_brokers: bool = True,
+        **options: Any,
+    ) -> None:
+        self.group = check_group(group)
+        check_option_names(options, ClientConfig)
+        options.setdefault("instance_name", "PRODUCER")
+        self.config = ClientConfig(name_servers=name_servers, **options)
+        if not 0 <= retries <= MAX_RETRIES:
+            raise ConfigError(f"retries must be 0 to {MAX_RETRIES}, got {retries!r}")
+        check_seconds("timeout_s", timeout_s)
+        self._attempts = 1 + retries
+        self._timeout_s = timeout_s
+        self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
+        self._templated: dict[str, _Templated] = {}
+        self._instance: ClientInstance | None = None
+        self._state = ServiceState.CREATE_JUST
+        # What a send needs, one attribute away; before the start and after the shutdown the first of them refuses.
+        self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
+        self._masters: Mapping[str, Connection] = {}
+        self._time: Callable[[], float] = lambda: 0.0
+        self._clock_ms = self.config.clock_ms
+        self._id_prefix = f"{self.config.rng.getrandbits(64):016x}"
+        self._sent = 0
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.shutdown()
+
+    async def start(self) -> None:
+        """Start the producer.
+
+        Raises:
+            ConnectFailed: no name server answers.
+            IllegalOperation: started before.
+
+        Cancellation: nothing is left running.
+        """
+        if self._state is not ServiceState.CREATE_JUST:
+            raise IllegalOperation(f"this producer is {self._state}: make a new one to start again")
+        self._state = ServiceState.START_FAILED
+        self._instance = await acquire_instance(self.config)
+        self._time = asyncio.get_running_loop().time
+        self._publish_queues = self._instance.routes.publish_queues
+        self._masters = self._instance.masters
+        self._batcher = SendBatcher(asyncio.get_running_loop(), self._masters)
+        self._instance.add_producer(self.group)
+        self._instance.events.emit(EventKind.CLIENT_START, group=self.group, client=self._instance.client_id)
+        self._state = ServiceState.RUNNING
+
+    async def shutdown(self) -> None:
+        """Close. Sends under way fail with ConnectionLost. Idempotent. Cancellation: it is closed all the same."""
+        if self._state is not ServiceState.RUNNING:
+            return
+        instance = self._running()
+        self._state = ServiceState.SHUTDOWN_ALREADY
+        self._publish_queues = self._not_running
+        instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
+        instance.remove_producer(self.group)
+        await release_instance(instance)
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        key: str | None = None,
+        queue: MessageQueue | None = None,
+        delay_ms: int | None = None,
+    ) -> SendResult:
+        """Send a message and wait until its broker has it.
+
+        Args:
+            message: what to send.
+            key: messages with equal keys go to the same queue, as long as the topic has the same queues.
+            queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
+            delay_ms: deliver it so much later, up to 40 days; its offset is -1 until then.
+
+        Returns:
+            Queue, offset and id.
+
+        Raises:
+            RlabError: after the last attempt. With `definite` False the message may be stored nevertheless.
+
+        Cancellation: the message may or may not be stored.
+        """
+        check_message(message)
+        topic = message.topic
+        queues = self._publish_queues(topic) or await self._resolve(topic)
+        now = self._time()
+        deadline = now + self._timeout_s
+        self._sent += 1
+        message_id = f"{self._id_prefix}{self._sent:08x}"
+        payload = encode_payload(message, int(self._clock_ms()), message_id)
+        hashed = tag_hash(message.tags) if message.tags else 0
+        avoid: str | None = None
+        doubt: RlabError | None = None  # of an attempt that may have been carried out
+        attempt = 1
+        while True:
+            chosen = queue or self._choose(topic, queues, key, avoid, now)
+            try:
+                connection = self._masters.get(chosen.broker_name)
+                if connection is None or not connection.ready:
+                    connection = await self._connection_to(chosen.broker_name, deadline - now)
+                if delay_ms is None:
+                    offset = await self._batcher.add(chosen, payload, hashed, deadline)
+                else:
+                    offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, deadline - now)
+            except RlabError as error:
+                now = self._time()
+                self._picker.record(chosen.broker_name, 0.0, now, failed=True)
+                doubt = doubt if error.definite else error
+                if attempt >= self._attempts or now >= deadline or not _may_retry(error):
+                    raise (doubt or error) from None
+                attempt, avoid = attempt + 1, chosen.broker_name
+                if error.code in _ELSEWHERE:
+                    queues = await self._look_again(topic, queues)
+            else:
+                latency_s = self._time() - now
+                if latency_s >= _SLOW_S:
+                    self._picker.record(chosen.broker_name, latency_s, now + latency_s)
+                return _new_tuple(SendResult, (chosen, offset, message_id))
+
+    async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
+        """Send a message without waiting for an answer: it may be lost, and nobody says so.
+
+        Raises:
+            RlabError: there is no queue or no connection to send it over.
+
+        Cancellation: the message may or may not be sent.
+        """
+        check_message(message)
+        queues = self._publish_queues(message.topic) or await self._resolve(message.topic)
+        now = self._time()
+        queue = self._choose(message.topic, queues, key, None, now)
+        connection = await self._connection_to(queue.broker_name, self._timeout_s)
+        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": tag_hash(message.tags)}
+        connection.notify(_SEND, header, self._encode(message)[1])
+
+    async def send_batch(self, messages: Sequence[Message], *, key: str | None = None) -> list[SendResult]:
+        """Send messages of one topic to one queue in one request: all are stored, or none.
+
+        Raises:
+            MessageIllegal: none or too many, of different topics, or together larger than a frame.
+            RlabError: as `send`; there is one attempt, because a batch is not split over brokers.
+
+        Cancellation: all or none may be stored.
+        """
+        for message in messages:
+            check_message(message)
+        topics = {message.topic for message in messages}
+        if not 1 <= len(messages) <= MAX_BATCH_MESSAGES or len(topics) != 1:
+            raise MessageIllegal(
+                f"a batch has 1 to {MAX_BATCH_MESSAGES} messages of one topic, got {len(messages)} of {len(topics)}"
+            )
+        topic = messages[0].topic
+        queues = self._publish_queues(topic) or await self._resolve(topic)
+        now = self._time()
+        queue = self._choose(topic, queues, key, None, now)
+        encoded = [self._encode(message) for message in messages]
+        body = msgpack.packb([[tag_hash(m.tags), payload] for m, (_, payload) in zip(messages, encoded, strict=True)])
+        if len(body) > MAX_FRAME_BYTES - 1024:
+            raise MessageIllegal(f"the batch has {len(body)} bytes, more than fits one frame: send it in parts")
+        connection = await self._connection_to(queue.broker_name, self._timeout_s)
+        header = {"topic": topic, "queue_id": queue.queue_id}
+        response = await connection.request(RequestCode.SEND_BATCH_MESSAGE, header, body, self._timeout_s)
+        first: int = raise_for_code(response).header["offset"]
+        return [SendResult(queue, first + n, message_id) for n, (message_id, _) in enumerate(encoded)]
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
+
+        Raises:
+            TopicNotExist: nobody serves it, and it may not be created by sending to it.
+        """
+        return list(self._publish_queues(topic) or await self._resolve(topic))
+
+    # --- details -----------------------------------------------------------------------------------------------------
+
+    def _encode(self, message: Message) -> tuple[str, bytes]:
+        self._sent += 1
+        message_id = f"{self._id_prefix}{self._sent:08x}"
+        return message_id, encode_payload(message, int(self._clock_ms()), message_id)
+
+    async def _send_later(
+        self, connection: Connection, queue: MessageQueue, payload: bytes, hashed: int, delay_ms: int, timeout_s: float
+    ) -> int:
+        header = {"topic": queue.topic, "queue_id": queue.queue_id, "tag_hash": hashed, "delay_ms": delay_ms}
+        offset: int = raise_for_code(await connection.request(_SEND, header, payload, timeout_s)).header["offset"]
+        return offset
+
+    async def _connection_to(self, broker_name: str, timeout_s: float) -> Connection:
+        connection = await self._running().connect_master(broker_name, timeout_s)
+        if not connection.ready:
+            with anyio.move_on_after(timeout_s) as scope:
+                await connection.wait_writable()
+            if scope.cancelled_caught:
+                raise ConnectFailed(f"broker {broker_name!r} reads nothing for {timeout_s:.1f} s; nothing was sent")
+        return connection
+
+    async def _resolve(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues of a topic that is not in the route table: ask, and fall back on the template.
+
+        RocketMQ: tryToFindTopicPublishInfo, updateTopicRouteInfoFromNameServer with isDefault. The template's queues
+        are for sending only; consumers see the topic once a broker has made it, and so does this producer.
+        """
+        check_topic(topic)
+        instance = self._running()
+        instance.publish(topic)
+        templated = self._templated.get(topic)
+        if templated is not None and self._time() < templated.valid_until:
+            return templated.queues
+        await instance.update_routes((topic,))
+        queues = instance.routes.publish_queues(topic)
+        if queues:
+            self._templated.pop(topic, None)
+            return queues
+        await instance.update_routes((TEMPLATE_TOPIC,))
+        template = [q for q in instance.routes.publish_queues(TEMPLATE_TOPIC) if q.queue_id < DEFAULT_TOPIC_QUEUES]
+        if not template:
+            raise TopicNotExist(
+                f"topic {topic!r} does not exist and no broker creates topics by itself: "
+                "create it with 'rlab topic create', or start a broker with automatic creation"
+            )
+        queues = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
+        self._templated[topic] = _Templated(queues, self._time() + _TEMPLATED_S)
+        return queues
+
+    async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+        """Fresh queues for the next attempt: the broker said that ours are out of date."""
+        instance = self._running()
+        await instance.update_routes((topic,))
+        return instance.routes.publish_queues(topic) or queues
+
+    def _choose(
+        self, topic: str, queues: tuple[MessageQueue, ...], key: str | None, avoid: str | None, now: float
+    ) -> MessageQueue:
+        if key is not None:
+            return select_by_key(queues, key)
+        return self._picker.pick(topic, queues, avoid_broker=avoid, now=now)
+
+    def _not_running(self, topic: str) -> tuple[MessageQueue, ...]:
+        raise IllegalOperation(f"this producer is {self._state}: use it inside 'async with', or call start()")
+
+    def _running(self) -> ClientInstance:
+        assert self._instance is not None, "a send begins with `_publish_queues`, which refuses before the start"
+        return self._instance
+
+
+def _may_retry(error: RlabError) -> bool:
+    return error.retryable or isinstance(error, RequestTimeout) or error.code in _ELSEWHERE

@@ -1,0 +1,229 @@
+"""The pull loop of one owned queue. RocketMQ: DefaultMQPushConsumerImpl.pullMessage, PullMessageService."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import anyio
+
+from client.instance.instance import ClientInstance
+from client.pull.owned_queue import OwnedQueue
+from client.pull.undecodable import tell_undecodable
+from model.decode import Undecodable, decode_messages
+from model.errors import LeaseLost, NetworkError, RlabError
+from model.events import EventKind
+from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.record import RecordCorrupt
+from model.response_code import ResponseCode
+from model.subscription import SubscriptionData
+from remoting.client import raise_for_code
+from remoting.command import Command
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+PAUSE_TOLD_S = 5.0
+"""How long too much has to be unfinished before the log says that the queue stands still."""
+
+_FOUND = int(ResponseCode.SUCCESS)
+_NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
+_RETRY = int(ResponseCode.PULL_RETRY_IMMEDIATELY)
+_MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullCallbacks:
+    """What a pull loop tells its consumer.
+
+    Attributes:
+        subscription_of: the current subscription of a topic, or None once it is given up.
+        arrived: the queue has new messages to hand out.
+        lost: another member has the queue by now.
+        moved: the broker does not have the offset any more; called with the offset to go on from.
+    """
+
+    subscription_of: Callable[[str], SubscriptionData | None]
+    arrived: Callable[[OwnedQueue], None]
+    lost: Callable[[OwnedQueue], None]
+    moved: Callable[[OwnedQueue, int], None]
+
+
+class PullLoop:
+    """Pulls one queue until it is given up.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        owned: the queue.
+        batch_size: messages per request.
+        callbacks: see `PullCallbacks`.
+    """
+
+    def __init__(
+        self, instance: ClientInstance, group: str, owned: OwnedQueue, batch_size: int, callbacks: PullCallbacks
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._owned = owned
+        self._batch_size = batch_size
+        self._callbacks = callbacks
+
+    async def run(self) -> None:
+        """Run until the queue's scope is cancelled or the lease is lost.
+
+        Cancellation: a pull under way is forgotten; what it would have brought is pulled again by the next owner.
+        """
+        owned = self._owned
+        with owned.pulling:
+            while not owned.process_queue.dropped:
+                asked = self._subscription()
+                if asked is None:
+                    # Given up, and nobody knows which of its messages are wanted; a pass takes the queue away, unless
+                    # the topic is subscribed to again before that.
+                    await anyio.sleep(PULL_RETRY_ERROR_S)
+                    continue
+                if owned.paused:
+                    await owned.wait_progress()
+                    continue
+                if owned.process_queue.flow_control_reason() is not None:
+                    await self._wait_room()
+                    continue
+                try:
+                    token = owned.token
+                    answer = await self._pull(asked)
+                    go_on = answer is None or await self._take(answer, token, asked)
+                except (NetworkError, RecordCorrupt) as error:
+                    level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+                    logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+                    with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                        await self._instance.broker_returned.wait()
+                    continue
+                if not go_on:
+                    return
+
+    async def _wait_room(self) -> None:
+        """Wait until less is unfinished. A pause that lasts is told in the log, with the message that holds it up.
+
+        A backlog pauses every queue for a moment before each pull; that is nothing to tell.
+        """
+        owned, process_queue = self._owned, self._owned.process_queue
+        with anyio.move_on_after(PAUSE_TOLD_S):
+            while process_queue.flow_control_reason() is not None:
+                await owned.wait_progress()
+            return
+        where = f"{self._instance.client_id}: group {self._group} on {owned.queue}"
+        logger.info(
+            "%s is not pulled: %s; %r is the oldest", where, process_queue.flow_control_reason(), process_queue.oldest()
+        )
+        while process_queue.flow_control_reason() is not None:
+            await owned.wait_progress()
+        logger.info("%s is pulled again", where)
+
+    def _subscription(self) -> SubscriptionData | None:
+        return self._callbacks.subscription_of(self._owned.queue.topic)
+
+    async def _pull(self, asked: SubscriptionData) -> Command | None:
+        """Ask for what is subscribed to; None if that has changed, or the queue was given up, meanwhile."""
+        owned, instance = self._owned, self._instance
+        queue = owned.queue
+        header: dict[str, object] = {
+            "group": self._group,
+            "topic": queue.topic,
+            "queue_id": queue.queue_id,
+            "offset": owned.process_queue.pull_offset,
+            "max_n": self._batch_size,
+            "suspend_ms": int(PULL_SUSPEND_S * 1000),
+            "client_id": instance.client_id,
+        }
+        if owned.token >= 0:
+            header["token"] = owned.token
+        if (hashes := asked.tag_hashes) is not None:
+            header["tag_hashes"] = list(hashes)
+        connection = instance.masters.get(queue.broker_name)
+        if connection is None or not connection.ready:
+            connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
+            await connection.wait_writable()
+        if not owned.first_pull_seen:
+            # When it is sent, not when it is answered: on a quiet queue that is only after the long poll.
+            owned.first_pull_seen = True
+            self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
+        answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
+        owned.held = held = cast("asyncio.Future[Command | None]", answer)
+        try:
+            return await held
+        finally:
+            owned.held = None
+
+    async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
+        """Act on the answer to a pull for these tags under this token; returns whether to go on."""
+        owned, code = self._owned, response.code
+        if owned.process_queue.dropped:
+            return False
+        subscription = self._subscription()
+        if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
+            # It passes over messages that may be wanted by now: they are asked for again, by us or by the next owner.
+            return True
+        if code == _FOUND:
+            self._put(response, asked.tags)
+        elif code in (_NOT_FOUND, _RETRY):
+            self._passed_over(response.header["next_offset"])
+        elif code == _MOVED:
+            self._callbacks.moved(owned, response.header["next_offset"])
+        else:
+            return await self._refused(response, token)
+        return True
+
+    def _put(self, response: Command, tags: frozenset[str] | None) -> None:
+        owned = self._owned
+        undecodable: list[Undecodable] = []
+        messages = decode_messages(owned.queue, response.body or b"", undecodable)
+        if undecodable:
+            # Left out like those of other tags: what is committed passes over them once all before them is finished.
+            tell_undecodable(self._instance, self._group, undecodable, owned.cause)
+        if tags is not None:
+            # The broker compares hashes; two tags may share one.
+            messages = [message for message in messages if message.tags in tags]
+        process_queue = owned.process_queue
+        process_queue.put(messages)
+        self._passed_over(response.header["next_offset"])
+        if messages and not owned.first_message_seen:
+            owned.first_message_seen = True
+            self._emit(EventKind.FIRST_MESSAGE, messages[0].offset)
+        self._callbacks.arrived(owned)
+
+    def _passed_over(self, next_offset: int) -> None:
+        self._owned.process_queue.advance(next_offset)
+
+    async def _refused(self, response: Command, token: int) -> bool:
+        owned = self._owned
+        try:
+            raise_for_code(response)
+        except LeaseLost:
+            if owned.token != token:
+                # The broker had freed the lease and has granted it to us again while this pull was held. Taking its
+                # answer for the new lease's would leave the broker with a holder that does not know of it.
+                return True
+            self._callbacks.lost(owned)
+            return False
+        except RlabError as error:
+            # A topic that was deleted or a queue that is gone: the next route says so, and the queue is given up then.
+            logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
+        return True
+
+    def _emit(self, kind: EventKind, offset: int) -> None:
+        owned = self._owned
+        self._instance.events.emit(
+            kind,
+            cause=owned.cause,
+            group=self._group,
+            topic=owned.queue.topic,
+            broker=owned.queue.broker_name,
+            queue_id=owned.queue.queue_id,
+            client=self._instance.client_id,
+            version=owned.token,
+            offset=offset,
+        )

@@ -1,0 +1,283 @@
+"""OrderedProcessQueue: a ProcessQueue that keeps messages in order, of a whole queue or of each key.
+
+Its messages wait in *lanes*. A lane is one line of messages in offset order of which at most one batch is with a
+listener; different lanes do not wait for each other. So «in order» is one lane for the whole queue, and «in order by
+key» is a lane for each key that has unfinished messages: the number of queues no longer limits the parallelism.
+
+    lanes by key, put a1 b2 a3 c4:   a: 1 3   b: 2   c: 4
+    next_batch(1) -> a1, then b2, then c4; a3 waits for a1
+    give_back(a1) -> lane a is suspended, and a3 with it; b and c go on
+    finish a1     -> next_batch(1) -> a3
+
+RocketMQ: ProcessQueue's side map `consumingMsgOrderlyTreeMap` (one lane); the article on key order routes a message to
+the thread `hash(key) % threads`, where keys of one thread wait for each other, and a key without messages costs a
+thread. Lanes need neither.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from client.pull.process_queue import ProcessQueue
+from model.limits import MAX_PROCESS_QUEUE_BYTES, MAX_PROCESS_QUEUE_COUNT, MAX_PROCESS_QUEUE_SPAN
+from model.message import MessageExt
+
+LaneOf = Callable[[MessageExt], str | int]
+"""Message -> lane. Messages of one lane are consumed one after the other."""
+
+
+def whole_queue(message: MessageExt) -> str | int:
+    """One lane for all."""
+    return ""
+
+
+def by_key(message: MessageExt) -> str | int:
+    """A lane for each key: the first of the message's keys. One without a key asks for no order and has its own."""
+    return message.keys[0] if message.keys else message.offset
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """One line of messages.
+
+    Attributes:
+        waiting: not handed out, in offset order.
+        handed: with a listener.
+        held: a listener has processed them and has not said yet whether they count (manual commit).
+        not_before: it stands still until then, seconds; None while it does not wait for a time.
+        in_line: it stands among the lanes that have something to hand out.
+    """
+
+    waiting: deque[MessageExt] = field(default_factory=deque)
+    handed: dict[int, MessageExt] = field(default_factory=dict)
+    held: dict[int, MessageExt] = field(default_factory=dict)
+    not_before: float | None = None
+    in_line: bool = False
+
+
+class OrderedProcessQueue(ProcessQueue):
+    """See the module header; the protocol of use is that of `ProcessQueue`, with one difference.
+
+    A batch holds messages of one lane, and the lane stands still until all of them have been finished, held or given
+    back. `finish` may make another batch ready.
+    """
+
+    __slots__ = ("_in_flight", "_lane_of", "_lanes", "_ready", "_suspended")
+
+    def __init__(
+        self,
+        start_offset: int,
+        lane_of: LaneOf,
+        *,
+        max_count: int = MAX_PROCESS_QUEUE_COUNT,
+        max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
+        max_span: int = MAX_PROCESS_QUEUE_SPAN,
+    ) -> None:
+        """Make an empty one.
+
+        Args:
+            start_offset: as `ProcessQueue`.
+            lane_of: which messages keep their order.
+            max_count: as `ProcessQueue`.
+            max_bytes: as `ProcessQueue`.
+            max_span: as `ProcessQueue`.
+        """
+        super().__init__(start_offset, max_count=max_count, max_bytes=max_bytes, max_span=max_span)
+        self._lane_of = lane_of
+        self._lanes: dict[str | int, _Lane] = {}
+        self._ready: deque[_Lane] = deque()  # those with something to hand out, longest waiting first
+        # Heap of (not before, first offset, lane's key); an entry whose lane says otherwise is stale.
+        self._suspended: list[tuple[float, int, str | int]] = []
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that a listener has now; held ones do not count, because nobody works on them."""
+        return self._in_flight
+
+    def put(self, messages: Iterable[MessageExt]) -> None:
+        """Add what a pull brought; see `ProcessQueue.put`."""
+        for message in messages:
+            offset = message.offset
+            if offset < self.pull_offset:
+                continue
+            self._taken[offset] = message
+            self._order.append(offset)
+            self._size_bytes += len(message.body)
+            self._highest = offset
+            self.pull_offset = offset + 1
+            key = self._lane_of(message)
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._lanes[key] = _Lane()
+            lane.waiting.append(message)
+            if not lane.in_line and not lane.handed and lane.not_before is None:
+                self._line_up(lane)
+
+    def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
+        """Hand out the next messages of one lane; the lane stands still until they are finished, held or given back.
+
+        Args:
+            max_messages: at most so many.
+            now: seconds.
+
+        Returns:
+            Messages in offset order, first of lanes whose suspension is over, because they hold the commit point back.
+            Empty if nothing is ready.
+        """
+        if self.dropped:
+            return []
+        self._resume(now)
+        if not self._ready:
+            return []
+        lane = self._ready.popleft()
+        lane.in_line = False
+        batch = [lane.waiting.popleft() for _ in range(min(max_messages, len(lane.waiting)))]
+        lane.handed = {message.offset: message for message in batch}
+        self._in_flight += len(batch)
+        return batch
+
+    def ready(self, now: float) -> bool:
+        """Whether `next_batch` would return a message."""
+        if self.dropped:
+            return False
+        deadline = None if self._ready else self.next_retry_deadline()
+        return bool(self._ready) or (deadline is not None and deadline <= now)
+
+    def finish(self, messages: Iterable[MessageExt]) -> int:
+        """End messages that were handed out or held; others are ignored.
+
+        Returns:
+            The new `commit_offset`.
+        """
+        for message in messages:
+            key = self._lane_of(message)
+            lane = self._lanes.get(key)
+            if lane is not None and self._withdraw(lane, message.offset):
+                self._end(message.offset)
+                self._rest(key, lane)
+        return self._trim_order()
+
+    def hold(self, messages: Iterable[MessageExt]) -> None:
+        """Note that messages were processed, but must come again unless `finish_held` is called; the lane goes on."""
+        for message in messages:
+            key = self._lane_of(message)
+            lane = self._lanes.get(key)
+            if lane is not None and message.offset in lane.handed:
+                lane.held[message.offset] = lane.handed.pop(message.offset)
+                self._in_flight -= 1
+                self._rest(key, lane)
+
+    def finish_held(self, message: MessageExt) -> int:
+        """End everything that the lane of a message holds.
+
+        Returns:
+            The new `commit_offset`.
+        """
+        key = self._lane_of(message)
+        lane = self._lanes.get(key)
+        if lane is not None:
+            for offset in lane.held:
+                self._end(offset)
+            lane.held = {}
+            self._rest(key, lane)
+        return self._trim_order()
+
+    def give_back(self, messages: Iterable[MessageExt], not_before: float) -> None:
+        """Put messages that failed back at the head of their lane, which stands still until a time.
+
+        Args:
+            messages: in flight; others are ignored. Each is handed out again with `times_delivered` one higher.
+            not_before: seconds.
+        """
+        by_lane: dict[str | int, list[MessageExt]] = {}
+        for message in messages:
+            lane = self._lanes.get(self._lane_of(message))
+            if lane is not None and message.offset in lane.handed:
+                del lane.handed[message.offset]
+                self._in_flight -= 1
+                again = self._taken[message.offset]._replace(times_delivered=message.times_delivered + 1)
+                self._taken[message.offset] = again
+                by_lane.setdefault(self._lane_of(message), []).append(again)
+        for key, failed in by_lane.items():
+            self._suspend(key, failed, not_before)
+
+    def roll_back(self, message: MessageExt, not_before: float) -> None:
+        """Put back what the lane of a message holds, in front of what it has; the lane stands still until a time.
+
+        Rolling back is no failure: `times_delivered` stays. RocketMQ: ProcessQueue.rollback.
+        """
+        key = self._lane_of(message)
+        lane = self._lanes.get(key)
+        if lane is not None and lane.held:
+            held = list(lane.held.values())
+            lane.held = {}
+            self._suspend(key, held, not_before)
+
+    def next_retry_deadline(self) -> float | None:
+        """When the first suspended lane may go on, in seconds; None if there is none."""
+        while self._suspended and self._is_stale(self._suspended[0]):
+            heapq.heappop(self._suspended)
+        return self._suspended[0][0] if self._suspended and not self.dropped else None
+
+    def _is_stale(self, entry: tuple[float, int, str | int]) -> bool:
+        lane = self._lanes.get(entry[2])
+        return lane is None or lane.not_before != entry[0]
+
+    def oldest(self) -> MessageExt | None:
+        """The message that holds the commit point back, or None if all are finished."""
+        return self._taken[self._order[0]] if self._order else None
+
+    # --- lanes -------------------------------------------------------------------------------------------------------
+
+    def _suspend(self, key: str | int, again: list[MessageExt], not_before: float) -> None:
+        lane = self._lanes[key]
+        if lane.in_line:
+            self._ready.remove(lane)
+            lane.in_line = False
+        lane.waiting = deque(sorted([*again, *lane.waiting], key=lambda message: message.offset))
+        if lane.not_before is None or lane.not_before < not_before:
+            lane.not_before = not_before
+            heapq.heappush(self._suspended, (not_before, lane.waiting[0].offset, key))
+
+    def _resume(self, now: float) -> None:
+        due: list[_Lane] = []
+        while (deadline := self.next_retry_deadline()) is not None and deadline <= now:
+            lane = self._lanes[heapq.heappop(self._suspended)[2]]
+            lane.not_before = None
+            if not lane.handed:
+                lane.in_line = True
+                due.append(lane)
+        self._ready.extendleft(reversed(due))
+
+    def _line_up(self, lane: _Lane) -> None:
+        lane.in_line = True
+        self._ready.append(lane)
+
+    def _withdraw(self, lane: _Lane, offset: int) -> bool:
+        if lane.handed.pop(offset, None) is not None:
+            self._in_flight -= 1
+            return True
+        return lane.held.pop(offset, None) is not None
+
+    def _end(self, offset: int) -> None:
+        self._size_bytes -= len(self._taken.pop(offset).body)
+
+    def _rest(self, key: str | int, lane: _Lane) -> None:
+        """A lane has handed less out than before: it goes on, or goes away, when its listener has nothing left."""
+        if lane.handed or lane.not_before is not None:
+            return
+        if lane.waiting:
+            if not lane.in_line:
+                self._line_up(lane)
+        elif not lane.held:
+            self._lanes.pop(key, None)
+
+    def _trim_order(self) -> int:
+        order = self._order
+        while order and order[0] not in self._taken:
+            order.popleft()
+        return self.commit_offset

@@ -1,0 +1,152 @@
+"""A queue that this consumer has, from the grant of its lease to the release; or without a lease, while it wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from client.instance.lease_session import LeaseSession
+from client.options import ConsumeOrder, ConsumerOptions
+from client.pull.ordered_process_queue import OrderedProcessQueue, by_key, whole_queue
+from client.pull.process_queue import ProcessQueue
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from remoting.command import Command
+
+
+@dataclass(slots=True)
+class HandOuts:
+    """How many messages were handed to listeners, and how long after they were stored. Pure.
+
+    Attributes:
+        n: how many, those that come again counted again.
+        waited_ms: their times between store and hand-out, summed.
+        waited_max_ms: the longest of them.
+    """
+
+    n: int = 0
+    waited_ms: float = 0.0
+    waited_max_ms: float = 0.0
+
+    def add(self, batch: Sequence[MessageExt], now_ms: float) -> None:
+        """Count a batch that is handed out at `now_ms`; not empty, in the order of the queue.
+
+        The sum takes the middle of the oldest and the newest for all of them: exact times would cost more than the
+        rest of a hand-out.
+        """
+        longest_ms = max(0.0, now_ms - batch[0].stored_ms)
+        shortest_ms = max(0.0, now_ms - batch[-1].stored_ms)
+        self.n += len(batch)
+        self.waited_ms += len(batch) * (longest_ms + shortest_ms) / 2
+        self.waited_max_ms = max(self.waited_max_ms, longest_ms)
+
+
+@dataclass(slots=True, eq=False)
+class OwnedQueue:
+    """One owned queue. An owner that loses a queue and gets it back makes a new one, so late results find the old one.
+
+    Attributes:
+        queue: which.
+        token: fencing token of the lease; -1 without one.
+        process_queue: its messages.
+        cause: id of the trigger that brought it here, for its first events.
+        session: in which the broker has confirmed the lease; None without one.
+        pulling: scope of its pull loop; cancelled when the queue is given up while no pull is under way.
+        held: answer to the pull that is under way, which the broker may be holding; see `let_go`.
+        offered: whether it stands in line for a worker.
+        lost: the lease is gone; results that come later are ignored.
+        paused: nothing of it is pulled or handed out for now.
+        commit_at: what to commit when its user decides that; None commits whatever is finished.
+        rewound: what is to be committed may lie before what the broker has, because its user wants to go back.
+        handed_out: counts of hand-outs that no event has told of yet.
+    """
+
+    queue: MessageQueue
+    token: int
+    process_queue: ProcessQueue
+    cause: str = ""
+    session: LeaseSession | None = None
+    pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    held: asyncio.Future[Command | None] | None = None
+    offered: bool = False
+    first_pull_seen: bool = False
+    first_message_seen: bool = False
+    lost: bool = False
+    paused: bool = False
+    commit_at: int | None = None
+    rewound: bool = False
+    handed_out: HandOuts = field(default_factory=HandOuts)
+    _progress: asyncio.Future[None] | None = None
+
+    def holds(self, now: float) -> bool:
+        """Whether nobody else can have been granted the queue yet, at a loop time in seconds."""
+        return self.session is None or self.session.good(now)
+
+    def ready(self, now: float) -> bool:
+        """Whether it has messages to hand out, and may."""
+        return self.process_queue.ready(now) and self.holds(now)
+
+    @property
+    def commit_offset(self) -> int:
+        """What a new owner has to start from."""
+        return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
+
+    def stop(self) -> None:
+        """Stop pulling and handing out; what is with a listener may finish."""
+        self.process_queue.drop()
+        if not self.let_go():
+            self.pulling.cancel()
+
+    def let_go(self) -> bool:
+        """Wait no longer for the answer to the pull that is under way; it is ignored when it comes.
+
+        Returns:
+            Whether there was one: its loop goes on at the next turn, and sees what has changed. That is far less work
+            than a cancellation, and in a rebalance every queue that moves has one.
+        """
+        if self.held is None or self.held.done():
+            return False
+        self.held.set_result(None)
+        return True
+
+    def made_progress(self) -> None:
+        """Say that messages finished or failed, or that the queue is not paused any more.
+
+        Called for every batch, so it costs nothing when nobody waits.
+        """
+        if self._progress is not None:
+            self._progress.set_result(None)
+            self._progress = None
+
+    async def wait_progress(self) -> None:
+        """Wait until messages finish or fail. Cancellation: harmless."""
+        if self._progress is None:
+            self._progress = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._progress)
+
+    async def wait_drained(self, grace_s: float) -> None:
+        """Wait until no message is with a listener, or the grace is over.
+
+        Args:
+            grace_s: seconds at the most.
+
+        Cancellation: harmless.
+        """
+        with anyio.move_on_after(grace_s):
+            while self.process_queue.in_flight:
+                await self.wait_progress()
+
+
+def process_queue_for(options: ConsumerOptions, start_offset: int) -> ProcessQueue:
+    """Make the process queue that a consumer with these options needs, to be pulled from an offset on."""
+    limits = {
+        "max_count": options.max_queue_count,
+        "max_bytes": options.max_queue_bytes,
+        "max_span": options.max_queue_span,
+    }
+    if options.order == ConsumeOrder.NONE:
+        return ProcessQueue(start_offset, **limits)
+    return OrderedProcessQueue(start_offset, by_key if options.order == ConsumeOrder.KEY else whole_queue, **limits)

@@ -1,0 +1,197 @@
+"""PushConsumer: a member of a group that is handed messages: those of its share of the queues, or all of them.
+
+RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. The lifecycle is `client/rebalance/member.py`, the share of
+queues is `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unleased_queues.py`), the workers are
+`client/listeners/worker_pool.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from client.allocate import AllocateMessageQueueStrategy
+from client.instance.instance import ClientInstance
+from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener
+from client.listeners.send_back import SendBack
+from client.listeners.threads import ListenerThreads
+from client.listeners.worker_pool import WorkerPool
+from client.options import ConsumeMode, ConsumeOrder, split_options
+from client.pop.share import PopShare
+from client.pull.owned_queue import OwnedQueue
+from client.push.services import (
+    ConsumeConcurrently,
+    ConsumeInPlace,
+    ConsumeOrderly,
+    ConsumeService,
+    LastResort,
+    PassOver,
+)
+from client.rebalance.member import GroupConsumer
+from client.rebalance.share import Share
+from model.errors import IllegalOperation, InvalidParameter
+from model.heartbeat import ConsumeType, MessageModel
+from model.message import MessageExt
+
+logger = logging.getLogger(__name__)
+
+
+class PushConsumer(GroupConsumer):
+    """A consumer that calls listeners with messages as they come.
+
+    Args:
+        name_servers: addresses, a string separated by commas or a list.
+        group: consumer group.
+        strategy: how the group's queues are shared; every member must use the same. Not used in BROADCASTING.
+        message_queue_listener: called as `(topic, all queues, mine)` after each change; not at the shutdown.
+        **options: `ConsumerOptions` and `ClientConfig` by name.
+
+    Raises:
+        ConfigError, InvalidParameter: an option or name is wrong.
+
+    Use:
+        async with PushConsumer("127.0.0.1:9876", group="g") as consumer:
+            await consumer.subscribe("orders", on_message)
+            await consumer.join()
+    """
+
+    _consume_type = ConsumeType.PASSIVELY
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        group: str,
+        *,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        message_queue_listener: MessageQueueListener | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(group, strategy, message_queue_listener, *split_options(name_servers, options))
+        if self.options.mode == ConsumeMode.POP:
+            self._consume_type = ConsumeType.POP
+        self._late_results = 0
+        self._popped: PopShare | None = None
+        self._threads = ListenerThreads(self.options.max_workers, self._background)
+        self._listeners: dict[str, ListenerCall] = {}
+        self._pool: WorkerPool | None = None
+        self._service: ConsumeService | None = None
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def _make_share(self, instance: ClientInstance) -> Share:
+        if self.options.mode == ConsumeMode.PULL:
+            return await super()._make_share(instance)
+        wants = self._subscription_of, self._listen
+        self._popped = PopShare(instance, self.group, self.options, self._background, *wants)
+        return self._popped
+
+    @property
+    def _make_popping(self) -> Callable[[], PopShare]:
+        def make() -> PopShare:
+            if self.options.order == ConsumeOrder.KEY:
+                logger.warning(
+                    "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
+                    "other; let the group pull where that is too slow",
+                    *(self.client_id, self.group),
+                )
+            wants = self._subscription_of, self._listen
+            self._popped = PopShare(self._parts()[0], self.group, self.options, self._background, *wants)
+            return self._popped
+
+        return make
+
+    def _begin(self, instance: ClientInstance) -> None:
+        if self._popped is not None:
+            self._pool = self._popped.pool
+            return
+        self._pool = WorkerPool(
+            self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
+        )
+        self._service = self._consume_service(instance, self._pool)
+        self._pool.start(self._background)
+
+    def _check_shutdown(self) -> None:
+        pools = (self._pool, self._popped.pool if self._popped is not None else None)
+        if any(pool is not None and pool.runs_current_task() for pool in pools):
+            raise IllegalOperation(
+                "a listener cannot shut its own consumer down, because the shutdown waits for the listener: "
+                "set an event there, and shut down where the consumer was started"
+            )
+
+    def _arrived(self, owned: OwnedQueue) -> None:
+        assert self._pool is not None, "queues are pulled after the start"
+        self._pool.offer(owned)
+
+    def _queue_started(self, owned: OwnedQueue) -> None:
+        pass  # a listener has no say in where its queues begin
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    async def subscribe(self, topic: str, listener: Listener, expression: str = "*") -> None:
+        """Subscribe to a topic, or change the listener or expression of one; before or after the start.
+
+        Args:
+            topic: the topic; one that does not exist yet is waited for.
+            listener: see `client/listeners/listener.py`.
+            expression: `*`, or tags as `tagA || tagB`.
+
+        Raises:
+            InvalidParameter: an illegal topic or expression, or a listener that cannot be called.
+            ConnectFailed: no name server answers; the subscription stays and takes effect when one does.
+
+        Cancellation: the subscription stays.
+        """
+        if not callable(listener):  # every message would fail, and end as a dead letter
+            raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
+        self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
+        self._listeners[topic] = ListenerCall(listener, topic, self._threads)
+        await self._wanted_changed()
+
+    # --- consuming ---------------------------------------------------------------------------------------------------
+
+    @property
+    def late_results(self) -> int:
+        """Results of listeners that were ignored: their queue or message was another member's by then, or was reset."""
+        return self._late_results + (self._popped.late if self._popped is not None else 0)
+
+    async def _listen(self, messages: Sequence[MessageExt]) -> ConsumeResult:
+        listener = self._listener_of(messages[0])
+        if listener is not None:
+            return await listener(messages)
+        # The retry topic is the whole group's, and brings what members with other topics have failed on. It is not
+        # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
+        logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
+        return ConsumeResult.RECONSUME_LATER
+
+    async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
+        owned.handed_out.add(messages, self.config.clock_ms())
+        result = await self._listen(messages)
+        assert self._service is not None, "messages are consumed after the start"
+        if owned.lost:
+            self._late_results += len(messages)
+            owned.process_queue.finish(messages)  # nobody commits it, but a reset waits until listeners are done
+        else:
+            await self._service.settle(owned, messages, result)
+        owned.made_progress()
+
+    def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
+        options = self.options
+        send_back = SendBack(instance, self.group, options.max_attempts, options.retry_delay_ms)
+        everybody = options.model is MessageModel.BROADCASTING
+        last_resort: LastResort = PassOver() if everybody else send_back
+        if options.order == ConsumeOrder.NONE:
+            if not everybody:
+                return ConsumeConcurrently(pool, send_back, options.consume_retry_s)
+            return ConsumeInPlace(pool, last_resort, max_attempts=options.max_attempts, retry_s=options.consume_retry_s)
+        return ConsumeOrderly(
+            pool,
+            last_resort,
+            max_attempts=options.max_attempts,
+            suspend_s=options.suspend_s,
+            auto_commit=options.auto_commit,
+        )
+
+    def _listener_of(self, message: MessageExt) -> ListenerCall | None:
+        # A message of the retry topic belongs to the listener of the topic that it was sent to.
+        return self._listeners.get(message.topic) or self._listeners.get(message.queue.topic)

@@ -1,0 +1,94 @@
+"""What a member has if a broker shares the queues of its group out: queues under leases, and what it is told to pop.
+
+RocketMQ: RebalanceImpl.getRebalanceResultFromBroker, updateMessageQueueAssignment. All but the target is as in
+`client/rebalance/leased_queues.py`. A topic that the group changes from one mode to the other passes from the one half
+of this class to the other, and brokers keep them apart: they pop no queue that somebody has a lease of, and lease none
+of which messages that were popped are still out.
+
+    PULL -> POP   its queues are given up as to another member; it is popped, and each queue gives when it is free
+    POP -> PULL   it is not popped any more, what is here is finished; leases are refused until it is
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from client.allocate.left_to_broker import LeftToBroker
+from client.instance.background import Background
+from client.instance.instance import ClientInstance
+from client.options import ConsumerOptions
+from client.pop.share import PopShare
+from client.pull.owned_queue import OwnedQueue
+from client.rebalance.assignment_requests import AssignmentRequests
+from client.rebalance.leased_queues import QueueShare
+from client.rebalance.plan import RebalancePass
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+
+logger = logging.getLogger(__name__)
+
+
+class AssignedShare(QueueShare):
+    """The share of one member.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        options: options of the consumer.
+        background: where pull loops and releases run.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called when a queue has messages to hand out.
+        started: called with each queue before it is first pulled.
+        make_popping: makes what pops, when there is something to pop; None if this consumer cannot.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        options: ConsumerOptions,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[OwnedQueue], None],
+        started: Callable[[OwnedQueue], None] = lambda owned: None,
+        make_popping: Callable[[], PopShare] | None = None,
+    ) -> None:
+        super().__init__(instance, group, LeftToBroker(), options, background, subscription_of, arrived, started)
+        self.requests = AssignmentRequests(instance, group)
+        self._make_popping = make_popping
+        self._popping: PopShare | None = None
+
+    async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
+        if not topics:
+            self._pop(())
+            return []
+        view = await self._view(topics, cause)
+        if view is None:
+            return None
+        await self._look_at_all_topics(topics, view, cause)
+        share = await self.requests.ask((*topics, *self.topics_of_others), cause)
+        if share is None:
+            return None
+        self._pop([queue for queue in share.queues if queue.topic in share.popped and queue.topic in topics])
+        return [queue for queue in share.queues if queue.topic not in share.popped and queue.topic in topics]
+
+    def _pop(self, queues: Collection[MessageQueue]) -> None:
+        if self._popping is None and queues and not self._closing:
+            if self._make_popping is None:
+                logger.error(
+                    "%s: group %s is to pop %s, which this kind of consumer cannot",
+                    *(self._instance.client_id, self._group, ", ".join(sorted({queue.topic for queue in queues}))),
+                )
+                return
+            self._popping = self._make_popping()
+        if self._popping is not None:
+            self._popping.pop_from(queues)
+
+    async def close(self, cause: str) -> None:
+        """Give everything up; see `QueueShare.close`, and `PopShare.close` for what was popped."""
+        if self._popping is not None:
+            self._popping.pop_from(())
+        await super().close(cause)
+        if self._popping is not None:
+            await self._popping.close(cause)

@@ -1,0 +1,382 @@
+"""GroupConsumer: what push and lite pull consumers have in common: a life, subscriptions, and a share of the queues.
+
+RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, which have two copies of it. Which share it is,
+what becomes of messages, and what users call is in the two subclasses.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from client.allocate.left_to_broker import LeftToBroker
+from client.allocate.strategy import check_strategy
+from client.config import ClientConfig
+from client.instance.background import Background
+from client.instance.instance import ClientInstance
+from client.instance.registry import acquire_instance, release_instance
+from client.instance.service_state import ServiceState
+from client.leases.local_offset_store import LocalOffsetStore, offsets_path
+from client.listeners.listener import MessageQueueListener
+from client.listeners.queue_watch import QueueWatch
+from client.options import ConsumerOptions
+from client.pop.share import PopShare
+from client.pull.owned_queue import OwnedQueue
+from client.rebalance.assigned_queues import AssignedShare
+from client.rebalance.leased_queues import QueueShare
+from client.rebalance.plan import RebalancePass
+from client.rebalance.share import Share
+from client.rebalance.unleased_queues import UnleasedShare
+from model.assignment import AssignedBy
+from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
+from model.events import EventKind
+from model.heartbeat import ConsumerData, ConsumeType, MessageModel
+from model.message_queue import MessageQueue
+from model.names import TRACE_TOPIC, check_group, check_topic, is_retry_topic, retry_topic
+from model.quirks import Quirk
+from model.subscription import SubscriptionData, subscription_of
+from remoting.tasks import background_tasks
+
+logger = logging.getLogger(__name__)
+
+
+class GroupConsumer(ABC):
+    """A member of a group.
+
+    Args:
+        group: consumer group.
+        strategy: how the group's queues are shared; every member must use the same.
+        message_queue_listener: called as `(topic, all queues, mine)` after each change; not at the shutdown.
+        config: options of the client instance.
+        options: options of the consumer.
+
+    Raises:
+        InvalidParameter: an illegal group name.
+        ConfigError: a strategy that is none, or any although the broker is to share the queues out.
+    """
+
+    _consume_type: ConsumeType
+
+    def __init__(
+        self,
+        group: str,
+        strategy: AllocateMessageQueueStrategy | None,
+        message_queue_listener: MessageQueueListener | None,
+        config: ClientConfig,
+        options: ConsumerOptions,
+    ) -> None:
+        self.group = check_group(group)
+        self.config, self.options = config, options
+        self.rebalance_interval_s = options.rebalance_interval_s
+        self.session_timeout_s = options.session_timeout_s
+        if options.assignment == AssignedBy.BROKER:
+            if strategy is not None:
+                raise ConfigError("assignment='broker' leaves no choice to a strategy: give one or the other")
+            strategy = LeftToBroker()
+        self._strategy = AllocateMessageQueueAveragely() if strategy is None else _checked(strategy)
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._subscription_version = 0
+        # One that gave its last topic up is still one: it leaves at the shutdown.
+        self._is_member = False
+        self._state = ServiceState.CREATE_JUST
+        self._background = Background(f"consumer of {group}")
+        self._watch = QueueWatch(message_queue_listener, self._background)
+        self._instance: ClientInstance | None = None
+        self._share: Share | None = None
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Leaving on a cancellation too means to leave the group properly, within its bounds.
+        with anyio.CancelScope(shield=True):
+            await self.shutdown()
+
+    async def start(self) -> None:
+        """Start the consumer. RocketMQ: DefaultMQPushConsumerImpl.start, in its order.
+
+        Raises:
+            ConnectFailed: no name server answers.
+            IllegalOperation: started before, or the instance has a consumer of this group already.
+            ClientIdConflict: another live process is in the group under this client id.
+            ConfigError: in BROADCASTING: the file of the offsets is damaged.
+
+        Cancellation: nothing is left running.
+        """
+        if self._state is not ServiceState.CREATE_JUST:
+            raise IllegalOperation(f"this consumer is {self._state}: make a new one to start again")
+        self._state = ServiceState.START_FAILED
+        instance = await acquire_instance(self.config)
+        try:
+            await self._background.start()
+            self._instance = instance
+            self._share = await self._make_share(instance)
+            self._begin(instance)
+            instance.register(self)
+            self._state = ServiceState.RUNNING
+            await self._wanted_changed()
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                instance.unregister(self)
+                if isinstance(error, ClientIdConflict):
+                    # A broker that has not heard of the other process has taken us in.
+                    await instance.heartbeats.leave(self.group, "")
+                await self._background.stop()
+                await release_instance(instance)
+            self._state = ServiceState.START_FAILED
+            raise
+
+    async def shutdown(self) -> None:
+        """Leave: stop the intake, finish what is in flight, commit, unlock, unregister, close. Idempotent.
+
+        What is in flight may take `shutdown_grace_s`; what is finished later is delivered again to another member.
+
+        Raises:
+            IllegalOperation: called by a listener of this consumer.
+
+        Cancellation: the rest is cut short; the broker sees the connection close.
+        """
+        if self._state is not ServiceState.RUNNING:
+            return
+        self._check_shutdown()
+        self._state = ServiceState.SHUTDOWN_ALREADY
+        instance, share = self._parts()
+        cause = instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
+        try:
+            await share.close(cause)
+            if self._is_member:
+                await instance.heartbeats.leave(self.group, cause)
+        finally:
+            instance.unregister(self)
+            with anyio.CancelScope(shield=True):
+                await self._background.stop()
+                await release_instance(instance)
+
+    async def join(self) -> None:
+        """Wait until the consumer is shut down. Cancellation: harmless; the consumer goes on.
+
+        Raises:
+            ExceptionGroup: a background task failed, its own or one of its client instance, which is a bug or an
+                `event_sink` that raises. Nothing is shut down by that: whoever is told does it.
+        """
+        async with background_tasks() as tasks:
+            if self._instance is not None:
+                tasks.start_soon(self._instance.wait_stopped)
+            await self._background.wait()
+
+    @abstractmethod
+    def _begin(self, instance: ClientInstance) -> None:
+        """Make what consumes, and start it in the background."""
+
+    @abstractmethod
+    def _check_shutdown(self) -> None:
+        """Refuse a shutdown that would wait for itself, and give back what nobody will finish."""
+
+    @abstractmethod
+    def _arrived(self, owned: OwnedQueue) -> None:
+        """A queue has messages to hand out."""
+
+    @abstractmethod
+    def _queue_started(self, owned: OwnedQueue) -> None:
+        """A queue is about to be pulled for the first time, under a lease or from an offset that is new."""
+
+    async def _make_share(self, instance: ClientInstance) -> Share:
+        wants = self._subscription_of, self._arrived, self._queue_started
+        if self.options.assignment == AssignedBy.BROKER:
+            popping = self._make_popping
+            return AssignedShare(instance, self.group, self.options, self._background, *wants, popping)
+        if self.options.model is MessageModel.CLUSTERING:
+            return QueueShare(instance, self.group, self._strategy, self.options, self._background, *wants)
+        store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
+        await store.load()
+        return UnleasedShare(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
+
+    @property
+    def _make_popping(self) -> Callable[[], PopShare] | None:
+        """Makes what pops, if the broker that shares queues out says so; None if messages are not handed to anybody."""
+        return None
+
+    def _all_queues(self, topics: tuple[str, ...]) -> list[MessageQueue]:
+        instance, _ = self._parts()
+        return [queue for topic in topics for queue in instance.routes.subscribe_queues(topic)]
+
+    # --- subscriptions -----------------------------------------------------------------------------------------------
+
+    def _note_subscription(self, topic: str, expression: str, *, with_retry: bool) -> None:
+        """Change the subscription of a topic.
+
+        Raises:
+            InvalidParameter: an illegal topic or expression.
+            IllegalOperation: a retry topic.
+        """
+        if is_retry_topic(check_topic(topic)):
+            raise IllegalOperation(
+                f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
+            )
+        version = self._subscription_version + 1
+        self._subscriptions[topic] = subscription_of(topic, expression, version)
+        self._subscription_version = version
+        self._is_member = True
+        if with_retry:
+            retry = retry_topic(self.group)
+            self._subscriptions.setdefault(retry, subscription_of(retry, "*", version))
+        self._pull_again({topic})
+
+    def _pull_again(self, topics: Collection[str]) -> None:
+        """Let go of pulls of topics that brokers hold: they wait for other tags than those that are wanted now."""
+        for owned in self._share.owned.values() if self._share is not None else ():
+            if owned.queue.topic in topics:
+                owned.let_go()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give up a topic: its queues are committed and released, and the other members are told.
+
+        In BROADCASTING the offsets of the topic are forgotten; that is the only thing that makes them so.
+
+        Cancellation: the topic is given up all the same.
+        """
+        if self._subscriptions.pop(topic, None) is None:
+            return
+        if isinstance(self._share, UnleasedShare):
+            self._share.end(topic)
+        if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
+            # Nothing new is wanted, so nothing depends on the routes that no name server tells now.
+            with suppress(NetworkError):
+                await self._introduce()
+
+    async def _wanted_changed(self) -> None:
+        if self._subscriptions and self._state is ServiceState.RUNNING:
+            await self._introduce()
+
+    async def _introduce(self) -> None:
+        """Tell everybody what we want now, and only when they know it, rebalance.
+
+        RocketMQ starts to pull and then waits 500 ms, so that its heartbeat wins the race to the broker; here the
+        heartbeat is answered first. Its lite pull consumer sends none at its start, and waits for up to 20 s.
+        """
+        instance, share = self._parts()
+        cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
+        new = share.begin(self.subscribed_topics()) if isinstance(share, UnleasedShare) else ()
+        try:
+            await self._update_routes(instance, cause)
+        except NetworkError:
+            # Brokers that are known hear of it all the same; what no name server told is in the routes polled for.
+            await instance.heartbeats.send(cause)
+            instance.introduced(self, cause)
+            raise
+        await instance.heartbeats.send(cause)
+        instance.heartbeats.check_accepted()
+        if isinstance(share, UnleasedShare):
+            await share.settle(new)
+        instance.introduced(self, cause)
+
+    async def _update_routes(self, instance: ClientInstance, cause: str) -> None:
+        await instance.update_routes(self.topics(), cause)
+        missing = [
+            t for t in self.subscribed_topics() if not instance.routes.subscribe_queues(t) and not is_retry_topic(t)
+        ]
+        if missing:
+            logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
+            # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
+            # to know the group before the first message comes, or «last» would begin behind that message.
+            await instance.update_routes((TRACE_TOPIC,), cause)
+
+    def _subscription_of(self, topic: str) -> SubscriptionData | None:
+        return self._subscriptions.get(topic)
+
+    @property
+    def client_id(self) -> str:
+        """`ip@instance`, once started."""
+        return self._instance.client_id if self._instance is not None else ""
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member has now, sorted."""
+        return sorted(self._share.owned) if self._share is not None else []
+
+    def subscribed_topics(self) -> tuple[str, ...]:
+        """What it subscribes to, sorted; the group's retry topic is among it."""
+        return tuple(sorted(self._subscriptions))
+
+    # --- what the client instance calls (GroupMember) ----------------------------------------------------------------
+
+    def topics(self) -> tuple[str, ...]:
+        """See `GroupMember`."""
+        others = self._share.topics_of_others if self._share is not None else ()
+        # Each broker that a member tells of itself has the group's retry topic from then on. Its route is how all of
+        # them find the same brokers, also those that consume no retries: a broker that had not heard of a member would
+        # tell the others that its queues are theirs.
+        shared = {retry_topic(self.group)} if self._is_member and self.options.model is MessageModel.CLUSTERING else ()
+        return tuple(sorted({*self._subscriptions, *others, *shared}))
+
+    def consumer_data(self) -> ConsumerData | None:
+        """See `GroupMember`."""
+        instance, _ = self._parts()
+        if not self._is_member or self._state not in (ServiceState.RUNNING, ServiceState.SHUTDOWN_ALREADY):
+            return None
+        # Whoever shuts down wants nothing any more, so that the others share without it; but it is a member until its
+        # listeners are done, or its leases would end while they have messages.
+        wanted = self.subscribed_topics() if self._state is ServiceState.RUNNING else ()
+        return ConsumerData(
+            group=self.group,
+            consume_type=self._consume_type,
+            model=self.options.model,
+            consume_from=self.options.consume_from,
+            consume_timestamp_ms=self.options.consume_timestamp_ms,
+            strategy=self._strategy.name,
+            session_timeout_s=self.options.session_timeout_s,
+            group_created_ms=instance.heartbeats.group_created_ms(self.group),
+            subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
+        )
+
+    async def rebalance(self, due: RebalancePass) -> bool:
+        """See `GroupMember`."""
+        _, share = self._parts()
+        if self._state is not ServiceState.RUNNING:
+            return True  # it gives everything up without being asked
+        try:
+            return await share.rebalance(due, self.subscribed_topics())
+        finally:
+            self._look()
+
+    def _look(self) -> None:
+        """Tell the message queue listener what changed since it was last told."""
+        instance, share = self._parts()
+        queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
+        self._watch.look(queues_of, share.owned)
+
+    async def persist_offsets(self) -> None:
+        """See `GroupMember`."""
+        _, share = self._parts()
+        await share.persist()
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """See `GroupMember`."""
+        _, share = self._parts()
+        share.offsets_reset(queues, token, cause)
+
+    def _parts(self) -> tuple[ClientInstance, Share]:
+        assert self._instance is not None, "the consumer was not started"
+        assert self._share is not None, "the consumer was not started"
+        return self._instance, self._share
+
+
+def _checked(strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
+    # Found out by the first heartbeat or pass it would be a crash in the background, long after the mistake.
+    try:
+        check_strategy("strategy", strategy)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return strategy

@@ -1,0 +1,235 @@
+"""Queues that a consumer has without leases: all of them in BROADCASTING, or those that a lite pull consumer assigned.
+
+Nobody else is asked and nobody is kept out, so there is nothing to wait for but the offset to begin with:
+
+    wanted -> stored offset, or what the policy says -> OwnedQueue, pull loop starts          QUEUE_ACQUIRED
+    not wanted -> stop pulling -> finish what listeners have (up to a grace) -> store         QUEUE_DROPPED
+
+«Last» is the moment in which the member first wanted the topic: it is asked for while it subscribes, and stored. A
+queue that shows up later, because it was born later or because its broker was away, is read from that moment on.
+RocketMQ decides when it first sees the queue, and loses what was sent before (RebalancePushImpl.computePullFromWhere).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+from client.instance.background import Background
+from client.instance.instance import ClientInstance
+from client.leases.offset_store import OffsetStore
+from client.leases.queue_offsets import QueueOffsets
+from client.options import ConsumerOptions
+from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.rebalance.plan import RebalancePass, Trigger, plan_rebalance
+from client.rebalance.pulled_queues import PulledQueues
+from model.errors import RlabError
+from model.events import EventKind
+from model.heartbeat import ConsumeFrom
+from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+from remoting.tasks import run_together
+
+logger = logging.getLogger(__name__)
+
+NO_TOKEN = -1
+"""Of a queue without a lease."""
+
+
+class UnleasedShare(PulledQueues):
+    """The queues of one consumer, without leases.
+
+    Args:
+        instance: the client instance.
+        group: the group.
+        store: where offsets are kept.
+        wanted: topics -> the queues to have now, sorted.
+        options: options of the consumer.
+        background: where pull loops and releases run.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called when a queue has messages to hand out.
+        started: called with each queue before it is first pulled.
+    """
+
+    def __init__(
+        self,
+        instance: ClientInstance,
+        group: str,
+        store: OffsetStore,
+        wanted: Callable[[tuple[str, ...]], list[MessageQueue]],
+        options: ConsumerOptions,
+        background: Background,
+        subscription_of: Callable[[str], SubscriptionData | None],
+        arrived: Callable[[OwnedQueue], None],
+        started: Callable[[OwnedQueue], None] = lambda owned: None,
+    ) -> None:
+        super().__init__(instance, group, options, background, subscription_of, arrived, started)
+        self._store = store
+        self._wanted = wanted
+        self._ask = QueueOffsets(instance)
+        self._releasing: dict[MessageQueue, OwnedQueue] = {}
+        self._closing = False
+
+    # --- what to have ------------------------------------------------------------------------------------------------
+
+    def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
+        """Note that topics are wanted from this moment on; returns those that were not wanted before."""
+        now_ms = int(self._instance.config.clock_ms())
+        return tuple(topic for topic in topics if self._store.begin(topic, now_ms))
+
+    async def settle(self, new: tuple[str, ...]) -> None:
+        """Find out and store where the queues of topics begin that were not wanted before; then pull them.
+
+        What cannot be found out now, because a broker does not answer, is found out by time later.
+
+        Args:
+            new: what `begin` returned.
+
+        Raises:
+            RlabError: the offsets could not be stored.
+
+        Cancellation: some queues may have their beginning, and keep it.
+        """
+        if new:
+            await self._starts_of(self._wanted(new), now=True)
+            await self._store.persist()
+
+    async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
+        """Run one pass: begin what is wanted, give up what is not.
+
+        Args:
+            due: what set it off.
+            topics: subscribed topics, sorted.
+
+        Returns:
+            Whether this consumer has exactly what it should have now.
+
+        Cancellation: harmless; the next pass goes on.
+        """
+        trigger = "+".join(due.triggers)
+        cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
+        target = self._wanted(topics)
+        plan = plan_rebalance(self.owned, target)
+        self._release([self.owned[queue] for queue in plan.revoke], cause)
+        starts = await self._starts_of([queue for queue in plan.acquire if queue not in self._releasing])
+        still = set(self._wanted(topics)) if starts else set()
+        for queue, offset in starts.items():
+            if queue in still and queue not in self.owned and not self._closing:
+                self._start(OwnedQueue(queue, NO_TOKEN, process_queue_for(self._options, offset), cause))
+                self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, offset=offset)
+        balanced = self.owned.keys() == set(target)
+        detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
+        self._emit(EventKind.REBALANCE_END, cause=cause, n=len(starts) + len(plan.revoke), detail=detail)
+        return balanced
+
+    async def _starts_of(self, queues: Collection[MessageQueue], *, now: bool = False) -> dict[MessageQueue, int]:
+        """Where queues begin; those of which that cannot be told now are missing.
+
+        Args:
+            queues: which.
+            now: whether «last» is this moment, or when the topic was first wanted.
+        """
+        starts: dict[MessageQueue, int] = {}
+
+        async def find(queue: MessageQueue) -> None:
+            try:
+                starts[queue] = await self._policy_offset(queue, now=now)
+            except RlabError as error:
+                logger.warning("%s: where to begin on %s: %s", self._instance.client_id, queue, error)
+                return
+            self._store.update(queue, starts[queue])
+
+        known = await self._store.read(queues)
+        starts |= {queue: offset for queue, offset in known.items() if offset is not None}
+        await run_together([partial(find, queue) for queue, offset in known.items() if offset is None])
+        return starts
+
+    async def _policy_offset(self, queue: MessageQueue, *, now: bool) -> int:
+        options = self._options
+        if options.consume_from is ConsumeFrom.FIRST_OFFSET:
+            return await self._ask.first(queue)
+        if options.consume_from is ConsumeFrom.TIMESTAMP:
+            return await self._ask.at(queue, options.consume_timestamp_ms)
+        return await (self._ask.end(queue) if now else self._ask.at(queue, self._store.since_ms(queue.topic)))
+
+    # --- giving up ---------------------------------------------------------------------------------------------------
+
+    def _release(self, queues: list[OwnedQueue], cause: str) -> None:
+        for owned in queues:
+            del self.owned[owned.queue]
+            self._releasing[owned.queue] = owned
+            owned.stop()
+            self._tell_dropped(owned, "revoked", cause)
+            self._background.start_soon(self._finish_release, owned, cause)
+
+    async def _finish_release(self, owned: OwnedQueue, cause: str) -> None:
+        await self._drain([owned])
+        owned.lost = True
+        self._take_offset(owned)
+        await self.persist()
+        self._store.forget(owned.queue)
+        del self._releasing[owned.queue]
+        self._instance.wake(self._group, Trigger.LOCK, cause)  # it may be wanted back by now
+
+    def end(self, topic: str) -> None:
+        """Forget the offsets of a topic that its user gave up."""
+        self._store.end(topic)
+
+    def _set_back(self, queue: MessageQueue, offset: int) -> None:
+        self._store.reset(queue, offset)
+
+    def _lost(self, owned: OwnedQueue) -> None:
+        raise AssertionError(f"{owned.queue} is pulled without a lease that could be lost")
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Nothing: offsets that are kept here are not an operator's to set, and who is no member is not told."""
+
+    async def close(self, cause: str) -> None:
+        """Give everything up: stop the intake, finish what listeners have, store the offsets.
+
+        Cancellation: what is not stored yet is consumed again.
+        """
+        self._closing = True
+        leaving = [*self.owned.values(), *self._releasing.values()]
+        for owned in self.owned.values():
+            owned.stop()
+            self._tell_dropped(owned, "shutdown", cause)
+        await self._drain(leaving)
+        for owned in leaving:
+            owned.lost = True
+            self._take_offset(owned)
+        self.owned.clear()
+        await self.persist()
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    async def persist(self) -> dict[MessageQueue, RlabError]:
+        """Store how far every queue has come.
+
+        Returns:
+            What could not be stored, and is tried again next time.
+
+        Cancellation: some of it may have been stored.
+        """
+        for owned in self.owned.values():
+            self._tell_handed_out(owned)
+            self._take_offset(owned)
+        try:
+            failures = await self._store.persist()
+        except RlabError as error:
+            logger.warning("%s: group %s: %s", self._instance.client_id, self._group, error)
+            return dict.fromkeys(self.owned, error)
+        for queue, failure in failures.items():
+            logger.warning("%s: offset of %s: %s", self._instance.client_id, queue, failure)
+        return failures
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue, or None if there is none. Cancellation: harmless."""
+        return (await self._store.read([queue])).get(queue)
+
+    def _take_offset(self, owned: OwnedQueue) -> None:
+        if owned.rewound:
+            owned.rewound = False
+            self._store.reset(owned.queue, owned.commit_offset)
+        self._store.update(owned.queue, owned.commit_offset)

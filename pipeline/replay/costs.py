@@ -1,0 +1,260 @@
+"""What an outcome of a replay costs: moves, time without an owner, messages delivered twice, lag, imbalance. Pure.
+
+Moves, orphan time and imbalance are counted. Duplicates and lag are estimates: messages arrive as the trace says, and a
+member serves its queues in turn at `capacity_per_s` at the most. So lag is that of a group that keeps up when all is
+well, and compares rules; it does not foretell what a listener that becomes slow will do.
+
+Retry topics are left out: what is in them depends on what listeners do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from pipeline.replay.outcome import Outcome, Span
+from pipeline.replay.recorded import Recorded
+from pipeline.replay.rules import Handover
+
+MAX_STEPS = 3_600
+"""Of the estimate of lag: a second each for a trace of an hour."""
+MIN_STEP_MS = 100.0
+Interval = tuple[float, float]
+
+
+class Costs(NamedTuple):
+    """What one configuration costs; less is better.
+
+    Attributes:
+        moves: leases that went to another member than the last time; the first owner of a queue is no move.
+        orphan_s: time that queues had no owner who consumed them, summed over the queues; as long as they were in the
+            route and the group had a member who subscribed to their topic.
+        duplicates: messages delivered twice, estimated.
+        lag_p99: messages that wait in a queue, 99th percentile over queues and time, estimated.
+        imbalance: queues of the member with most less those of the member with fewest, on average over time.
+    """
+
+    moves: int
+    orphan_s: float
+    duplicates: float
+    lag_p99: float
+    imbalance: float
+
+
+def costs_of(recorded: Recorded, handover: Handover, outcome: Outcome, capacity_per_s: float) -> Costs:
+    """Compute the costs of an outcome.
+
+    Args:
+        recorded: what was replayed.
+        handover: the rule it was replayed with.
+        outcome: what came of it.
+        capacity_per_s: messages a second that a member can do.
+    """
+    spans: dict[MessageQueue, list[Span]] = defaultdict(list)
+    for span in outcome.spans:
+        if not is_retry_topic(span.queue.topic):
+            spans[span.queue].append(span)
+    for of_queue in spans.values():
+        of_queue.sort(key=lambda span: span.from_ms)
+    return Costs(
+        moves=sum(bool(move.from_client) and not is_retry_topic(move.queue.topic) for move in outcome.moves),
+        orphan_s=_orphan_ms(recorded, outcome, spans) / 1000,
+        duplicates=_duplicates(recorded, handover, spans),
+        lag_p99=_lag_p99(recorded, spans, capacity_per_s),
+        imbalance=_imbalance(outcome, spans),
+    )
+
+
+def capacity_of(recorded: Recorded) -> float:
+    """Messages a second that a member can do: the most that any did between two commits; at least 1."""
+    window_ms, most = max(1_000.0, recorded.timing.persist_ms), 0
+    for reports in recorded.handed_out.values():
+        windows: dict[int, int] = defaultdict(int)
+        for at_ms, n in reports:
+            windows[int(at_ms // window_ms)] += n
+        most = max(most, *windows.values())
+    return max(1.0, most / window_ms * 1000)
+
+
+# --- counted ---------------------------------------------------------------------------------------------------------
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The intervals without their overlaps, sorted; empty ones are left out."""
+    found: list[Interval] = []
+    for since, until in sorted(intervals):
+        if found and since <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], until))
+        elif since < until:
+            found.append((since, until))
+    return found
+
+
+def intersection(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """When both are; each is sorted and without overlaps, as `union` gives it, and so is the result."""
+    found: list[Interval] = []
+    place = 0
+    for since, until in some:
+        while place < len(others) and others[place][1] <= since:
+            place += 1
+        for begin, end in itertools.islice(others, place, None):
+            if begin >= until:
+                break
+            found.append((max(since, begin), min(until, end)))
+    return found
+
+
+def _length(intervals: Iterable[Interval]) -> float:
+    return sum(until - since for since, until in intervals)
+
+
+def _orphan_ms(recorded: Recorded, outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+    total = 0.0
+    for topic, wanted in _wanted(recorded, outcome).items():
+        for queue, there in _times_of_queues(recorded.routes.of_topic.get(topic, []), recorded.end_ms).items():
+            due = intersection(wanted, there)
+            consumed = union((span.from_ms, span.to_ms) for span in spans.get(queue, ()))
+            total += _length(due) - _length(intersection(due, consumed))
+    return total
+
+
+def _wanted(recorded: Recorded, outcome: Outcome) -> dict[str, list[Interval]]:
+    """Topic -> when somebody was there who subscribed to it."""
+    subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    for change in recorded.changes:
+        if change.topics is not None:  # how long a member is there, the outcome says
+            subscribed[change.client].append((change.at_ms, change.topics))
+    found: dict[str, list[Interval]] = defaultdict(list)
+    for since, until, client in outcome.alive:
+        for (begin, topics), (end, _) in itertools.pairwise([*subscribed[client], (math.inf, ())]):
+            for topic in topics:
+                if not is_retry_topic(topic):
+                    found[topic].append((max(since, begin), min(until, end)))
+    return {topic: union(found[topic]) for topic in sorted(found)}
+
+
+def _times_of_queues(
+    states: Sequence[tuple[float, Sequence[MessageQueue]]], end_ms: float
+) -> dict[MessageQueue, list[Interval]]:
+    """When each queue was in the route of its topic."""
+    found: dict[MessageQueue, list[Interval]] = defaultdict(list)
+    for number, (since, queues) in enumerate(states):
+        until = states[number + 1][0] if number + 1 < len(states) else end_ms
+        for queue in queues:
+            found[queue].append((since, until))
+    return {queue: union(times) for queue, times in found.items()}
+
+
+def _imbalance(outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+    clients = {client: number for number, client in enumerate(sorted({each[2] for each in outcome.alive}))}
+    changes: list[tuple[float, int, int, int]] = []
+    for since, until, client in outcome.alive:
+        changes += [(since, clients[client], 1, 0), (until, clients[client], -1, 0)]
+    for of_queue in spans.values():
+        for span in of_queue:
+            changes += [(span.from_ms, clients[span.client], 0, 1), (span.to_ms, clients[span.client], 0, -1)]
+    changes.sort()
+    loads, alive = np.zeros(len(clients), dtype=np.int64), np.zeros(len(clients), dtype=np.int64)
+    total = lasted = 0.0
+    last_ms = changes[0][0] if changes else 0.0
+    for at_ms, number, comes, gains in changes:
+        if at_ms > last_ms:
+            of_alive = loads[alive > 0]
+            if len(of_alive):
+                total += float(of_alive.max() - of_alive.min()) * (at_ms - last_ms)
+                lasted += at_ms - last_ms
+            last_ms = at_ms
+        alive[number] += comes
+        loads[number] += gains
+    return total / lasted if lasted else 0.0
+
+
+# --- estimated -------------------------------------------------------------------------------------------------------
+
+
+class _Arrived:
+    """How many messages a queue had at any time, in straight lines between what is known."""
+
+    def __init__(self, known: Sequence[tuple[float, int]]) -> None:
+        self.at_ms = np.array([at_ms for at_ms, _ in known] or [0.0])
+        self.ends = np.array([float(end) for _, end in known] or [0.0])
+
+    def between(self, since_ms: float, until_ms: float) -> float:
+        since, until = np.interp([since_ms, max(since_ms, until_ms)], self.at_ms, self.ends)
+        return float(until - since)
+
+
+def _duplicates(recorded: Recorded, handover: Handover, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+    persist_ms, total = recorded.timing.persist_ms, 0.0
+    for queue, of_queue in spans.items():
+        arrived = _Arrived(recorded.arrivals.get(queue, []))
+        for span in of_queue:
+            drained_ms = min(span.drained_ms, recorded.end_ms)
+            if span.ended == "silent":
+                # What it did since its last commit is done again.
+                total += arrived.between(_committed_ms(span, span.to_ms, persist_ms), span.to_ms)
+            elif handover is Handover.CUT and span.ended != "open":
+                # So much is with a listener at a time as it does in the time that one of them takes.
+                total += arrived.between(2 * span.to_ms - drained_ms, span.to_ms)
+        if handover is Handover.OVERLAP:
+            for old, new in itertools.pairwise(of_queue):
+                if new.from_ms < min(old.drained_ms, recorded.end_ms):
+                    # The new owner begins at the last commit, and the old one goes on for a while.
+                    total += arrived.between(_committed_ms(old, new.from_ms, persist_ms), min(old.to_ms, new.to_ms))
+    return total
+
+
+def _committed_ms(span: Span, at_ms: float, persist_ms: float) -> float:
+    """When the owner had committed last."""
+    return at_ms - max(0.0, at_ms - span.from_ms) % persist_ms
+
+
+def _lag_p99(recorded: Recorded, spans: Mapping[MessageQueue, Sequence[Span]], capacity_per_s: float) -> float:
+    queues = sorted(recorded.arrivals.keys() & spans.keys())
+    if not queues:
+        return 0.0
+    steps = int(min(MAX_STEPS, max(1, recorded.end_ms // MIN_STEP_MS)))
+    step_ms = recorded.end_ms / steps
+    edges = np.linspace(0.0, recorded.end_ms, steps + 1)
+    arriving = np.empty((steps, len(queues)))
+    served = np.zeros((steps, len(queues)))
+    owner = np.zeros((steps, len(queues)), dtype=np.int64)
+    clients: dict[str, int] = {}
+    for number, queue in enumerate(queues):
+        arrived = _Arrived(recorded.arrivals[queue])
+        arriving[:, number] = np.diff(np.interp(edges, arrived.at_ms, arrived.ends))
+        for span in spans[queue]:
+            _cover(served[:, number], span.from_ms / step_ms, min(span.to_ms / step_ms, steps))
+            first, last = int(span.from_ms // step_ms), int(np.ceil(span.to_ms / step_ms))
+            owner[first:last, number] = clients.setdefault(span.client, len(clients))
+    room = capacity_per_s * step_ms / 1000
+    waiting = np.zeros(len(queues))
+    lags = np.empty((steps, len(queues)))
+    for step in range(steps):
+        waiting += arriving[step]
+        wanted = np.minimum(waiting, room * np.minimum(served[step], 1.0))
+        of_member = np.bincount(owner[step], wanted, len(clients))
+        waiting -= wanted * np.minimum(1.0, room / np.maximum(of_member, 1e-9))[owner[step]]
+        lags[step] = waiting
+    return float(np.quantile(lags, 0.99))
+
+
+def _cover(steps: npt.NDArray[np.float64], since: float, until: float) -> None:
+    """Add the share of each step that lies between two times, which are counted in steps."""
+    first, last = int(since), int(until)
+    if first == last:
+        if first < len(steps):
+            steps[first] += until - since
+        return
+    steps[first] += first + 1 - since
+    steps[first + 1 : last] += 1.0
+    if last < len(steps):
+        steps[last] += until - last

@@ -1,0 +1,224 @@
+"""What would have been: one trace replayed under many rules, as a Spark job with a row for each set of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from model.errors import ConfigError
+from model.events import Event
+from pipeline.replay.costs import Costs, capacity_of, costs_of
+from pipeline.replay.outcome import Outcome
+from pipeline.replay.recorded import Recorded, groups_in, read_recorded
+from pipeline.replay.replay import replay
+from pipeline.replay.rules import Handover, Rules
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+COSTS_SCHEMA = (
+    "number int, strategy string, interval_s double, timeout_s double, handover string, notify boolean, moves bigint, "
+    "orphan_s double, duplicates double, lag_p99 double, imbalance double, passes bigint"
+)
+MAX_CONFIGURATIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The rules to try: each combination of these.
+
+    Attributes:
+        strategies: names of built-in strategies.
+        intervals_s: rebalance intervals.
+        timeouts_s: session timeouts.
+        handovers: how queues go over.
+        notify: whether members are told of changes.
+        was_timeout_s: the session timeout that the trace was recorded with.
+    """
+
+    strategies: tuple[str, ...] = tuple(BUILT_IN_STRATEGIES)
+    intervals_s: tuple[float, ...] = (5.0, 20.0, 60.0)
+    timeouts_s: tuple[float, ...] = (30.0, 120.0)
+    handovers: tuple[Handover, ...] = (Handover.DRAIN, Handover.OVERLAP)
+    notify: tuple[bool, ...] = (True, False)
+    was_timeout_s: float = 120.0
+
+    def rules(self) -> list[Rules]:
+        """All combinations.
+
+        Raises:
+            ConfigError: a value is out of its range, or there are none or too many combinations.
+        """
+        values = product(self.strategies, self.intervals_s, self.timeouts_s, self.handovers, self.notify)
+        found = [
+            Rules(
+                strategy=strategy,
+                interval_ms=interval_s * 1000,
+                timeout_ms=timeout_s * 1000,
+                was_timeout_ms=self.was_timeout_s * 1000,
+                handover=handover,
+                notify=notify,
+            )
+            for strategy, interval_s, timeout_s, handover, notify in values
+        ]
+        if not 0 < len(found) <= MAX_CONFIGURATIONS:
+            raise ConfigError(f"there must be 1 to {MAX_CONFIGURATIONS} configurations, got {len(found)}")
+        return found
+
+
+class Tried(NamedTuple):
+    """One set of rules and what it costs."""
+
+    rules: Rules
+    costs: Costs
+    passes: int
+
+
+class Baseline(NamedTuple):
+    """The rules that a trace was recorded with, and how true a replay under them is.
+
+    Attributes:
+        rules: as recorded.
+        moves: leases that went to another member, in the trace.
+        wrong_queues: queues that the replay leads through other owners than the trace.
+    """
+
+    rules: Rules
+    moves: int
+    wrong_queues: int
+
+
+def collect_events(
+    spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
+) -> list[Event]:
+    """Read the events of files that a replay needs, in the order in which they stand there.
+
+    Args:
+        spark: the session.
+        paths: of the files.
+        tell: called with a few words if lines are left out.
+
+    Raises:
+        ConfigError: a file is missing or no trace.
+    """
+    from pyspark.sql import functions as F  # noqa: PLC0415
+
+    from pipeline.trace.source import read_files, tell_of_not_events, trace_events  # noqa: PLC0415
+
+    read = read_files(spark, paths).withColumn("place", F.monotonically_increasing_id())
+    tell_of_not_events(read, tell)
+    table = trace_events(read).orderBy("place").select(*Event._fields).toArrow()
+    columns = [table.column(name).to_pylist() for name in Event._fields]
+    return [Event(*values) for values in zip(*columns, strict=True)]
+
+
+def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
+    """Read the group that is wanted, or the only one.
+
+    Raises:
+        ConfigError: there is none, there are several, or it cannot be replayed; see `read_recorded`.
+    """
+    groups = groups_in(events)
+    if group is None and len(groups) != 1:
+        raise ConfigError(f"say which group: the trace has {', '.join(groups) or 'none'}")
+    return read_recorded(events, group if group is not None else groups[0])
+
+
+def baseline_of(recorded: Recorded, was_timeout_s: float, strategy: str | None = None) -> Baseline:
+    """Find the rules that a trace was recorded with.
+
+    Events do not name the strategy: it is the one whose replay gives the moves of the trace.
+
+    Args:
+        recorded: the trace.
+        was_timeout_s: its session timeout.
+        strategy: its strategy, if known.
+    """
+    found: list[Baseline] = []
+    for name in BUILT_IN_STRATEGIES if strategy is None else (strategy,):
+        rules = Rules(
+            strategy=name,
+            interval_ms=recorded.interval_ms,
+            timeout_ms=was_timeout_s * 1000,
+            was_timeout_ms=was_timeout_s * 1000,
+        )
+        wrong = wrong_queues(recorded, replay(recorded, rules))
+        found.append(Baseline(rules, len(recorded.moves), wrong))
+    return min(found, key=lambda baseline: baseline.wrong_queues)
+
+
+def wrong_queues(recorded: Recorded, outcome: Outcome) -> int:
+    """Queues whose owners, one after the other, are not those of the trace."""
+    was: dict[Any, list[str]] = {}
+    now: dict[Any, list[str]] = {}
+    for moves, owners in ((recorded.moves, was), (outcome.moves, now)):
+        for move in moves:
+            owners.setdefault(move.queue, []).append(move.to_client)
+    return sum(was.get(queue) != now.get(queue) for queue in {*was, *now})
+
+
+def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = None) -> Tried:
+    """Replay a trace under some rules and count the costs."""
+    outcome = replay(recorded, rules)
+    capacity = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
+    return Tried(rules, costs_of(recorded, rules.handover, outcome, capacity), outcome.passes)
+
+
+def try_all(
+    spark: SparkSession, recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None = None
+) -> DataFrame:
+    """Replay a trace under each of these rules; `COSTS_SCHEMA`, lazily. The partitions do not change the result."""
+    shared = spark.sparkContext.broadcast(recorded)
+
+    def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _row(number, try_rules(shared.value, rules[number], capacity_per_s))
+
+    return spark.range(0, len(rules), 1, min(len(rules), 512)).mapInArrow(compute, COSTS_SCHEMA)
+
+
+def _row(number: int, tried: Tried) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 - in a worker
+
+    rules, costs = tried.rules, tried.costs
+    columns: list[tuple[str, object, pa.DataType]] = [
+        ("number", number, pa.int32()),
+        ("strategy", rules.strategy, pa.string()),
+        ("interval_s", rules.interval_ms / 1000, pa.float64()),
+        ("timeout_s", rules.timeout_ms / 1000, pa.float64()),
+        ("handover", rules.handover.value, pa.string()),
+        ("notify", rules.notify, pa.bool_()),
+        ("moves", costs.moves, pa.int64()),
+        ("orphan_s", costs.orphan_s, pa.float64()),
+        ("duplicates", costs.duplicates, pa.float64()),
+        ("lag_p99", costs.lag_p99, pa.float64()),
+        ("imbalance", costs.imbalance, pa.float64()),
+        ("passes", tried.passes, pa.int64()),
+    ]
+    arrays = [pa.array([value], kind) for _, value, kind in columns]
+    return pa.RecordBatch.from_arrays(arrays, [name for name, _, _ in columns])
+
+
+def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:
+    """Collect what `try_all` computes, in the order of the rules."""
+    rows = {row["number"]: row for row in table.collect()}
+    return [
+        Tried(each, Costs(*(rows[number][name] for name in Costs._fields)), rows[number]["passes"])
+        for number, each in enumerate(rules)
+    ]
+
+
+def pareto_front(costs: Iterable[Costs]) -> list[bool]:
+    """Which of these are worth a look: no other is at least as good in all costs and better in one."""
+    every = list(costs)
+    return [not any(_beats(other, one) for other in every) for one in every]
+
+
+def _beats(other: Costs, one: Costs) -> bool:
+    return other != one and all(a <= b for a, b in zip(other, one, strict=True))

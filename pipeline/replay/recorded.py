@@ -1,0 +1,389 @@
+"""What a trace says about one group, cut into what came from outside and how long things took. Pure.
+
+Input of `pipeline/replay/replay.py`. From outside come members (joining, leaving, subscribing to other topics), routes
+and messages; how the members shared the queues is what a replay computes anew, with the times that the same steps took.
+
+Times are milliseconds since the first event. Events at the same time keep the order in which they are given: each is
+put a hair behind the one before (`STEP_MS`), so that a replay sees them in that order, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from client.rebalance.plan import Trigger
+from model.errors import ConfigError
+from model.events import Event, EventKind
+from model.limits import REBALANCE_INTERVAL_S
+from model.message_queue import MessageQueue
+from pipeline.replay.routes import Routes, read_routes
+
+STEP_MS = 1e-4
+_HEARD = frozenset({EventKind.MEMBER_JOIN, EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED, EventKind.OFFSET_COMMITTED})
+_CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.SUBSCRIPTION_CHANGE})
+_LOCKS = frozenset({EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED})
+
+
+class Change(NamedTuple):
+    """The members of the group changed, as the broker saw it whose list the members look at.
+
+    Attributes:
+        at_ms: when.
+        version: of the group from then on.
+        client: who.
+        topics: what the member subscribes to from now on; None if it is gone.
+        reason: of a leave: `unregister`, `close` or `expiry`.
+    """
+
+    at_ms: float
+    version: int
+    client: str
+    topics: tuple[str, ...] | None
+    reason: str = ""
+
+
+class Leave(NamedTuple):
+    """A broker took a member out of the group, and ended its leases there.
+
+    Attributes:
+        reason: `unregister`, `close` or `expiry`.
+        heard_ms: when the member had last done something that a broker saw and that the trace tells.
+        deaf_ms: when members were told of something that this one did not hear any more; else the time of the leave.
+    """
+
+    at_ms: float
+    broker: str
+    client: str
+    reason: str
+    heard_ms: float
+    deaf_ms: float
+
+
+@dataclass(slots=True)
+class RecordedPass:
+    """One pass of a member.
+
+    Attributes:
+        begin_ms, end_ms: from its first to its last event; infinite if it never ended.
+        triggers: what set it off.
+        version: of the group that it saw; -1 if it saw none, or if the trace does not say.
+        plan_ms: when it gave queues up, at the latest when its member stopped; None if neither happened.
+        lock_ms: broker -> when the broker had its request for leases.
+        balanced: whether the member had then what it should have.
+    """
+
+    begin_ms: float
+    triggers: frozenset[str]
+    end_ms: float = math.inf
+    version: int = -1
+    plan_ms: float | None = None
+    lock_ms: dict[str, float] = field(default_factory=dict)
+    balanced: bool = False
+
+
+class Move(NamedTuple):
+    """A queue was leased to another member than the last time; `from_client` is "" the first time."""
+
+    at_ms: float
+    queue: MessageQueue
+    from_client: str
+    to_client: str
+
+
+class Timing(NamedTuple):
+    """How long things take where the trace has no such thing to copy; medians, in milliseconds.
+
+    Attributes:
+        plan_ms: from the begin of a pass until it knows what to give up.
+        lock_ms: from the begin of a pass until a broker has its request.
+        end_ms: from the begin of a pass to its end.
+        drain_ms: from giving a queue up until the broker has it back.
+        least_drain_ms: the same of a queue that nobody works on; a tenth take less.
+        wake_ms: from a queue becoming free until who waits for it looks again.
+        persist_ms: between two commits of a queue.
+    """
+
+    plan_ms: float
+    lock_ms: float
+    end_ms: float
+    drain_ms: float
+    least_drain_ms: float
+    wake_ms: float
+    persist_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """One group of a trace; see the module header.
+
+    Attributes:
+        group: its name.
+        end_ms: time of the last event.
+        changes: of the members, in order.
+        leaves: on every broker, in order.
+        returns: when brokers whose list nobody looks at had members back that they had taken out, in order.
+        stops: when members began to shut down, in order.
+        passes: client -> its passes, in order.
+        has_versions: whether passes say which version of the group they saw.
+        routes: what clients knew of the topics.
+        drains: (client, queue) -> when it was given up and when the broker had it back, infinite if never, in order.
+        refusals: (client, queue) -> when it asked for the lease in vain, in order.
+        moves: leases that went to another member, in order; see `Move`.
+        interval_ms: between two looks of a member that is balanced.
+        timing: see `Timing`.
+        arrivals: queue -> (time, end of the queue) as far as commits and grants tell, in order.
+        handed_out: client -> (time, messages handed out since the last time), in order.
+    """
+
+    group: str
+    end_ms: float
+    changes: tuple[Change, ...]
+    leaves: tuple[Leave, ...]
+    returns: tuple[tuple[float, str], ...]
+    stops: tuple[tuple[float, str], ...]
+    passes: Mapping[str, list[RecordedPass]]
+    has_versions: bool
+    routes: Routes
+    drains: Mapping[tuple[str, MessageQueue], list[tuple[float, float]]]
+    refusals: Mapping[tuple[str, MessageQueue], list[float]]
+    moves: tuple[Move, ...]
+    interval_ms: float
+    timing: Timing
+    arrivals: Mapping[MessageQueue, list[tuple[float, int]]]
+    handed_out: Mapping[str, list[tuple[float, int]]]
+
+
+Timed = tuple[float, Event]
+
+
+def groups_in(events: Iterable[Event]) -> list[str]:
+    """Groups that members join in a trace, sorted."""
+    return sorted({event.group for event in events if event.kind == EventKind.MEMBER_JOIN})
+
+
+def read_recorded(events: Iterable[Event], group: str) -> Recorded:
+    """Read one group of a trace.
+
+    Args:
+        events: of brokers and clients, in the order in which they happened where times are equal.
+        group: its name.
+
+    Raises:
+        ConfigError: nobody joins the group in the trace, or its members' own events are missing.
+    """
+    timed = in_order(event for event in events if event.group in ("", group))
+    of_group = [(at_ms, event) for at_ms, event in timed if event.group == group]
+    joins = [event for _, event in of_group if event.kind == EventKind.MEMBER_JOIN]
+    if not joins:
+        raise ConfigError(f"no member joins group {group!r} in the trace: it has to begin before the group does")
+    passes = _passes(of_group)
+    if not passes:
+        raise ConfigError(f"the trace has no events of the members of group {group!r}: record the topic SYS_TRACE")
+    drains = _drains(of_group)
+    list_broker = min(event.broker for event in joins)
+    has_versions = any(each.version >= 0 for of_client in passes.values() for each in of_client)
+    return Recorded(
+        group=group,
+        end_ms=timed[-1][0],
+        changes=tuple(_changes(of_group, list_broker)),
+        leaves=tuple(_leaves(of_group)),
+        returns=tuple(_returns(of_group, list_broker)),
+        stops=tuple((at_ms, event.client) for at_ms, event in of_group if event.kind == EventKind.CLIENT_STOP),
+        passes=passes,
+        has_versions=has_versions,
+        routes=read_routes(timed),
+        drains=drains,
+        refusals=_refusals(of_group),
+        moves=tuple(moves_of((at_ms, queue_of(e), e.client) for at_ms, e in of_group if e.kind == "LOCK_GRANTED")),
+        interval_ms=_interval_ms(passes),
+        timing=_timing(of_group, passes, drains),
+        arrivals=_arrivals(of_group),
+        handed_out=_handed_out(of_group),
+    )
+
+
+def in_order(events: Iterable[Event]) -> list[Timed]:
+    """Events with milliseconds since the first one, sorted; see the module header."""
+    ordered = sorted(events, key=lambda event: event.t_ms)
+    timed: list[Timed] = []
+    last_ms = -STEP_MS
+    for event in ordered:
+        last_ms = max(event.t_ms - ordered[0].t_ms, last_ms + STEP_MS)
+        timed.append((last_ms, event))
+    return timed
+
+
+def queue_of(event: Event) -> MessageQueue:
+    """The queue that an event is about."""
+    return MessageQueue(event.topic, event.broker, event.queue_id)
+
+
+def moves_of(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move]:
+    """The grants, in order, that went to another member than the one before."""
+    owners: dict[MessageQueue, str] = {}
+    for at_ms, queue, client in grants:
+        before = owners.get(queue, "")
+        if before != client:
+            owners[queue] = client
+            yield Move(at_ms, queue, before, client)
+
+
+def _changes(events: Sequence[Timed], broker: str) -> Iterable[Change]:
+    for at_ms, event in events:
+        if event.kind in _CHANGES and event.broker == broker:
+            left = event.kind == EventKind.MEMBER_LEAVE
+            # «orders=* returns=red || blue»: topics have no blank and no =.
+            topics = tuple(sorted(part.partition("=")[0] for part in event.detail.split(" ") if "=" in part))
+            yield Change(at_ms, event.version, event.client, None if left else topics, event.detail if left else "")
+
+
+def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float, str]]:
+    """A silence that ended right when brokers look may have cost a member its leases on some of them only."""
+    taken_out: set[tuple[str, str]] = set()
+    for at_ms, event in events:
+        if event.kind == EventKind.MEMBER_LEAVE and event.detail in ("expiry", "close"):
+            taken_out.add((event.broker, event.client))
+        elif event.kind == EventKind.MEMBER_JOIN and (event.broker, event.client) in taken_out:
+            taken_out.discard((event.broker, event.client))
+            if event.broker != list_broker:
+                yield at_ms, event.client
+
+
+def _leaves(events: Sequence[Timed]) -> Iterable[Leave]:
+    heard: dict[str, float] = {}
+    own: dict[str, float] = {}
+    told: list[float] = []
+    for at_ms, event in events:
+        own[event.node] = at_ms
+        if event.kind == EventKind.NOTIFY_SENT:
+            told.append(at_ms)
+        elif event.kind == EventKind.MEMBER_LEAVE:
+            missed = bisect_right(told, own.get(event.client, at_ms))
+            yield Leave(
+                at_ms=at_ms,
+                broker=event.broker,
+                client=event.client,
+                reason=event.detail,
+                heard_ms=heard.get(event.client, 0.0),
+                deaf_ms=told[missed] if missed < len(told) else at_ms,
+            )
+        elif event.kind in _HEARD or (event.kind == EventKind.REBALANCE_END and event.version >= 0):
+            heard[event.client] = at_ms
+
+
+def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
+    passes: dict[str, list[RecordedPass]] = defaultdict(list)
+    running: dict[str, RecordedPass] = {}
+    for at_ms, event in events:
+        kind, current = event.kind, running.get(event.client)
+        if kind == EventKind.REBALANCE_BEGIN:
+            running[event.client] = RecordedPass(at_ms, frozenset(event.detail.split("+")))
+            passes[event.client].append(running[event.client])
+        elif current is None:
+            continue
+        elif kind == EventKind.REBALANCE_END:
+            del running[event.client]
+            current.end_ms, current.version = at_ms, event.version
+            current.balanced = event.detail.endswith(" balanced")
+        elif kind == EventKind.QUEUE_DROPPED and event.detail == "revoked":
+            current.plan_ms = at_ms if current.plan_ms is None else current.plan_ms
+        elif kind == EventKind.CLIENT_STOP and current.plan_ms is None:
+            current.plan_ms = at_ms - STEP_MS / 2  # what it still asks for it has planned before
+        elif kind in _LOCKS:
+            current.lock_ms.setdefault(event.broker, at_ms)
+    return dict(passes)
+
+
+def _drains(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[tuple[float, float]]]:
+    drains: dict[tuple[str, MessageQueue], list[tuple[float, float]]] = defaultdict(list)
+    for at_ms, event in events:
+        if event.kind == EventKind.QUEUE_DROPPED:
+            drains[event.client, queue_of(event)].append((at_ms, math.inf))
+        elif event.kind == EventKind.QUEUE_RELEASED:
+            of_queue = drains.get((event.client, queue_of(event)))
+            if of_queue and of_queue[-1][1] == math.inf:
+                of_queue[-1] = (of_queue[-1][0], at_ms)
+    return dict(drains)
+
+
+def _refusals(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[float]]:
+    refusals: dict[tuple[str, MessageQueue], list[float]] = defaultdict(list)
+    for at_ms, event in events:
+        if event.kind == EventKind.LOCK_REFUSED:
+            refusals[event.client, queue_of(event)].append(at_ms)
+    return dict(refusals)
+
+
+def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, int]]]:
+    arrivals: dict[MessageQueue, list[tuple[float, int]]] = defaultdict(list)
+    for at_ms, event in events:
+        if event.kind in (EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) and event.n >= 0:
+            known = arrivals[queue_of(event)]
+            if not known:
+                known.append((at_ms, event.offset))  # what waits when the group begins waits for the first owner
+            known.append((at_ms, max(event.offset + event.n, known[-1][1])))
+    return dict(arrivals)
+
+
+def _handed_out(events: Sequence[Timed]) -> dict[str, list[tuple[float, int]]]:
+    handed_out: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for at_ms, event in events:
+        if event.kind == EventKind.MESSAGES_HANDED_OUT:
+            handed_out[event.client].append((at_ms, event.n))
+    return dict(handed_out)
+
+
+def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:
+    gaps = [
+        after.begin_ms - before.end_ms
+        for of_client in passes.values()
+        for before, after in itertools.pairwise(of_client)
+        if before.balanced and after.triggers == {Trigger.TIMER}
+    ]
+    # A clock in whole milliseconds and a busy loop both blur it; nobody sets it to a fraction of 100 ms.
+    return round(median(gaps), -2) if gaps else REBALANCE_INTERVAL_S * 1000
+
+
+def _timing(
+    events: Sequence[Timed],
+    passes: Mapping[str, list[RecordedPass]],
+    drains: Mapping[tuple[str, MessageQueue], list[tuple[float, float]]],
+) -> Timing:
+    every = [each for of_client in passes.values() for each in of_client]
+    drained = sorted(b - a for of_queue in drains.values() for a, b in of_queue if b < math.inf)
+    commits: dict[MessageQueue, list[float]] = defaultdict(list)
+    freed: dict[MessageQueue, float] = {}
+    waits: list[float] = []
+    for at_ms, event in events:
+        if event.kind == EventKind.OFFSET_COMMITTED:
+            commits[queue_of(event)].append(at_ms)
+        elif event.kind == EventKind.QUEUE_RELEASED:
+            freed[queue_of(event)] = at_ms
+        elif event.kind == EventKind.LOCK_GRANTED:
+            waits.append(at_ms - freed.pop(queue_of(event), at_ms))
+    plans = [each.plan_ms - each.begin_ms for each in every if each.plan_ms is not None]
+    locks = [at_ms - each.begin_ms for each in every for at_ms in each.lock_ms.values()]
+    lock_ms = _median(locks, 2.0)
+    between = [b - a for at in commits.values() for a, b in itertools.pairwise(at)]
+    return Timing(
+        plan_ms=min(_median(plans, 1.0), lock_ms),
+        lock_ms=lock_ms,
+        end_ms=max(
+            _median([each.end_ms - each.begin_ms for each in every if each.lock_ms and each.balanced], 3.0), lock_ms
+        ),
+        drain_ms=_median(drained, 1.0),
+        least_drain_ms=drained[len(drained) // 10] if drained else 1.0,
+        wake_ms=max(0.0, _median([wait for wait in waits if wait > 0], 3.0) - lock_ms),
+        persist_ms=_median(between, 5_000.0),
+    )
+
+
+def _median(values: Sequence[float], without: float) -> float:
+    return median(values) if values else without

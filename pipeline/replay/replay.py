@@ -1,0 +1,391 @@
+"""Replay what came to a group from outside, under other rules, and see who gets which queue when. Pure.
+
+Members join and leave, and routes change, when the trace says so. What the members make of it is computed by the code
+that ships (`client/rebalance/plan.py`, `client/allocate`); how long it takes is copied from the trace where the same
+thing happened there, and is a median of the trace where it did not. So the configuration that was recorded gives the
+moves that were recorded, and another one differs by what its rules change, and not by chance.
+
+    trace     c2 joins at 100; pass of c1 at 103, gives q1 up at 104; back at the broker at 150; c2 has it at 153
+    AVG       the same
+    CIRCLE    c1 gives q0 up at 104; nobody gave q0 up then, so it takes the median; c2 has it after that
+
+A queue goes through: given up (no longer consumed) -> drained (back at the broker) -> leased -> consumed. Who asks for
+a lease too early is refused, and is told when the queue is free.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+
+from client.rebalance.plan import RebalancePass, RebalanceSchedule, Trigger, plan_rebalance
+from model.limits import REBALANCE_RETRY_S
+from model.message_queue import MessageQueue
+from pipeline.replay.outcome import Outcome, Span
+from pipeline.replay.precedents import NEAR_MS, SAME_MS, Precedents
+from pipeline.replay.recorded import Leave, Recorded, RecordedPass, moves_of
+from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes, views_of
+from pipeline.replay.shares import Members, RouteId, Shares
+
+_OUTSIDE = frozenset({Trigger.START, Trigger.NOTIFY, Trigger.ROUTE, Trigger.RECONNECT})
+
+
+@dataclass(slots=True)
+class _Member:
+    schedule: RebalanceSchedule
+    owned: dict[MessageQueue, float] = field(default_factory=dict)
+    """Queue -> since when it is consumed."""
+    releasing: dict[MessageQueue, None] = field(default_factory=dict)
+    wanted_back: dict[MessageQueue, None] = field(default_factory=dict)
+    route: RouteId = ()
+    recorded: list[RecordedPass] = field(default_factory=list)
+    next_recorded: int = 0
+    silences: list[float] = field(default_factory=list)
+    """When it falls silent."""
+    alive_since: float | None = None
+    lives: int = 0
+    missed: dict[MessageQueue, float] = field(default_factory=dict)
+    """Its leases that ended while it could not hear of it -> when it hears of that."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    owner: str = ""
+    waiters: dict[str, float] = field(default_factory=dict)
+    """Who has asked in vain -> when."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    client: str
+    life: int
+    recorded: RecordedPass | None
+    begin_ms: float
+    target: frozenset[MessageQueue] | None = None
+    granted: list[MessageQueue] = field(default_factory=list)
+
+
+def replay(recorded: Recorded, rules: Rules) -> Outcome:
+    """Replay the trace of a group under these rules."""
+    return _Replay(recorded, rules).run()
+
+
+class _Replay:
+    def __init__(self, recorded: Recorded, rules: Rules) -> None:
+        self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
+        self._precedents = Precedents(recorded)
+        self._shares = Shares(recorded.group, rules.strategy)
+        self._heap: list[tuple[float, int, Callable[[float], None]]] = []
+        self._order = count()
+        self._members: dict[str, _Member] = {}
+        self._leases: dict[MessageQueue, _Lease] = {}
+        self._grants: list[tuple[float, MessageQueue, str]] = []
+        self._spans: list[Span] = []
+        self._alive: list[tuple[float, float, str]] = []
+        self._passes = 0
+        self._readable: dict[tuple[MessageQueue, ...], frozenset[MessageQueue]] = {}
+        self._changes = shifted_changes(recorded.changes, rules)
+        self._change_at = [change.at_ms for change in self._changes]
+        self._versions = [change.version for change in recorded.changes]
+        self._views = views_of(self._changes)
+
+    def run(self) -> Outcome:
+        self._schedule_all()
+        while self._heap and self._heap[0][0] <= self._recorded.end_ms:
+            at_ms, _, act = heapq.heappop(self._heap)
+            act(at_ms)
+        end_ms = self._recorded.end_ms
+        for client, member in self._members.items():
+            if member.alive_since is not None:
+                self._alive.append((member.alive_since, end_ms, client))
+                for queue, since_ms in member.owned.items():
+                    self._spans.append(Span(queue, client, since_ms, end_ms, end_ms, "open"))
+        moves = tuple(moves_of(self._grants))
+        return Outcome(moves=moves, spans=tuple(self._spans), alive=tuple(self._alive), passes=self._passes)
+
+    # --- what comes from outside -------------------------------------------------------------------------------------
+
+    def _at(self, at_ms: float, act: Callable[[float], None]) -> None:
+        heapq.heappush(self._heap, (at_ms, next(self._order), act))
+
+    def _schedule_all(self) -> None:
+        for change in self._changes:
+            if change.topics:  # whoever shuts down wants nothing any more, and leaves when its listeners are done
+                self._at(change.at_ms, partial(self._join, change.client))
+        for at_ms, client in self._recorded.returns:
+            self._at(at_ms, partial(self._join, client))
+        for at_ms, client in self._recorded.stops:
+            self._at(at_ms, partial(self._stop, client))
+        for silent_ms, leave in leaves_under(self._recorded, self._rules):
+            self._member(leave.client).silences.append(silent_ms)
+            self._at(silent_ms, partial(self._fall_silent, leave.client))
+            self._at(leave.at_ms, partial(self._leave, leave))
+        for client, changes in self._recorded.routes.of_client.items():
+            for route in changes:
+                self._at(route.at_ms, partial(self._see_route, client, route.topic, route.queues))
+        for client, passes in self._recorded.passes.items():
+            self._member(client).recorded = passes
+            for each in passes:
+                self._schedule_outside(client, each)
+
+    def _schedule_outside(self, client: str, recorded: RecordedPass) -> None:
+        """Passes that something outside has set off come again, later if that comes later."""
+        triggers = recorded.triggers & _OUTSIDE
+        if not self._rules.notify:
+            triggers -= {Trigger.NOTIFY}
+        if triggers:
+            self._at(recorded.begin_ms + self._shift_of(recorded), partial(self._wake, client, Trigger(min(triggers))))
+
+    def _shift_of(self, recorded: RecordedPass) -> float:
+        if not self._rules.expiry_shift_ms:
+            return 0.0
+        # An expiry goes to everybody within moments.
+        changes = self._recorded.changes
+        last = bisect_right(changes, recorded.begin_ms + SAME_MS, key=lambda change: change.at_ms) - 1
+        recent = last >= 0 and recorded.begin_ms - changes[last].at_ms < 5 * NEAR_MS
+        return self._rules.expiry_shift_ms if recent and changes[last].reason == "expiry" else 0.0
+
+    def _member(self, client: str) -> _Member:
+        member = self._members.get(client)
+        if member is None:
+            schedule = RebalanceSchedule(interval_s=self._rules.interval_ms / 1000, retry_s=REBALANCE_RETRY_S)
+            member = self._members[client] = _Member(schedule)
+        return member
+
+    def _join(self, client: str, at_ms: float) -> None:
+        member = self._member(client)
+        if member.alive_since is None:
+            member.alive_since = at_ms
+            member.lives += 1
+            member.schedule.add(client, at_ms / 1000)
+            for queue in member.owned:  # it was silent, and has missed nothing
+                member.owned[queue] = at_ms
+            self._hear_of_losses(client, member, at_ms)
+            waited = next((each for each in member.recorded if each.begin_ms < at_ms < each.end_ms), None)
+            if waited is None:
+                self._pump_later(client, at_ms)
+            else:  # a pass that could not ask anybody while it was cut off goes on
+                member.schedule.wake(client, Trigger.RECONNECT, now=at_ms / 1000)
+                member.schedule.take_due(at_ms / 1000)
+                self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
+
+    def _hear_of_losses(self, client: str, member: _Member, at_ms: float) -> None:
+        """A member that is back hears of each lease that has ended, and looks again."""
+        begins: set[float] = set()
+        for queue in member.missed:
+            heard_ms = member.missed[queue] = self._precedents.heard_of_loss(client, queue, at_ms)
+            if (begin_ms := self._precedents.begin_of(client, Trigger.LOCK, heard_ms)) is not None:
+                begins.add(max(at_ms, begin_ms))
+        for begin_ms in sorted(begins):
+            self._at(begin_ms, partial(self._wake, client, Trigger.LOCK))
+
+    def _see_route(self, client: str, topic: str, queues: tuple[MessageQueue, ...], _at_ms: float) -> None:
+        member = self._member(client)
+        member.route = tuple(sorted({**dict(member.route), topic: queues}.items()))
+
+    def _stop(self, client: str, at_ms: float) -> None:
+        member = self._members.get(client)
+        if member is None or member.alive_since is None:
+            return  # a producer, or one that nobody missed
+        self._end_life(client, member, at_ms)
+        for queue in list(member.owned):
+            self._give_up(client, queue, at_ms, "shutdown")
+
+    def _fall_silent(self, client: str, at_ms: float) -> None:
+        member = self._members.get(client)
+        if member is None or member.alive_since is None or member.alive_since >= at_ms:
+            return
+        self._end_life(client, member, at_ms)
+        for queue, since_ms in member.owned.items():
+            self._spans.append(Span(queue, client, since_ms, at_ms, at_ms, "silent"))
+
+    def _end_life(self, client: str, member: _Member, at_ms: float) -> None:
+        assert member.alive_since is not None, f"{client} ends twice"
+        self._alive.append((member.alive_since, at_ms, client))
+        member.alive_since = None
+        member.schedule.remove(client)
+
+    def _leave(self, leave: Leave, at_ms: float) -> None:
+        """A broker ends the leases of a member that is none any more."""
+        member = self._member(leave.client)
+        for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
+            since_ms = member.owned.pop(queue)
+            member.missed[queue] = at_ms
+            if member.alive_since is not None:
+                self._spans.append(Span(queue, leave.client, since_ms, at_ms, at_ms, "silent"))
+        for queue, lease in self._leases.items():
+            if lease.owner == leave.client and queue.broker_name == leave.broker:
+                member.releasing.pop(queue, None)
+                self._free(queue, lease, at_ms, as_recorded=not self._rules.expiry_shift_ms)
+
+    # --- passes ------------------------------------------------------------------------------------------------------
+
+    def _wake(self, client: str, trigger: Trigger, at_ms: float) -> None:
+        member = self._members[client]
+        if client in member.schedule:
+            member.schedule.wake(client, trigger, now=at_ms / 1000)
+            # All that wakes it in one moment sets off one pass: a member that shuts down frees many queues at once.
+            self._at(at_ms, partial(self._pump, client))
+
+    def _pump_later(self, client: str, now_ms: float) -> None:
+        """Look again when the timer runs out; where the trace has the pass that it then set off, at its time."""
+        deadline = self._members[client].schedule.next_deadline()
+        if deadline is not None:
+            due_ms = max(deadline * 1000, now_ms)
+            begin_ms = self._precedents.begin_of(client, Trigger.TIMER, due_ms) or due_ms
+            self._at(begin_ms, lambda at_ms: self._pump(client, at_ms, due_ms))
+
+    def _pump(self, client: str, at_ms: float, due_ms: float = 0.0) -> None:
+        schedule = self._members[client].schedule
+        if client in schedule:
+            # A recorded time may be a rounding before the due one.
+            early = 0.0 < due_ms - at_ms <= SAME_MS
+            for due in schedule.take_due((due_ms if early else at_ms) / 1000):
+                self._begin(client, due, at_ms)
+
+    def _begin(self, client: str, due: RebalancePass, at_ms: float) -> None:
+        member = self._members[client]
+        self._go_on(_Pass(client, member.lives, self._recorded_pass(member, due, at_ms), at_ms), at_ms)
+
+    def _go_on(self, running: _Pass, at_ms: float) -> None:
+        recorded, timing = running.recorded, self._timing
+        self._passes += 1
+        if recorded is not None and self._recorded.has_versions and recorded.version < 0:
+            self._at(max(at_ms, recorded.end_ms), lambda end_ms: self._end(running, end_ms))
+            return  # nobody told it the members
+        plan_ms = at_ms + timing.plan_ms
+        if recorded is not None and recorded.plan_ms is not None:
+            plan_ms = recorded.plan_ms
+        elif recorded is not None and recorded.lock_ms:
+            # What it heard just before it asked for leases it knew; what may have taken its time is the members' list.
+            plan_ms = min(recorded.lock_ms.values())
+        elif recorded is not None:
+            plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
+        self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
+
+    def _recorded_pass(self, member: _Member, due: RebalancePass, at_ms: float) -> RecordedPass | None:
+        """The pass of the trace that this one is, if it is one."""
+        passes = member.recorded
+        place = member.next_recorded
+        while place < len(passes) and passes[place].begin_ms < at_ms - SAME_MS:
+            place += 1
+        member.next_recorded = place
+        triggers = frozenset(due.triggers)
+        while place < len(passes) and passes[place].begin_ms <= at_ms + SAME_MS:
+            if passes[place].triggers & triggers:
+                member.next_recorded = place + 1
+                return passes[place]
+            place += 1
+        return None
+
+    def _plan(self, running: _Pass, at_ms: float) -> None:
+        client, member = running.client, self._members[running.client]
+        view, members = self._view(running, at_ms)
+        if self._is_over(running) or client not in members:
+            self._at(at_ms, lambda end_ms: self._end(running, end_ms))
+            return
+        route = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
+        of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
+        others = {topic: self._recorded.routes.at(topic, at_ms) for topic in sorted(of_others)}
+        running.target = frozenset(self._shares.target(client, view, members, route, others))
+        plan = plan_rebalance(member.owned, running.target)
+        for queue in plan.revoke:
+            self._give_up(client, queue, at_ms, "revoked")
+        member.wanted_back = {}
+        of_broker: dict[str, list[MessageQueue]] = {}
+        for queue in plan.acquire:
+            of_broker.setdefault(queue.broker_name, []).append(queue)
+        missed, member.missed = member.missed, {}
+        recorded_locks = {} if running.recorded is None else running.recorded.lock_ms
+        end_ms = at_ms
+        for broker, queues in of_broker.items():
+            lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
+            end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
+            # What it takes for its own it has confirmed; what it loses meanwhile it asks for in the next pass.
+            asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
+            self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
+        if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
+            end_ms = max(at_ms, running.recorded.end_ms)
+        self._at(end_ms, lambda now_ms: self._end(running, now_ms))
+
+    def _view(self, running: _Pass, at_ms: float) -> tuple[int, Members]:
+        recorded = running.recorded
+        if recorded is not None and recorded.version >= 0 and not self._rules.expiry_shift_ms:
+            number = bisect_right(self._versions, recorded.version)
+        else:
+            number = bisect_right(self._change_at, (running.begin_ms + at_ms) / 2)
+        return number, self._views[number]
+
+    def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
+        member = self._members[running.client]
+        if not as_recorded and (self._is_over(running) or any(0 <= ms - at_ms <= SAME_MS for ms in member.silences)):
+            return  # a request that was under way as its member ended is in the trace if a broker had it
+        for queue in queues:
+            if queue in member.releasing:
+                member.wanted_back[queue] = None
+                continue
+            served = self._recorded.routes.at(queue.topic, at_ms)
+            if queue not in self._readable.setdefault(served, frozenset(served)):
+                continue  # the topic has shrunk, and the member does not know it yet
+            lease = self._leases.setdefault(queue, _Lease())
+            if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:
+                lease.owner = running.client
+                running.granted.append(queue)
+                self._grants.append((at_ms, queue, running.client))
+            else:
+                lease.waiters[running.client] = at_ms
+
+    def _end(self, running: _Pass, at_ms: float) -> None:
+        client, member = running.client, self._members[running.client]
+        # Who ended meanwhile keeps its leases until the broker takes it out.
+        for queue in () if self._is_over(running) else running.granted:
+            lease = self._leases[queue]
+            if lease.owner == client or self._rules.handover is Handover.OVERLAP:
+                member.owned[queue] = at_ms
+        if not self._is_over(running):
+            balanced = running.target is not None and member.owned.keys() == running.target
+            member.schedule.finished(client, balanced, at_ms / 1000)
+            self._pump(client, at_ms)
+            self._pump_later(client, at_ms)
+
+    def _is_over(self, running: _Pass) -> bool:
+        """Whether the member has stopped since the pass began; it may have come back meanwhile."""
+        member = self._members[running.client]
+        return member.alive_since is None or member.lives != running.life
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def _give_up(self, client: str, queue: MessageQueue, at_ms: float, why: str) -> None:
+        member = self._members[client]
+        drained_ms = self._precedents.drained(client, queue, at_ms) or at_ms + self._timing.drain_ms
+        self._spans.append(Span(queue, client, member.owned.pop(queue), at_ms, drained_ms, why))
+        member.releasing[queue] = None
+        released_ms = drained_ms
+        if self._rules.handover is Handover.CUT:
+            released_ms = min(drained_ms, at_ms + self._timing.least_drain_ms)
+        self._at(released_ms, lambda now_ms: self._released(client, queue, now_ms))
+
+    def _released(self, client: str, queue: MessageQueue, at_ms: float) -> None:
+        member = self._members[client]
+        if member.releasing.pop(queue, 0) is not None:
+            return  # its leases ended before
+        lease = self._leases[queue]
+        if lease.owner == client:
+            self._free(queue, lease, at_ms, as_recorded=self._precedents.was_released(client, queue, at_ms))
+        if queue in member.wanted_back:
+            self._wake(client, Trigger.LOCK, at_ms)
+
+    def _free(self, queue: MessageQueue, lease: _Lease, at_ms: float, *, as_recorded: bool) -> None:
+        """Nobody has a queue any more; who waits for it is told."""
+        lease.owner = ""
+        for client, refused_ms in lease.waiters.items():
+            begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms)
+            if begin_ms is None and as_recorded and self._precedents.was_refused(client, queue, refused_ms):
+                # It could not hear just then, and was not silent for so long that the trace tells of it.
+                begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
+            self._at(max(at_ms, begin_ms or at_ms + self._timing.wake_ms), partial(self._wake, client, Trigger.LOCK))
+        lease.waiters.clear()

@@ -1,0 +1,91 @@
+"""What each member should have under a strategy, for the groups and routes of one replay; computed once each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate import AllocateMessageQueueStrategy
+from client.rebalance.plan import allocate_target
+from model.heartbeat import GroupView, MessageModel
+from model.message_queue import MessageQueue
+from pipeline.replay.routes import Queues
+from pipeline.strategies.allocate_all import STRATEGIES, AllocateAll, QueueSet
+
+Members = Mapping[str, tuple[str, ...]]
+"""Client -> topics that it subscribes to, sorted by client."""
+RouteId = tuple[tuple[str, Queues], ...]
+"""Topics with their queues, sorted."""
+_BY_ARRAYS = "CONSISTENT_HASH"
+"""Each member computes the whole ring anew, which takes a thousand times longer than to look a queue up in it."""
+
+
+class Shares:
+    """Targets of members.
+
+    Args:
+        group: the group.
+        strategy: name of a built-in strategy.
+    """
+
+    def __init__(self, group: str, strategy: str) -> None:
+        self._group = group
+        self._strategy: AllocateMessageQueueStrategy = BUILT_IN_STRATEGIES[strategy]
+        self._known: dict[tuple[int, RouteId], dict[str, tuple[MessageQueue, ...]]] = {}
+        self._arrays: dict[Queues, AllocateAll] = {}
+
+    def target(
+        self, client: str, view: int, members: Members, route: RouteId, others: Mapping[str, Queues]
+    ) -> tuple[MessageQueue, ...]:
+        """What a member should have.
+
+        Args:
+            client: the member, one of `members`.
+            view: number of this list of members.
+            members: who is in the group.
+            route: what the member knows of its topics.
+            others: queues of topics that only others subscribe to, for strategies that want them.
+
+        Returns:
+            The queues, as `client.rebalance.plan.allocate_target` gives them.
+        """
+        known = self._known.setdefault((view, route), {})
+        if client not in known:
+            queues_of = {**others, **dict(route)}
+            if self._strategy.name == _BY_ARRAYS and all(_rectangle(queues) for _, queues in route):
+                known.update(self._by_arrays(members, queues_of))
+            if client not in known:
+                known[client] = tuple(
+                    allocate_target(
+                        self._strategy,
+                        self._group,
+                        client,
+                        MessageModel.CLUSTERING,
+                        members[client],
+                        queues_of,
+                        GroupView(group=self._group, version=view, members=dict(members)),
+                    )
+                )
+        return known[client]
+
+    def _by_arrays(self, members: Members, queues_of: Mapping[str, Queues]) -> dict[str, tuple[MessageQueue, ...]]:
+        shares: dict[str, list[MessageQueue]] = {client: [] for client in members}
+        for topic in sorted({topic for topics in members.values() for topic in topics}):
+            queues = queues_of.get(topic, ())
+            readers = [client for client, topics in members.items() if topic in topics]
+            queue_set = _rectangle(queues)
+            if not queues or queue_set is None:
+                continue
+            arrays = self._arrays.setdefault(queues, AllocateAll(queue_set))
+            for queue, owner in zip(queues, STRATEGIES[_BY_ARRAYS](arrays, readers).tolist(), strict=True):
+                shares[readers[owner]].append(queue)
+        return {client: tuple(share) for client, share in shares.items()}
+
+
+def _rectangle(queues: Sequence[MessageQueue]) -> QueueSet | None:
+    """The queues as a set with as many on each broker, or None; without any, a set of none."""
+    brokers = tuple(sorted({queue.broker_name for queue in queues}))
+    topic = queues[0].topic if queues else ""
+    per_broker = len(queues) // len(brokers) if brokers else 0
+    whole = [MessageQueue(topic, broker, n) for broker in brokers for n in range(per_broker)]
+    return QueueSet(topic, brokers, per_broker) if whole == list(queues) else None

@@ -1,0 +1,281 @@
+"""What a report tells, read from the trace tables: plain values, small however long the trace is. Without Spark.
+
+The tables are plain Parquet, so Arrow reads them in a moment; only `page.py` has to know what a page looks like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+MOST_REBALANCES = 40
+"""Rows of the ranking."""
+MOST_QUEUES = 40
+"""Rows of the timeline: those that stood still longest."""
+MOST_INTERVALS = 4_000
+"""Bars of the timeline: with more, it has fewer queues, and each of them from the beginning to the end."""
+MOST_POINTS = 3_000
+"""Of a chart; more are thinned out evenly, and the slowest are kept."""
+MOST_MOVES = 6
+"""Rows of each list of hazards."""
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The counts of one group; what `rlab report --json` prints.
+
+    Attributes:
+        group: the group.
+        members_joined, members_left: consumers that said that they start, and that they stop.
+        rebalances: causes that moved a queue.
+        moves: times that a queue came to another owner than its last, or to its first.
+        min_moves: how many would have been enough for even shares.
+        acquisitions: times that a member got a queue, also one that it had before.
+        handed_out: messages given to listeners, as far as members told.
+        redelivered: messages that came again after a change of hands because their end was not committed.
+        duplicates: how many of these were handed out again.
+        pause_ms: time that queues stood still between two owners, until the first pull of the new one, summed.
+        orphan_ms, double_ms: time that queues had no owner between two, or two owners, summed.
+        pause_max_ms: the longest of the pauses.
+        backlog_max: most messages that waited for a new owner.
+        convergence_p50_ms, convergence_p95_ms, convergence_max_ms: from a cause to its last move; None without one.
+        orphans: queues without an owner at the end of the trace, although others have one.
+    """
+
+    group: str
+    members_joined: int
+    members_left: int
+    rebalances: int
+    moves: int
+    min_moves: int
+    acquisitions: int
+    handed_out: int
+    redelivered: int
+    duplicates: int
+    pause_ms: float
+    orphan_ms: float
+    double_ms: float
+    pause_max_ms: float
+    backlog_max: int
+    convergence_p50_ms: float | None
+    convergence_p95_ms: float | None
+    convergence_max_ms: float | None
+    orphans: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """What a report tells of one group; rows are those of the tables, times in milliseconds since its beginning.
+
+    Attributes:
+        totals: the counts.
+        ranking: rebalances that moved something, the costliest first.
+        intervals: of `ownership`, of the queues in the timeline.
+        left_out: how many more of them come after these; only if one queue alone has too many.
+        queues_in_all: how many the group had, in the timeline or not.
+        queues: names of these queues, in order.
+        convergence: kind, trigger and convergence_ms of rebalances that moved something.
+        pauses: of the moves, in milliseconds, those above 0.
+        longest, twice, bursts: the moves with the longest pauses, most duplicates, and largest backlogs.
+        delivery: of all topics together.
+        fairness: in the order of time.
+    """
+
+    totals: Totals
+    ranking: Rows
+    intervals: Rows
+    left_out: int
+    queues_in_all: int
+    queues: list[str]
+    convergence: Rows
+    pauses: list[float]
+    longest: Rows
+    twice: Rows
+    bursts: Rows
+    delivery: Rows
+    fairness: Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a report tells.
+
+    Attributes:
+        started_ms: wall clock of the first event.
+        span_ms: from there to the last.
+        events, nodes, lost: how many there are, of how many nodes, and how many are missing.
+        groups: those that had queues, the costliest first.
+    """
+
+    started_ms: float
+    span_ms: float
+    events: int
+    nodes: int
+    lost: int
+    groups: list[GroupReport]
+
+
+def read_report(tables: Path) -> Report:
+    """Read what a report tells.
+
+    Args:
+        tables: directory that `trace_tables.write_tables` has written.
+    """
+    read = {
+        name: _table(tables / name)
+        for name in ("ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
+    }
+    nodes = read["nodes"]
+    started_ms = float(nodes["first_ms"].min())
+    for name, columns in _TIMES.items():
+        read[name][list(columns)] -= started_ms
+    groups = [_group(str(name), read) for name in read["hazards"]["group"].unique()]
+    groups.sort(key=lambda one: (-one.totals.pause_ms, one.totals.group))
+    return Report(
+        started_ms=started_ms,
+        span_ms=float(nodes["last_ms"].max()) - started_ms,
+        events=int(nodes["events"].sum()),
+        nodes=len(nodes),
+        lost=int(nodes["lost"].sum()),
+        groups=groups,
+    )
+
+
+_TIMES = {
+    "ownership": ("from_ms", "to_ms"),
+    "hazards": ("from_ms",),
+    "rebalances": ("began_ms", "ended_ms"),
+    "fairness": ("t_ms",),
+    "delivery": ("t_ms",),
+}
+
+
+def _table(directory: Path) -> pd.DataFrame:
+    # Text stays in Arrow's form: a million names as Python strings would be most of the memory.
+    return pd.read_parquet(directory, dtype_backend="pyarrow")
+
+
+def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupReport:
+    mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
+    hazards, rebalances = mine["hazards"], mine["rebalances"]
+    moved = rebalances[rebalances["moves"] > 0]
+    shown = _queues_of_timeline(hazards, mine["ownership"])
+    ownership = mine["ownership"].merge(shown, on=_QUEUE).sort_values("from_ms")
+    pauses = hazards["pause_ms"].to_numpy(dtype=float)
+    return GroupReport(
+        totals=_totals(group, mine),
+        ranking=_rows(moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False), MOST_REBALANCES),
+        intervals=_rows(ownership, MOST_INTERVALS),
+        left_out=max(0, len(ownership) - MOST_INTERVALS),
+        queues_in_all=hazards.groupby(_QUEUE).ngroups,
+        queues=list(dict.fromkeys(queue_name(row) for row in _rows(shown))),
+        convergence=_rows(
+            _thinned(moved.sort_values("convergence_ms"))[["kind", "detail", "trigger", "convergence_ms"]]
+        ),
+        pauses=[float(pause) for pause in pauses[pauses > 0]],
+        longest=_most(hazards, "pause_ms"),
+        twice=_most(hazards, "redelivered"),
+        bursts=_most(hazards, "backlog"),
+        delivery=_delivery(mine["delivery"]),
+        fairness=_rows(_thinned(mine["fairness"].sort_values("t_ms"))),
+    )
+
+
+_QUEUE = ["topic", "broker", "queue_id"]
+
+
+def queue_name(row: dict[str, Any]) -> str:
+    """`orders@broker-a:3`."""
+    return f"{row['topic']}@{row['broker']}:{row['queue_id']}"
+
+
+def _totals(group: str, mine: dict[str, pd.DataFrame]) -> Totals:
+    hazards, rebalances, ownership = mine["hazards"], mine["rebalances"], mine["ownership"]
+    counts = mine["counts"].set_index("kind")
+    moved = rebalances[rebalances["moves"] > 0]
+    times = np.sort(moved["convergence_ms"].to_numpy(dtype=float))
+    queues = ownership[_QUEUE].drop_duplicates()
+    held = ownership[ownership["ended"] == "open"][_QUEUE].drop_duplicates()
+
+    def count(kind: str, column: str) -> int:
+        return int(counts.loc[kind, column]) if kind in counts.index else 0
+
+    return Totals(
+        group=group,
+        members_joined=count("CLIENT_START", "clients"),
+        members_left=count("CLIENT_STOP", "n"),
+        rebalances=len(moved),
+        moves=int(hazards["moved"].sum()),
+        min_moves=int(moved["min_moves"].sum()),
+        acquisitions=int((hazards["began"] == "acquired").sum()),
+        handed_out=int(ownership["handed_out"].sum()),
+        redelivered=int(hazards["redelivered"].sum()),
+        duplicates=int(hazards["duplicates"].sum()),
+        pause_ms=_round(hazards["pause_ms"].sum()),
+        orphan_ms=_round(hazards["orphan_ms"].sum()),
+        double_ms=_round(hazards["double_ms"].sum()),
+        pause_max_ms=_round(hazards["pause_ms"].max()),
+        backlog_max=int(hazards["backlog"].fillna(0).max()),
+        convergence_p50_ms=percentile(times, 0.50),
+        convergence_p95_ms=percentile(times, 0.95),
+        convergence_max_ms=percentile(times, 1.0),
+        orphans=len(queues) - len(held) if len(held) else 0,
+    )
+
+
+def percentile(ordered: np.ndarray[Any, Any], share: float) -> float | None:
+    """The nearest-rank percentile: a time that was measured, never one between two."""
+    if not len(ordered):
+        return None
+    return _round(ordered[max(0, int(np.ceil(share * len(ordered))) - 1)])
+
+
+def _round(value: float) -> float:
+    return round(float(value), 1)
+
+
+def _queues_of_timeline(hazards: pd.DataFrame, ownership: pd.DataFrame) -> pd.DataFrame:
+    """Those that stood still longest, as many as have no more than `MOST_INTERVALS` together; at least one."""
+    still = hazards.groupby(_QUEUE, as_index=False)["pause_ms"].sum().nlargest(MOST_QUEUES, "pause_ms")
+    intervals = ownership.groupby(_QUEUE, as_index=False).size()
+    together = still.merge(intervals, on=_QUEUE, how="left")["size"].fillna(0).cumsum()
+    return still.head(max(1, int((together <= MOST_INTERVALS).sum()))).sort_values(_QUEUE)[_QUEUE]
+
+
+def _most(hazards: pd.DataFrame, column: str) -> Rows:
+    some = hazards[hazards[column].fillna(0) > 0]
+    return _rows(some.sort_values(column, ascending=False), MOST_MOVES)
+
+
+def _delivery(delivery: pd.DataFrame) -> Rows:
+    """All topics together; what waits in one stays as it was where another has a row of its own."""
+    if delivery.empty:
+        return []
+    lag = delivery.pivot_table(index="t_ms", columns="topic", values="lag").sort_index().ffill().sum(axis=1)
+    given = delivery.assign(weighted=delivery["latency_ms"] * delivery["handed_out"])
+    summed = given.groupby("t_ms").agg(
+        handed_out=("handed_out", "sum"), weighted=("weighted", "sum"), latency_max_ms=("latency_max_ms", "max")
+    )
+    summed["latency_ms"] = summed["weighted"] / summed["handed_out"].where(summed["handed_out"] > 0)
+    summed["lag"] = lag
+    return _rows(summed.drop(columns="weighted").sort_index().reset_index())
+
+
+def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    step = -(-len(rows) // MOST_POINTS)
+    # From the end, so that the last one, which may be the slowest, is among them.
+    return rows.iloc[:: -max(1, step)].iloc[::-1]
+
+
+def _rows(table: pd.DataFrame, most: int | None = None) -> Rows:
+    some = table if most is None else table.head(most)
+    return [
+        {name: None if pd.isna(value) else value for name, value in row.items()}
+        for row in some.astype(object).to_dict("records")
+    ]

@@ -1,0 +1,54 @@
+"""`rlab report`: a trace in, a folder with the tables and the page out.
+
+with spark_session("report") as spark:
+    write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))      # report/index.html, report/tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from model.errors import ConfigError
+from pipeline.report.data import Report, read_report
+from pipeline.report.page import page
+from pipeline.trace.source import tell_of_not_events
+from pipeline.trace.tables import write_tables
+
+PAGE = "index.html"
+TABLES = "tables"
+
+
+def write_report(
+    read: DataFrame,
+    directory: Path,
+    *,
+    group: str | None = None,
+    progress: Callable[[str], object] = lambda step: None,
+) -> Report:
+    """Compute the tables of a trace, and write them and the page into a folder; what it holds of an older report goes.
+
+    Args:
+        read: a trace; see `pipeline/trace/source.py`.
+        directory: where they go; made if need be.
+        group: only this consumer group.
+        progress: called with a few words before each step.
+
+    Returns:
+        What the page tells.
+
+    Raises:
+        ConfigError: there is no event in the trace, or the folder cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
+    write_tables(read, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
+    tell_of_not_events(read, progress)
+    progress("page")
+    report = read_report(directory / TABLES)
+    (directory / PAGE).write_text(page(report), encoding="utf-8")
+    return report

@@ -1,0 +1,295 @@
+"""The page of a report: one HTML file with its charts and its style in it, that needs nothing else. Pure.
+
+From the top: what happened, in sentences and large figures; the rebalances ranked by what they cost; who had which
+queue when; how long it took by cause and by trigger; the three hazards of a rebalance with the messages that show them;
+what consumers and their lag made of it; how even the shares were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from pipeline.report import svg
+from pipeline.report.data import GroupReport, Report, Rows, queue_name
+from pipeline.report.style import STYLE
+from pipeline.report.svg import milliseconds, seconds
+from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
+
+MOST_GROUPS = 12
+"""Groups that get sections of their own; the others are named."""
+_PAUSES_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
+
+
+def page(report: Report) -> str:
+    """The whole file."""
+    shown, left = report.groups[:MOST_GROUPS], report.groups[MOST_GROUPS:]
+    names = ", ".join(one.totals.group for one in shown)
+    started = datetime.fromtimestamp(report.started_ms / 1_000, UTC)
+    missing = f"{counted(report.lost, 'event')} of these nodes are missing, so counts may be too low."
+    lost = f' <span class="warn">{missing}</span>' if report.lost else ""
+    parts = [
+        f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'nobody'}</h1>",
+        f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
+        f"{counted(report.events, 'event')} of {counted(report.nodes, 'node')}.{lost}</p>",
+        *(_group(one, report.span_ms, titled=len(shown) > 1) for one in shown),
+    ]
+    if not shown:
+        parts.append("<p>No member of any group had a queue in this trace.</p>")
+    if left:
+        parts.append(f"<p>Not shown: {escape(', '.join(one.totals.group for one in left))}.</p>")
+    parts.append(_footer())
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Rebalances of {escape(names)}</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _group(group: GroupReport, span_ms: float, *, titled: bool) -> str:
+    marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {what_happened(row)}") for row in group.ranking]
+    worst = what_happened(group.ranking[0]) if group.ranking else None
+    parts = [
+        f"<h2>Group {escape(group.totals.group)}</h2>" if titled else "",
+        f'<p class="lead">{escape(summary(group.totals, worst))}</p>',
+        _tiles(group),
+        _ranking(group.ranking, group.totals.rebalances),
+        _timeline(group, marks, span_ms),
+        _convergence(group.convergence),
+        _hazards(group),
+        _delivery(group.delivery, marks, span_ms),
+        _fairness(group.fairness, span_ms),
+    ]
+    return "".join(parts)
+
+
+def _tiles(group: GroupReport) -> str:
+    totals = group.totals
+    median = "-" if totals.convergence_p50_ms is None else milliseconds(totals.convergence_p50_ms)
+    slow = "-" if totals.convergence_p95_ms is None else milliseconds(totals.convergence_p95_ms)
+    tiles = [
+        (f"{totals.rebalances:,}", "rebalances that moved queues", False),
+        (f"{totals.moves:,}", f"moves of queues, {totals.min_moves:,} needed", False),
+        (median, f"until balanced, median; 95 of 100 in {slow}", False),
+        (milliseconds(totals.pause_ms), "queues stood still between owners, added up", False),
+        (f"{totals.duplicates:,}", "messages came again to a new owner", totals.duplicates > 0),
+        (f"{totals.backlog_max:,}", "messages at most waited for a new owner", False),
+        (milliseconds(totals.double_ms), "queues had two owners, added up", totals.double_ms > 0),
+    ]
+    inside = (
+        f'<div class="tile{" bad" if bad else ""}"><b>{value}</b><span>{label}</span></div>'
+        for value, label, bad in tiles
+    )
+    return f'<div class="tiles">{"".join(inside)}</div>'
+
+
+def _ranking(rows: Rows, rebalances: int) -> str:
+    if not rows:
+        return ""
+    most = max(row["pause_ms"] for row in rows) or 1.0
+    heads = (
+        "at",
+        "what happened",
+        "triggers",
+        "*members",
+        "*moved",
+        "*needed",
+        "*balanced in",
+        "stood still, added up",
+    )
+    more = f" The {len(rows)} costliest of {rebalances:,} are listed." if rebalances > len(rows) else ""
+    cells = (
+        (
+            seconds(row["began_ms"]),
+            escape(what_happened(row)),
+            "".join(f'<span class="chip">{escape(one)}</span>' for one in str(row["trigger"]).split("+") if one),
+            "" if row["members"] < 0 else f"{row['members']:,}",
+            f"{row['moves']:,}",
+            f"{row['min_moves']:,}",
+            milliseconds(row["convergence_ms"]),
+            _cost(row["pause_ms"], most),
+            f"{row['duplicates']:,}" if row["duplicates"] else "",
+            f"{row['backlog']:,}" if row["backlog"] else "",
+        )
+        for row in rows
+    )
+    return (
+        "<h3>What happened, ranked by cost</h3>"
+        '<p class="hint">Each row is one change and everything that it set off, joined by its cause and not by time. '
+        f"Queues that moved stood still from their old owner's end to the new one's first pull.{more}</p>"
+        + _table((*heads, "*came twice", "*backlog"), cells)
+    )
+
+
+def _cost(value_ms: float, most_ms: float) -> str:
+    return f'<span class="cost" style="width:{90 * value_ms / most_ms:.0f}px"></span>{milliseconds(value_ms)}'
+
+
+def _timeline(group: GroupReport, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
+    owners = list(dict.fromkeys(str(row["owner"]) for row in group.intervals))
+    chart = svg.timeline(
+        group.queues, group.intervals, marks, span_ms, (queue_name, lambda row: str(row["owner"]), owners)
+    )
+    key = "".join(
+        f'<span><i class="o{number % svg.OWNER_COLOURS}"></i>{escape(member_name(owner))}</span> '
+        for number, owner in enumerate(owners[: 2 * svg.OWNER_COLOURS])
+    )
+    more = " and others in the same colours" if len(owners) > 2 * svg.OWNER_COLOURS else ""
+    shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those that stood still longest."
+    if len(group.queues) == group.queues_in_all:
+        shown = "all queues."
+    if group.left_out:
+        last = seconds(float(group.intervals[-1]["to_ms"]))
+        shown += (
+            f" The timeline ends at {last}: {group.left_out:,} later times that this queue had an owner are left out."
+        )
+    return (
+        "<h3>Who had which queue</h3>"
+        f'<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are {shown}</p>'
+        f'<div class="key">{key}{more}<span><i class="k-orphan"></i>no owner</span></div>{chart}'
+    )
+
+
+def _convergence(rows: Rows) -> str:
+    if not rows:
+        return ""
+
+    def strip(names: Iterable[str], label: str) -> str:
+        groups: dict[str, list[float]] = {}
+        for name, row in zip(names, rows, strict=True):
+            groups.setdefault(name, []).append(float(row["convergence_ms"]))
+        return svg.strip(sorted(groups.items()), label)
+
+    return (
+        "<h3>How long it took to find the balance</h3>"
+        '<p class="hint">From the change to the last queue that moved for it. A dot is a rebalance, a bar the median; '
+        "the axis is logarithmic. First by what changed, then by the triggers of the passes that followed: NOTIFY from "
+        "a broker, LOCK when a queue that was refused comes free, ROUTE and TIMER when members find out alone.</p>"
+        + strip(map(kind_of, rows), "times to balance by cause")
+        + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to balance by trigger")
+    )
+
+
+def _hazards(group: GroupReport) -> str:
+    totals = group.totals
+    classes = [0] * (len(_PAUSES_MS) + 1)
+    for pause in group.pauses:
+        classes[sum(pause >= limit for limit in _PAUSES_MS)] += 1
+    limits = [milliseconds(limit) for limit in _PAUSES_MS]
+    names = [f"< {limits[0]}", *(f"{limit} +" for limit in limits)]
+    chart = svg.bars(list(zip(names, classes, strict=True)), "pauses of moves by their length") if group.pauses else ""
+    moves = len(group.pauses)
+    paused = (
+        "<h4>1. Pause</h4><p class='hint'>Nobody consumes a queue between two owners. "
+        f"{counted(moves, 'move')} did that, for {milliseconds(totals.pause_max_ms)} at the most.</p>"
+    ) + _moves(group.longest, "stood still", lambda row: milliseconds(row["pause_ms"]))
+    twice = (
+        "<h4>2. Twice</h4><p class='hint'>What the old owner handed out and did not commit comes again to the new one: "
+        f"{counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} were seen to come.</p>"
+    ) + _moves(group.twice, "messages", lambda row: offsets(row, int(row["redelivered"])))
+    burst = (
+        "<h4>3. Burst</h4><p class='hint'>What was stored meanwhile waits for the new owner, and comes all at once: "
+        f"{counted(totals.backlog_max, 'message')} in one queue at the most.</p>"
+    ) + _moves(group.bursts, "backlog", lambda row: f"{int(row['backlog']):,} from {row['start_offset']:,}")
+    cards = "".join(f"<div>{card}</div>" for card in (paused, twice, burst))
+    told = '<p class="hint">Moves by how long their queue stood still.</p>' if chart else ""
+    return f'<h3>The three hazards</h3>{told}{chart}<div class="three">{cards}</div>'
+
+
+def _moves(rows: Rows, head: str, value: Any) -> str:
+    if not rows:
+        return "<p>None.</p>"
+    cells = (
+        (
+            seconds(row["from_ms"]),
+            escape(queue_name(row)),
+            escape(f"{member_name(row['from_client'])} to {member_name(row['to_client'])}"),
+            escape(value(row)),
+        )
+        for row in rows
+    )
+    return _table(("at", "queue", "from whom to whom", f"*{head}"), cells)
+
+
+def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
+    if not rows:
+        return ""
+    lag = [(row["t_ms"], float(row["lag"])) for row in rows]
+    mean = [(row["t_ms"], row["latency_ms"]) for row in rows if row["latency_ms"] is not None]
+    longest = [(row["t_ms"], row["latency_max_ms"]) for row in rows if row["latency_max_ms"] is not None]
+    parts = [
+        "<h3>What consumers made of it</h3>",
+        '<p class="hint">Messages that waited, in all queues of the group, as its brokers saw it with each commit.</p>',
+        svg.lines([("lag", lag)], marks, span_ms, "messages", steps=True),
+    ]
+    if mean:
+        parts += [
+            '<p class="hint">Time between store and hand-out, told with each commit of a member: '
+            '<span class="key"><span><i class="k-line"></i>mean</span> '
+            '<span><i class="k-orphan"></i>longest</span></span></p>',
+            svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms"),
+        ]
+    return "".join(parts)
+
+
+def _fairness(rows: Rows, span_ms: float) -> str:
+    if not rows:
+        return ""
+    spread = [(row["t_ms"], float(row["spread"])) for row in rows]
+    last = rows[-1]
+    return (
+        "<h3>How even the shares were</h3>"
+        '<p class="hint">After each rebalance: queues of the member with most less those of the one with fewest, 0 or '
+        "1 where it is even. Jain's index, 1 where all have the same, was "
+        f"{min(row['jain'] for row in rows):.3f} at its lowest and {last['jain']:.3f} at the end, with "
+        f"{counted(int(last['queues']), 'queue')} among {counted(int(last['members']), 'member')}. While rebalances "
+        "overlap, queues on their way count for nobody.</p>"
+        + svg.lines([("spread", spread)], [], span_ms, "queues", steps=True)
+    )
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; a head that begins with a star is of numbers."""
+    numbers = [head.startswith("*") for head in heads]
+
+    def cells(tag: str, values: Iterable[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=' + chr(34) + 'n' + chr(34) if number else ''}>{value}</{tag}>"
+            for value, number in zip(values, numbers, strict=True)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return (
+        f'<div class="wide"><table><thead><tr>{cells("th", (head.lstrip("*") for head in heads))}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _footer() -> str:
+    terms = (
+        ("moved", "times that a queue came to another owner than its last one, or to its first."),
+        (
+            "needed",
+            "fewest moves from the shares before to even shares after; a strategy that moves more had other reasons.",
+        ),
+        (
+            "balanced in",
+            "from the event that everything names as its cause to the last queue gained or given up for it.",
+        ),
+        (
+            "stood still",
+            "from the end of the last owner's time (it dropped the queue, or its lease ended) to the new owner's first "
+            "pull. A member that hangs counts as the owner until its lease ends.",
+        ),
+        (
+            "came twice",
+            "handed out by the new owner after the last one had handed it out. What a member handed out in the moment "
+            "before it was killed it told nobody, so this is a lower bound then.",
+        ),
+        ("two owners", "and other times between nodes are as exact as their clocks agree."),
+    )
+    listed = "".join(f"<dt>{name}</dt><dd>{meaning}</dd>" for name, meaning in terms)
+    return f"<footer><dl>{listed}</dl>Queues of retry topics are left out. The tables lie beside this file.</footer>"

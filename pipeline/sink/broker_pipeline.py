@@ -1,0 +1,92 @@
+"""Requests to one broker, some of them under way at once, each repeated until it is answered.
+
+Invariant: whatever has no answer yet is kept, and sent again in the same order over the next connection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from model.errors import NetworkError, ServerError
+from pipeline.wire import WireClient, WireConnection, raise_refusal
+from remoting.wire.request_code import RequestCode
+
+MAX_UNDER_WAY = 4
+"""Requests without an answer: a broker works on one while the next is packed; more only take memory."""
+
+
+class _Request(NamedTuple):
+    code: RequestCode
+    header: Mapping[str, Any]
+    body: bytes
+
+
+class BrokerLine:
+    """Sends to the master of a broker, wherever that is.
+
+    Args:
+        client: for the connection, and how often to try again.
+        broker_name: the broker.
+    """
+
+    def __init__(self, client: WireClient, broker_name: str) -> None:
+        self._client = client
+        self._broker_name = broker_name
+        self._connection: WireConnection | None = None
+        self._unanswered: deque[_Request] = deque()
+        self._opaques: deque[int] = deque()
+
+    def send(self, code: RequestCode, header: Mapping[str, Any], body: bytes) -> None:
+        """Send a request that may be carried out twice; returns before its answer.
+
+        Raises:
+            RlabError: the first refusal of any request of this line, or what the last attempt failed with.
+        """
+        while len(self._unanswered) >= MAX_UNDER_WAY:
+            self._take()
+        self._unanswered.append(_Request(code, header, body))
+        if self._connection is not None:
+            try:
+                self._put(self._connection)
+            except NetworkError:
+                self._lost()  # `_take` sends it again, and counts
+
+    def finish(self) -> None:
+        """Wait for every answer.
+
+        Raises:
+            RlabError: as `send`.
+        """
+        while self._unanswered:
+            self._take()
+
+    def _take(self) -> None:
+        """Wait for the oldest answer."""
+        failures = 0
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = self._client.connect_broker(self._broker_name)
+                self._put(self._connection)
+                answer = self._connection.receive(self._opaques.popleft())
+                raise_refusal(answer)
+            except (NetworkError, ServerError) as error:
+                self._lost()
+                failures += 1
+                self._client.wait_before_retry(failures, error)
+            else:
+                self._unanswered.popleft()
+                return
+
+    def _put(self, connection: WireConnection) -> None:
+        """Send what this connection has not seen."""
+        while len(self._opaques) < len(self._unanswered):
+            self._opaques.append(connection.send(*self._unanswered[len(self._opaques)]))
+
+    def _lost(self) -> None:
+        # The answers to all that was sent besides are on that connection, so it is of no more use.
+        self._client.forget_broker(self._broker_name)
+        self._connection = None
+        self._opaques.clear()

@@ -1,0 +1,90 @@
+"""Which queue a row goes to. Pure.
+
+At least once, a key picks among all queues of the topic, as it does for a producer (`client/produce/queue_picker.py`),
+and rows without one take turns.
+
+Exactly once, something else matters more. Brokers publish a batch each on its own, and one that has done so takes it
+for done when it is run again. So a row must go to the same broker in every run, whatever the partition or the order
+that it comes in: the CRC of its key, or else of its body, picks among the brokers of the batch, and only then a queue
+is picked, of those that this broker has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from zlib import crc32
+
+from model.errors import MessageIllegal, TopicNotExist
+from model.message_queue import MessageQueue
+from pipeline.sink.options import Partitioning
+
+
+class Targets:
+    """The queues of one topic that rows can go to.
+
+    Args:
+        topic: the topic.
+        queues: that can be written, sorted.
+        brokers: of the batch, sorted; None where rows need not go to the same broker in every run.
+        partitioning: what decides.
+        start: where rows that take turns begin: another for each task, or all would begin at the first queue.
+
+    Raises:
+        TopicNotExist: there is no queue, or none on one of the brokers.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        brokers: Sequence[str] | None,
+        partitioning: Partitioning,
+        start: int = 0,
+    ) -> None:
+        self._topic = topic
+        self._queues = list(queues)
+        self._brokers = sorted({queue.broker_name for queue in queues}) if brokers is None else list(brokers)
+        self._partitioning = partitioning
+        self._is_fixed = brokers is not None
+        self._turns: Iterator[int] = count(start)
+        self._numbers: dict[str, list[MessageQueue]] = {
+            name: [queue for queue in queues if queue.broker_name == name] for name in self._brokers
+        }
+        missing = [name for name, found in self._numbers.items() if not found]
+        if missing or not self._queues:
+            of = f" on broker {missing[0]!r}, where rows of this batch have to go" if missing else ""
+            raise TopicNotExist(
+                f"topic {topic!r} has no queue that can be written{of}: create it with 'rlab topic create', or wait "
+                "until its broker is back"
+            )
+
+    def pick(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
+        """The queue of one row.
+
+        Raises:
+            MessageIllegal: the row names a queue that its broker does not have.
+        """
+        if self._partitioning is Partitioning.QUEUE_ID:
+            return self._named(key, body, queue_id)
+        by_key = key if self._partitioning is Partitioning.KEY_HASH else ""
+        if not self._is_fixed:
+            turn = crc32(key.encode("utf-8", "surrogatepass")) if by_key else next(self._turns)
+            return self._queues[turn % len(self._queues)]
+        hashed, mine = self._on_broker(key, body)
+        turn = hashed // len(self._brokers) if by_key else next(self._turns)
+        return mine[turn % len(mine)]
+
+    def _on_broker(self, key: str, body: bytes) -> tuple[int, list[MessageQueue]]:
+        hashed = crc32(key.encode("utf-8", "surrogatepass") if key else body)
+        return hashed, self._numbers[self._brokers[hashed % len(self._brokers)]]
+
+    def _named(self, key: str, body: bytes, queue_id: int | None) -> MessageQueue:
+        mine = self._on_broker(key, body)[1]
+        if queue_id is None or not 0 <= queue_id < len(mine):
+            named = "no queue" if queue_id in (None, -1) else f"queue {queue_id}"
+            raise MessageIllegal(
+                f"column queue_id names {named} in a row; topic {self._topic!r} has 0 to {len(mine) - 1} on broker "
+                f"{mine[0].broker_name!r}"
+            )
+        return mine[queue_id]

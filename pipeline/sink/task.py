@@ -1,0 +1,198 @@
+"""What one task of a sink does: its rows become messages, gathered for each queue or broker and sent.
+
+At least once, messages go to their queues, some thousand in a request, and a request whose answer is lost is sent
+again. Exactly once, they are staged (`broker/sink/service.py`), under an attempt number that nobody else has: Spark's
+own begin anew with every driver, and what a killed one has left must not pass for ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgpack
+import pyarrow as pa
+
+from model.errors import ConnectFailed, IllegalOperation, TopicNotExist
+from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from model.message_queue import MessageQueue
+from pipeline.sink.broker_pipeline import BrokerLine
+from pipeline.sink.options import SinkOptions
+from pipeline.sink.rows import CHUNK_OVERHEAD_BYTES, RowEncoder
+from pipeline.sink.targets import Targets
+from pipeline.wire import WireClient
+from remoting.wire.request_code import RequestCode
+
+MAX_GATHERED_BYTES = 16 * 1024 * 1024
+"""Messages of all queues that a task gathers before it sends what it has."""
+
+MAX_SPREADS = 8
+"""How often brokers may send a task to others before it gives up."""
+
+
+class StageId(NamedTuple):
+    """Under what a task stages its messages."""
+
+    query_id: str
+    batch_id: int
+    partition: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class _Gathered:
+    messages: list[tuple[Any, ...]] = field(default_factory=list)
+    size: int = 0
+
+
+class SinkTask:
+    """Writes the rows of one partition.
+
+    Args:
+        client: its own.
+        options: of the write.
+        stage: where the messages are staged, or None to send them to their queues.
+        task_id: no other task has it: 16 hexadecimal digits, which begin the ids of its messages.
+        clock_ms: wall clock in milliseconds.
+        is_repeatable: whether what is staged may be staged again by another driver: of a stream.
+
+    Attributes:
+        rows: broker name -> messages that were sent to it.
+    """
+
+    def __init__(
+        self,
+        client: WireClient,
+        options: SinkOptions,
+        stage: StageId | None,
+        task_id: str,
+        clock_ms: Callable[[], float],
+        *,
+        is_repeatable: bool = False,
+    ) -> None:
+        self.rows: dict[str, int] = {}
+        self._client = client
+        self._options = options
+        self._stage = stage
+        self._start = int(task_id, 16)
+        self._clock_ms = clock_ms
+        self._is_repeatable = is_repeatable
+        self._encoder = RowEncoder(options.topic, task_id)
+        self._targets: dict[str, Targets] = {}
+        self._lines: dict[str, BrokerLine] = {}
+        self._gathered: dict[MessageQueue | str, _Gathered] = {}
+        self._size = 0
+        self._chunks: dict[str, int] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Write rows; some may stay here until `finish`.
+
+        Raises:
+            MessageIllegal: a row cannot be sent.
+            RlabError: a broker refused them, or was away for too long.
+        """
+        rows = self._encoder.encode(batch, int(self._clock_ms()))
+        queue_ids = rows.queue_ids if rows.queue_ids is not None else [None] * len(rows.bodies)
+        of_topic = self._targets
+        for topic, key, body, queue_id, tag_hash, payload in zip(
+            *(rows.topics, rows.keys, rows.bodies, queue_ids, rows.tag_hashes, rows.payloads), strict=True
+        ):
+            targets = of_topic.get(topic) or self._find_targets(topic)
+            self._gather(targets.pick(key, body, queue_id), tag_hash, payload)
+
+    def finish(self) -> None:
+        """Send what is left and wait for every answer.
+
+        Raises:
+            RlabError: as `add`.
+        """
+        self._send_all()
+        for line in self._lines.values():
+            line.finish()
+
+    # --- where to ----------------------------------------------------------------------------------------------------
+
+    def _find_targets(self, topic: str) -> Targets:
+        failures = 0
+        while True:
+            route = self._client.route(topic)
+            queues = route.publish_queues() if route is not None else []
+            brokers = self._agree(topic, queues) if self._is_repeatable else None
+            try:
+                found = Targets(topic, queues, brokers, self._options.partitioning, self._start)
+            except TopicNotExist as error:
+                # A broker that restarts takes its topics out of the route for a moment.
+                failures += 1
+                self._client.wait_before_retry(failures, ConnectFailed(str(error)))
+            else:
+                self._targets[topic] = found
+                return found
+
+    def _agree(self, topic: str, queues: list[MessageQueue]) -> list[str]:
+        """Brokers among which this batch is spread in every run; see `broker/sink/broker_sets.py`.
+
+        Raises:
+            RlabError: one of them is away.
+        """
+        assert self._stage is not None, "only a batch that may be repeated needs it"
+        header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}
+        brokers = sorted({queue.broker_name for queue in queues})
+        for _ in range(MAX_SPREADS):
+            body = msgpack.packb(brokers)
+            told = (
+                list(self._client.ask_broker(name, RequestCode.SINK_SPREAD, [header], body)[0].header["brokers"])
+                for name in brokers
+            )
+            other = next((answer for answer in told if answer != brokers), None)
+            if other is None:
+                return brokers
+            brokers = other
+        raise IllegalOperation(
+            f"brokers do not agree where batch {self._stage.batch_id} goes: start with a new checkpoint"
+        )
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _gather(self, queue: MessageQueue, tag_hash: int, payload: bytes) -> None:
+        size = len(payload) + CHUNK_OVERHEAD_BYTES
+        key: MessageQueue | str
+        message: tuple[Any, ...]
+        if self._stage is None:
+            key, message = queue, (tag_hash, payload)
+        else:
+            key, message = queue.broker_name, (queue.topic, queue.queue_id, tag_hash, payload)
+        gathered = self._gathered.get(key)
+        if gathered is None:
+            gathered = self._gathered[key] = _Gathered()
+        elif gathered.size + size > MAX_BATCH_BYTES or len(gathered.messages) == MAX_BATCH_MESSAGES:
+            self._send(key)
+            gathered = self._gathered[key] = _Gathered()
+        gathered.messages.append(message)
+        gathered.size += size
+        self._size += size
+        if self._size > MAX_GATHERED_BYTES:
+            self._send_all()
+
+    def _send_all(self) -> None:
+        for key in list(self._gathered):
+            self._send(key)
+
+    def _send(self, key: MessageQueue | str) -> None:
+        gathered = self._gathered.pop(key)
+        self._size -= gathered.size
+        body: bytes = msgpack.packb(gathered.messages)
+        header: dict[str, Any]
+        if isinstance(key, MessageQueue):
+            name, code = key.broker_name, RequestCode.SEND_BATCH_MESSAGE
+            header = {"topic": key.topic, "queue_id": key.queue_id}
+        else:
+            name, code = key, RequestCode.SINK_STAGE
+            assert self._stage is not None, "only what is staged is gathered for a broker"
+            header = {**self._stage._asdict(), "seq": self._chunks.get(name, 0)}
+            self._chunks[name] = header["seq"] + 1
+        self.rows[name] = self.rows.get(name, 0) + len(gathered.messages)
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = BrokerLine(self._client, name)
+        line.send(code, header, body)

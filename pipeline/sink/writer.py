@@ -1,0 +1,214 @@
+"""`format("rlab")`: DataFrames to topics, as a batch and as a stream.
+
+    frame.write.format("rlab").option("nameServer", "127.0.0.1:9876").option("topic", "orders").mode("append").save()
+
+The options stand in docs/pipeline.md. At least once, a task sends its rows and that is it; a task that Spark runs again
+sends them again. Exactly once, tasks stage them, and the driver has each broker publish the attempts that Spark counts,
+all at once; a batch of a query that was published before is not published again.
+
+Spark runs `write` on executors, and `commit` and `abort` in a process beside the driver, each with a copy of the
+writer: whatever has to get from one to the other goes with the messages that `write` returns.
+"""
+
+from __future__ import annotations
+
+import gc
+import secrets
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgpack
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError, ServerError
+from pipeline.sink.options import Delivery, SinkOptions
+from pipeline.sink.task import SinkTask, StageId
+from pipeline.wire import WireClient
+from remoting.wire.request_code import RequestCode
+
+COMMIT_TIMEOUT_S = 60.0
+"""How long one answer to a commit may take: a broker publishes some 100,000 messages in a second."""
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task has written.
+
+    Attributes:
+        stage: under what it is staged, or None if it is in its queues.
+        rows: broker name -> messages.
+    """
+
+    stage: StageId | None
+    rows: dict[str, int]
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Writes a DataFrame once.
+
+    Args:
+        options: of the write.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        # Every write is a query of its own, with one batch.
+        self._query_id = f"write-{uuid.uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition, on an executor."""
+        return _write_partition(iterator, self._options, self._query_id, 0, is_repeatable=False)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks have staged.
+
+        Raises:
+            RlabError: a broker refused it, or cannot be reached; the text names those that have published their part.
+        """
+        _publish(messages, self._options, is_only=True)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Have what the tasks have staged dropped now, also those that failed; what is not reached goes by its age."""
+        _drop(messages, self._options, (self._query_id, 0))
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream.
+
+    Args:
+        options: of the write.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of a batch, on an executor."""
+        context = _context()
+        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query_id is None or batch_id is None:
+            raise IllegalOperation("Spark does not say which batch of which query this is: write with the format rlab")
+        return _write_partition(iterator, self._options, query_id, int(batch_id), is_repeatable=True)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Publish a batch.
+
+        Raises:
+            RlabError: a broker refused it, or cannot be reached; the batch may be run again.
+        """
+        _publish(messages, self._options, is_only=False)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """As `BatchSink.abort`, if a task is done: the id of the query is known to tasks alone."""
+        _drop(messages, self._options, None)
+
+
+def check_topic_exists(options: SinkOptions) -> None:
+    """Refuse a batch write to a topic that is not there, before its rows are computed.
+
+    Raises:
+        ConfigError: it is not there.
+        RlabError: no name server answers.
+    """
+    if options.topic is not None:
+        with _client(options) as client:
+            if client.route(options.topic) is None:
+                raise ConfigError(
+                    f"option topic: topic {options.topic!r} does not exist, or its broker is down; "
+                    "'rlab topic create' makes one"
+                )
+
+
+def _client(options: SinkOptions, timeout_s: float | None = None) -> WireClient:
+    return WireClient(options.name_servers, timeout_s=timeout_s or options.send_timeout_s, retries=options.send_retries)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise IllegalOperation("a sink writes in a task of Spark")
+    return context
+
+
+def _write_partition(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, query_id: str, batch_id: int, *, is_repeatable: bool
+) -> Written:
+    stage = None
+    if options.delivery is Delivery.EXACTLY_ONCE:
+        stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
+    # Nothing here makes cycles, and looking for them among so many objects is most of the cost.
+    gc.disable()
+    try:
+        with _client(options) as client:
+            task = SinkTask(
+                *(client, options, stage, secrets.token_hex(8), lambda: time.time() * 1000),
+                is_repeatable=is_repeatable and stage is not None,
+            )
+            for batch in batches:
+                task.add(batch)
+            task.finish()
+            return Written(stage, task.rows)
+    finally:
+        gc.enable()
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tuple[StageId, int]]]:
+    """Broker name -> (attempt, messages) of what is staged there."""
+    staged: dict[str, list[tuple[StageId, int]]] = {}
+    for message in messages:
+        if isinstance(message, Written) and message.stage is not None:
+            for broker_name, n in message.rows.items():
+                staged.setdefault(broker_name, []).append((message.stage, n))
+    return dict(sorted(staged.items()))
+
+
+def _publish(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, *, is_only: bool) -> None:
+    staged = _staged(messages)
+    if not staged:
+        return
+    published: list[str] = []
+    with _client(options, max(COMMIT_TIMEOUT_S, options.send_timeout_s)) as client:
+        for broker_name, attempts in staged.items():
+            wanted = msgpack.packb([(stage.partition, stage.attempt, n) for stage, n in attempts])
+            stage = attempts[0][0]
+            header = {"query_id": stage.query_id, "batch_id": stage.batch_id, "is_only": is_only}
+            try:
+                client.ask_broker(broker_name, RequestCode.SINK_COMMIT, [header], wanted)
+            except RlabError as error:
+                raise type(error)(_not_published(broker_name, published, error, is_only=is_only)) from error
+            published.append(broker_name)
+
+
+def _not_published(broker_name: str, published: list[str], error: RlabError, *, is_only: bool) -> str:
+    text = f"broker {broker_name!r} did not publish its rows: {error}"
+    if isinstance(error, NetworkError | ServerError):
+        text += "; it may have done so, or do so still, if it got the request"
+    if published:
+        names = ", ".join(map(repr, published))
+        again = "writing all rows again doubles those" if is_only else "they skip it when the batch is run again"
+        text += f"; published already by {names}: {again}"
+    return text
+
+
+def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, batch: tuple[str, int] | None) -> None:
+    staged = _staged(messages)
+    if batch is None:
+        batch = next((attempts[0][0][:2] for attempts in staged.values()), None)
+    if batch is None or options.delivery is not Delivery.EXACTLY_ONCE:
+        return
+    header = {"query_id": batch[0], "batch_id": batch[1]}
+    with _client(options) as client:
+        brokers = set(staged)
+        # A task that failed does not say where it has staged something.
+        with suppress(RlabError):
+            brokers.update(client.masters())
+        for broker_name in sorted(brokers):
+            with suppress(RlabError):
+                client.ask_broker(broker_name, RequestCode.SINK_ABORT, [header])

@@ -1,0 +1,395 @@
+"""Pulled records to Arrow columns. The hot path of every read.
+
+Columns are built from whole lists: one msgpack unpacker walks over a pull's body and hands out, per record, its binary
+header as bytes and its payload as a tuple; the headers of many records become numbers in one step of numpy, and
+`zip(*payloads)` turns the payloads into columns. Rows, one tuple per message, cost twice as much
+(`pipeline/source/rows.py`).
+
+A broker does not look into payloads, so any client can store a record that is no message, and it will be the same
+whenever it is read. Nothing here looks for such records: they make a step fail that takes thousands at once, and only
+then are they found one by one, and told as `failOnDataLoss` says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from model.decode import Undecodable, decode_messages
+from model.errors import ConfigError
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.record import HEADER_BYTES, RecordCorrupt
+from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.source.queue_reader import HINT, MessagesLost, Pulled
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCH_ROWS = 8_192
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""Records that are gathered for one Arrow batch: each batch costs Spark about a millisecond."""
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("broker", StringType()),
+        StructField("queue_id", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("key", StringType()),
+        StructField("tag", StringType()),
+        StructField("body", BinaryType()),
+        StructField("msg_id", StringType()),
+        StructField("born_ts", TimestampType()),
+        StructField("store_ts", TimestampType()),
+        StructField("reconsume_times", IntegerType()),
+        StructField("properties", MapType(StringType(), StringType())),
+    ]
+)
+"""Columns of the source. Every one may be null, so that a schema written as text, `body binary`, is a part of it."""
+
+_HEADER = np.dtype(
+    [
+        ("length", ">u4"),
+        ("crc", ">u4"),
+        ("topic_id", ">u4"),
+        ("queue_id", ">u4"),
+        ("offset", ">u8"),
+        ("stored_ms", ">u8"),
+        ("tag_hash", ">i4"),
+        ("flags", ">u2"),
+        ("times_delivered", ">u2"),
+    ]
+)
+assert _HEADER.itemsize == HEADER_BYTES, "the table of model/record.py"
+
+_FIRST_FIELD = MessageExt._fields.index("topic")
+_TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
+_PAYLOAD_FIELDS = 7
+UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
+"""What Python, numpy and Arrow raise when a payload has not the fields of a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSettings:
+    """What becomes of the messages.
+
+    Attributes:
+        schema: the columns asked for, some or all of `SCHEMA`.
+        tags: messages of other tags are left out; None for all.
+        include_body, include_properties: else the column is null.
+        fail_on_data_loss: whether a record that is no message is an error; else it is left out, and told in the log.
+    """
+
+    schema: StructType
+    tags: frozenset[str] | None
+    include_body: bool
+    include_properties: bool
+    fail_on_data_loss: bool
+
+
+def check_schema(schema: StructType) -> StructType:
+    """Return a schema if it consists of columns of the source.
+
+    Raises:
+        ConfigError: a column has another name or type; the text names it.
+    """
+    known = {field.name: field.dataType for field in SCHEMA}
+    for field in schema:
+        if known.get(field.name) != field.dataType:
+            has = known.get(field.name)
+            why = f"it is {has.simpleString()}" if has is not None else f"known are {', '.join(known)}"
+            raise ConfigError(f"the rlab source has no column {field.name} {field.dataType.simpleString()}: {why}")
+    return schema
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Records:
+    """Records of one queue, unpacked but not yet columns."""
+
+    headers: list[bytes]
+    payloads: list[Any]
+
+    def numbers(self) -> Any:
+        """Their headers, a structured array of numpy."""
+        return np.frombuffer(b"".join(self.headers), _HEADER)
+
+
+def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
+    """Unpack the body of a pull.
+
+    Raises:
+        RecordCorrupt: the body is not whole records with whole payloads.
+    """
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)), read_size=1, use_list=False)
+    unpacker.feed(body)
+    read_bytes, tell = unpacker.read_bytes, unpacker.tell
+    unpack: Callable[[], Any] = unpacker.unpack
+    add_header, add_payload = into.headers.append, into.payloads.append
+    end, first = len(body), len(into.headers)
+    try:
+        while tell() < end:
+            add_header(read_bytes(HEADER_BYTES))
+            add_payload(unpack())
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
+    lengths = np.frombuffer(b"".join(into.headers[first:]), _HEADER)["length"]
+    if int(lengths.sum(dtype=np.int64)) != end:
+        raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
+
+
+def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, settings: ColumnSettings) -> None:
+    """Unpack a pull, and tell what is left out: payloads that are not exactly one value, and what is damaged.
+
+    Raises:
+        RecordCorrupt: the body is not whole records.
+        MessagesLost: something is left out, and `fail_on_data_loss` is set.
+    """
+    first = len(into.headers)
+    unfit = _unpack_fit(queue, pulled.body, into)
+    tell_unfit(unfit, end, settings)
+    if settings.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
+        offsets = Records(into.headers[first:], []).numbers()["offset"].tolist()
+        tell_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], settings)
+
+
+def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
+    """Unpack a body; returns the records that are left out.
+
+    Raises:
+        RecordCorrupt: the body is not whole records.
+    """
+    first = len(into.headers)
+    try:
+        unpack_records(queue, body, into)
+    except RecordCorrupt:
+        del into.headers[first:], into.payloads[first:]
+    else:
+        return []
+    unfit: list[Undecodable] = []
+    into.payloads += [message[_FIRST_FIELD:] for message in decode_messages(queue, body, unfit)]
+    left_out = {one.position for one in unfit}
+    at = position = 0
+    while at < len(body):
+        if position not in left_out:
+            into.headers.append(body[at : at + HEADER_BYTES])
+        at += int.from_bytes(body[at : at + 4], "big")
+        position += 1
+    return unfit
+
+
+def tell_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings) -> None:
+    """Tell records that are no messages.
+
+    Raises:
+        MessagesLost: there is one before the end, and `fail_on_data_loss` is set.
+    """
+    mine = [one for one in unfit if one.offset < end]
+    if not mine:
+        return
+    one = mine[0]
+    what = f"queue {one.queue}: the record at offset {one.offset} is no message ({one.reason})"
+    if settings.fail_on_data_loss:
+        raise MessagesLost(f"{what}: whoever stored it is no producer of this project; {HINT}")
+    logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
+
+
+def tell_damaged(
+    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], settings: ColumnSettings
+) -> None:
+    """Tell what a pull without tags lacks: a broker leaves out records that its disk has damaged, and goes on.
+
+    Args:
+        queue: which was pulled.
+        end: offsets from this one on do not matter.
+        pulled: the pull.
+        offsets: of the records that it brought.
+        settings: see `ColumnSettings`.
+
+    Raises:
+        MessagesLost: it lacks a record, and `fail_on_data_loss` is set.
+    """
+    last = min(end, pulled.end)
+    found = [offset for offset in offsets if offset < last]
+    lost = last - pulled.start - len(found)
+    if lost <= 0:
+        return
+    what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
+    if settings.fail_on_data_loss:
+        raise MessagesLost(f"{what} or gone on the disk of their broker, whose log names them; {HINT}")
+    logger.warning("%s: they are skipped", what)
+
+
+def arrow_batches(
+    queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
+) -> Iterator[pa.RecordBatch]:
+    """Turn pulls into Arrow batches of a few thousand rows.
+
+    Args:
+        queue: whose they are.
+        end: messages from this offset on are left out.
+        pulls: in order.
+        settings: see `ColumnSettings`.
+
+    Raises:
+        RecordCorrupt: a body is not whole records.
+        MessagesLost: a record is damaged or no message, and `fail_on_data_loss` is set.
+    """
+    # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
+    schema = to_arrow_schema(settings.schema, timezone="UTC")
+    records, size = Records([], []), 0
+    for pulled in pulls:
+        _add_records(queue, end, pulled, records, settings)
+        size += len(pulled.body)
+        if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
+            yield from _batch(queue, end, records, settings, schema)
+            records, size = Records([], []), 0
+    yield from _batch(queue, end, records, settings, schema)
+
+
+def _batch(
+    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+) -> list[pa.RecordBatch]:
+    try:
+        return _build(queue, end, records, settings, schema)
+    except UNFIT:
+        unfit: list[Undecodable] = []
+        fit = _fit(queue, end, records, settings, schema, unfit)
+    tell_unfit(unfit, end, settings)
+    return _build(queue, end, fit, settings, schema)
+
+
+def _fit(
+    queue: MessageQueue,
+    end: int,
+    records: Records,
+    settings: ColumnSettings,
+    schema: pa.Schema,
+    unfit: list[Undecodable],
+) -> Records:
+    """The records that become rows, found by halves; adds the others to `unfit`, in order."""
+    try:
+        _build(queue, end, records, settings, schema)
+    except UNFIT as error:
+        headers, payloads = records.headers, records.payloads
+        if len(headers) == 1:
+            reason = f"its fields are not those of one: {error}"
+            unfit.append(Undecodable(queue, int(records.numbers()["offset"][0]), reason, 0))
+            return Records([], [])
+        half = len(headers) // 2
+        one = _fit(queue, end, Records(headers[:half], payloads[:half]), settings, schema, unfit)
+        other = _fit(queue, end, Records(headers[half:], payloads[half:]), settings, schema, unfit)
+        return Records(one.headers + other.headers, one.payloads + other.payloads)
+    return records
+
+
+def _build(
+    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+) -> list[pa.RecordBatch]:
+    """One batch, or none where no record is wanted.
+
+    Raises:
+        UNFIT: a payload has not the fields of a message.
+    """
+    if not records.headers:
+        return []
+    if settings.tags is not None or records.numbers()["offset"][-1] >= end:
+        records = _only(records, end, settings.tags)
+        if not records.headers:
+            return []
+    headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
+    if len(columns) != _PAYLOAD_FIELDS:
+        raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
+    arrays = [_MAKERS[field.name](queue, headers, columns, settings) for field in schema]
+    return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+
+
+def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
+    """Records of these tags before the end: where a broker skips some, a pull may reach too far."""
+    offsets = records.numbers()["offset"].tolist()
+    kept = [
+        (header, payload)
+        for header, payload, offset in zip(records.headers, records.payloads, offsets, strict=True)
+        if offset < end and (tags is None or payload[_TAGS] in tags)
+    ]
+    return Records([header for header, _ in kept], [payload for _, payload in kept])
+
+
+_Columns = Sequence[Sequence[Any]]
+_Maker = Callable[[MessageQueue, Any, _Columns, ColumnSettings], Any]
+
+
+def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
+    return binaries(values) if include else pa.nulls(len(values), pa.binary())
+
+
+def _born(values: Sequence[int]) -> pa.Array:
+    if not {int}.issuperset(map(type, values)):  # numpy takes 1 for 1.5
+        raise TypeError("born_ms is not in whole milliseconds")
+    return _timestamps(np.fromiter(values, np.int64, len(values)))
+
+
+def _timestamps(milliseconds: Any) -> pa.Array:
+    # Times that do not fit are refused by the cast; a product would be another time.
+    return numbers(milliseconds, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _tags(values: Sequence[str]) -> pa.Array:
+    if not "".join(values):
+        return pa.nulls(len(values), pa.string())
+    return texts(values, map(bool, values))
+
+
+def _keys(values: Sequence[Sequence[str]]) -> pa.Array:
+    if not any(values):
+        return pa.nulls(len(values), pa.string())
+    return texts([" ".join(keys) for keys in values], map(bool, values))
+
+
+def _properties(values: Sequence[dict[str, str]], include: bool) -> pa.Array:
+    kind = pa.map_(pa.string(), pa.string())
+    if not include:
+        return pa.nulls(len(values), kind)
+    return pa.array([list(dict.items(value)) for value in values], kind)
+
+
+_MAKERS: dict[str, _Maker] = {
+    "topic": lambda queue, headers, columns, settings: repeated(queue.topic, len(headers)),
+    "broker": lambda queue, headers, columns, settings: repeated(queue.broker_name, len(headers)),
+    "queue_id": lambda queue, headers, columns, settings: numbers(
+        np.full(len(headers), queue.queue_id, np.int32), pa.int32()
+    ),
+    "offset": lambda queue, headers, columns, settings: numbers(headers["offset"].astype(np.int64), pa.int64()),
+    "key": lambda queue, headers, columns, settings: _keys(columns[_KEYS]),
+    "tag": lambda queue, headers, columns, settings: _tags(columns[_TAGS]),
+    "body": lambda queue, headers, columns, settings: _bodies(columns[_BODY], settings.include_body),
+    "msg_id": lambda queue, headers, columns, settings: texts(columns[_MESSAGE_ID]),
+    "born_ts": lambda queue, headers, columns, settings: _born(columns[_BORN_MS]),
+    "store_ts": lambda queue, headers, columns, settings: _timestamps(headers["stored_ms"].astype(np.int64)),
+    "reconsume_times": lambda queue, headers, columns, settings: numbers(
+        headers["times_delivered"].astype(np.int32), pa.int32()
+    ),
+    "properties": lambda queue, headers, columns, settings: _properties(
+        columns[_PROPERTIES], settings.include_properties
+    ),
+}
+assert list(_MAKERS) == SCHEMA.fieldNames(), "each column has its maker"

@@ -1,0 +1,198 @@
+"""The options of the source: read, checked and explained in one place. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model.errors import ConfigError
+from model.limits import MAX_PULL_BATCH
+from model.message_queue import MessageQueue
+from model.names import check_group, check_topic
+from model.subscription import parse_expression
+from pipeline.given_options import GivenOptions
+from pipeline.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_queues
+from remoting.address import parse_addresses
+
+OPTIONS = (
+    "nameServer",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "tags",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeProperties",
+    "includeBody",
+    "pullBatchSize",
+    "pullTimeoutMs",
+    "fetchRetries",
+    "metadataPollMs",
+    "groupId",
+    "filterPushdown",
+    "useArrow",
+)
+"""Every option, in the order of the table in docs/pipeline.md."""
+
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "filterPushdown")
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where to begin or end, for every queue.
+
+    Attributes:
+        default: EARLIEST or LATEST, for queues that are not in `offsets`.
+        offsets: queues that have their own.
+        timestamp_ms: the first message stored at or after it, wall clock in milliseconds; wins over the offsets.
+        or_latest: whether a queue without such a message is taken at its end; else that is an error.
+    """
+
+    default: int
+    offsets: Offsets = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    or_latest: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether asking again gives what it gave before, as long as nothing is deleted."""
+        relative = self.default == LATEST or LATEST in self.offsets.values()
+        return not self.or_latest if self.timestamp_ms is not None else not relative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Checked options of one read; what each means stands in docs/pipeline.md.
+
+    Attributes:
+        topics: named by `subscribe`, else empty.
+        pattern: of `subscribePattern`, else None.
+        queues: of `assign`, else empty.
+        tags: wanted tags, or None for all.
+    """
+
+    name_servers: tuple[str, ...]
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    queues: tuple[MessageQueue, ...]
+    tags: frozenset[str] | None
+    start: Position
+    end: Position
+    max_rows_per_trigger: int | None
+    min_rows_per_trigger: int | None
+    max_trigger_delay_s: float
+    min_partitions: int
+    max_rows_per_partition: int | None
+    fail_on_data_loss: bool
+    include_properties: bool
+    include_body: bool
+    pull_batch: int
+    pull_timeout_s: float
+    fetch_retries: int
+    metadata_poll_s: float
+    group: str
+    filter_pushdown: bool
+    use_arrow: bool
+
+
+def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Read the options of `spark.read` or `spark.readStream`.
+
+    Args:
+        options: as Spark hands them over: names in any case, values as text.
+        streaming: whether it is a stream.
+
+    Raises:
+        ConfigError: an option is unknown, missing, malformed, or of the other kind of read; the text names it.
+    """
+    given = GivenOptions(options, OPTIONS, "source")
+    if not given.has("nameServer"):
+        raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
+    for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
+        if given.has(name):
+            raise ConfigError(f"option {name} is for a {'batch read' if streaming else 'stream'}: leave it out here")
+    selected = [name for name in _SELECTIONS if given.has(name)]
+    if len(selected) != 1:
+        raise ConfigError(f"give one of {', '.join(_SELECTIONS)}; got {' and '.join(selected) or 'none'}")
+    return SourceOptions(
+        name_servers=given.parsed("nameServer", parse_addresses, ()),
+        topics=given.parsed("subscribe", _topics, ()),
+        pattern=given.parsed("subscribePattern", re.compile, None),
+        queues=given.parsed("assign", parse_queues, ()),
+        tags=given.parsed("tags", parse_expression, None),
+        start=_start(given, streaming=streaming),
+        end=_end(given),
+        max_rows_per_trigger=given.number_or_none("maxOffsetsPerTrigger", 1),
+        min_rows_per_trigger=given.number_or_none("minOffsetsPerTrigger", 1),
+        max_trigger_delay_s=given.parsed("maxTriggerDelay", parse_duration_s, 15 * 60.0),
+        min_partitions=given.number("minPartitions", 0, 1, 1_000_000),
+        max_rows_per_partition=given.number_or_none("maxRecordsPerPartition", 1),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_properties=given.flag("includeProperties", False),
+        include_body=given.flag("includeBody", True),
+        pull_batch=given.number("pullBatchSize", MAX_PULL_BATCH, 1, MAX_PULL_BATCH),
+        pull_timeout_s=given.number("pullTimeoutMs", 3_000, 1, 3_600_000) / 1000,
+        fetch_retries=given.number("fetchRetries", 5, 0, 100),
+        metadata_poll_s=given.number("metadataPollMs", 100, 0, 3_600_000) / 1000,
+        group=given.parsed("groupId", check_group, "SPARK"),
+        filter_pushdown=given.flag("filterPushdown", False),
+        use_arrow=given.flag("useArrow", True),
+    )
+
+
+def parse_duration_s(text: str) -> float:
+    """Read `500ms`, `10s`, `15m` or `1h` as seconds.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)", text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is no time: write 500ms, 10s, 15m or 1h")
+    return float(match[1]) * _UNITS_S[match[2]]
+
+
+def _start(given: GivenOptions, *, streaming: bool) -> Position:
+    strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigError(f"option startingOffsetsByTimestampStrategy must be error or latest, got {strategy!r}")
+    default = LATEST if streaming else EARLIEST
+    position = given.parsed("startingOffsets", lambda text: _position(text, EARLIEST), Position(default=default))
+    if not streaming and (position.default == LATEST or LATEST in position.offsets.values()):
+        raise ConfigError("option startingOffsets: a batch read that starts at the latest offset reads nothing")
+    timestamp_ms = given.number_or_none("startingTimestamp", 0)
+    if timestamp_ms is None:
+        return position
+    return Position(default=default, timestamp_ms=timestamp_ms, or_latest=strategy == "latest")
+
+
+def _end(given: GivenOptions) -> Position:
+    position = given.parsed("endingOffsets", lambda text: _position(text, LATEST), Position(default=LATEST))
+    if position.default == EARLIEST or EARLIEST in position.offsets.values():
+        raise ConfigError("option endingOffsets: a read that ends at the earliest offset reads nothing")
+    timestamp_ms = given.number_or_none("endingTimestamp", 0)
+    return position if timestamp_ms is None else Position(default=LATEST, timestamp_ms=timestamp_ms, or_latest=True)
+
+
+def _position(text: str, default: int) -> Position:
+    names = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in names:
+        return Position(default=names[text.lower()])
+    return Position(default=default, offsets=parse_offsets(text, "earliest, latest or JSON wanted; it"))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    return tuple(sorted({check_topic(name.strip()) for name in text.split(",")}))

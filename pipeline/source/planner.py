@@ -1,0 +1,141 @@
+"""Where a read begins and ends: asks the cluster which queues there are and what they hold. Runs on the driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from model.errors import ConfigError
+from model.message_queue import MessageQueue
+from model.names import is_system_topic
+from pipeline.source.offsets import EARLIEST, Bounds, Offsets
+from pipeline.source.options import Position, SourceOptions
+from pipeline.wire import WireClient
+from remoting.wire.request_code import RequestCode
+
+_SHOWN_TOPICS = 10
+
+
+class Planner:
+    """Answers what the driver of a read wants to know.
+
+    Args:
+        client: connections; the caller closes it.
+        options: of the read.
+    """
+
+    def __init__(self, client: WireClient, options: SourceOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def queues(self, *, all_must_exist: bool) -> list[MessageQueue]:
+        """The queues that the read is about and that can be read now, sorted.
+
+        Args:
+            all_must_exist: whether a topic or queue that was named and is not there is an error. A stream that runs
+                keeps the place of a queue whose broker is away, and goes on when it is back.
+
+        Raises:
+            ConfigError: something that was named does not exist.
+            RlabError: no name server answers.
+        """
+        options = self._options
+        if options.queues:
+            return self._assigned(options.queues, all_must_exist=all_must_exist)
+        names: Iterable[str] = options.topics
+        if options.pattern is not None:
+            names = [name for name in self._client.topics() if _matches(options.pattern, name)]
+        queues: list[MessageQueue] = []
+        for topic in names:
+            route = self._client.route(topic)
+            if route is not None:
+                queues.extend(route.subscribe_queues())
+            elif all_must_exist and options.pattern is None:
+                raise ConfigError(f"topic {topic!r} does not exist, or no broker of it is up; {self._known_topics()}")
+        return sorted(queues)
+
+    def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        """What each queue holds now.
+
+        Raises:
+            RlabError: a broker does not answer.
+        """
+        wanted = list(queues)
+        begins = self._ask(RequestCode.GET_MIN_OFFSET, wanted)
+        ends = self.ends(wanted)
+        return {queue: Bounds(begins[queue], ends[queue]) for queue in wanted}
+
+    def ends(self, queues: Iterable[MessageQueue]) -> Offsets:
+        """The offset that the next message of each queue gets.
+
+        Raises:
+            RlabError: a broker does not answer.
+        """
+        return self._ask(RequestCode.GET_MAX_OFFSET, list(queues))
+
+    def resolve(self, position: Position, bounds: Mapping[MessageQueue, Bounds], option: str) -> Offsets:
+        """Turn a position of the options into an offset for each queue.
+
+        Args:
+            position: where to begin, or to end.
+            bounds: what the queues hold.
+            option: its name, for errors.
+
+        Raises:
+            ConfigError: it names a queue that is not read; or nothing was stored since its timestamp.
+            RlabError: a broker does not answer.
+        """
+        unknown = sorted(set(position.offsets) - set(bounds))
+        if unknown:
+            raise ConfigError(f"option {option} names {unknown[0]}, which is not among the {len(bounds)} queues read")
+        if position.timestamp_ms is not None:
+            return self._at_time(position, bounds)
+        offsets: Offsets = {}
+        for queue, held in bounds.items():
+            wanted = position.offsets.get(queue, position.default)
+            offsets[queue] = wanted if wanted >= 0 else held.begin if wanted == EARLIEST else held.end
+        return offsets
+
+    def _at_time(self, position: Position, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
+        extra = {"timestamp_ms": position.timestamp_ms}
+        offsets = self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, list(bounds), extra)
+        for queue, held in bounds.items():
+            # A queue without such a message answers with its end, which may have moved since the bounds were asked.
+            if offsets[queue] >= held.end and not position.or_latest:
+                raise ConfigError(
+                    f"option startingTimestamp: {queue} has no message stored at or after {position.timestamp_ms}; set "
+                    "startingOffsetsByTimestampStrategy to latest to begin at its end"
+                )
+        return offsets
+
+    def _assigned(self, assigned: tuple[MessageQueue, ...], *, all_must_exist: bool) -> list[MessageQueue]:
+        there: set[MessageQueue] = set()
+        for topic in sorted({queue.topic for queue in assigned}):
+            route = self._client.route(topic)
+            if route is not None:
+                there.update(route.subscribe_queues())
+        missing = [queue for queue in assigned if queue not in there]
+        if missing and all_must_exist:
+            raise ConfigError(f"option assign names {missing[0]}, which does not exist, or whose broker is down")
+        return [queue for queue in assigned if queue in there]
+
+    def _ask(self, code: RequestCode, queues: list[MessageQueue], extra: Mapping[str, object] | None = None) -> Offsets:
+        offsets: Offsets = {}
+        for broker_name in sorted({queue.broker_name for queue in queues}):
+            mine = [queue for queue in queues if queue.broker_name == broker_name]
+            headers = [{"topic": queue.topic, "queue_id": queue.queue_id, **(extra or {})} for queue in mine]
+            answers = self._client.ask_broker(broker_name, code, headers)
+            offsets.update({queue: answer.header["offset"] for queue, answer in zip(mine, answers, strict=True)})
+        return offsets
+
+    def _known_topics(self) -> str:
+        names = [name for name in self._client.topics() if not is_system_topic(name)]
+        more = f" and {len(names) - _SHOWN_TOPICS} more" if len(names) > _SHOWN_TOPICS else ""
+        return f"there are {', '.join(names[:_SHOWN_TOPICS])}{more}" if names else "there are no topics"
+
+
+def _matches(pattern: re.Pattern[str], topic: str) -> bool:
+    # Retries and dead letters only where the pattern itself speaks of them, as in `%DLQ%.*`.
+    if is_system_topic(topic) or (topic.startswith("%") and "%" not in pattern.pattern):
+        return False
+    return pattern.fullmatch(topic) is not None

@@ -1,0 +1,266 @@
+"""The stream reader: which micro-batch comes next. It asks; what it decides is in `pipeline/source/offsets.py`.
+
+A micro-batch is the half-open range of each queue between two offsets. Spark writes the end to its checkpoint before
+the batch runs and the log does not change, so a batch that is run again has the same rows.
+
+What Spark asks, in this order, for a new query: prepareForTriggerAvailableNow (if it is one), initialOffset,
+latestOffset, initialOffset once more, partitions, ...; for one that goes on from a checkpoint, no initialOffset.
+`commit` is of no use for telling a group how far a stream is: it comes one batch late, and never for the last batch of
+a query. That is the listener's, in `pipeline/source/progress.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from model.errors import NetworkError
+from model.message_queue import MessageQueue
+from pipeline.source.offsets import Offsets, Range, from_json, is_due, limited, to_json
+from pipeline.source.options import SourceOptions
+from pipeline.source.planner import Planner
+from pipeline.source.queue_reader import MessagesLost
+from pipeline.source.ranges import open_client, plan_tasks, read_ranges
+from pipeline.wire import WireClient
+
+logger = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as a stream.
+
+    Args:
+        options: of the read.
+        schema: its columns.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, now: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._options = options
+        self._schema = schema
+        self._now = now
+        self._client: WireClient | None = None
+        self._initial: Offsets | None = None
+        self._began = False
+        self._target: Offsets | None = None
+        self._seen: Offsets = {}
+        self._seen_at: float | None = None
+        self._begins: Offsets = {}
+        self._gone: set[MessageQueue] = set()
+        self._told: dict[MessageQueue, str] = {}
+        self._waiting_since: float | None = None
+
+    # --- offsets, on the driver --------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins.
+
+        Raises:
+            RlabError: the cluster does not answer, or an option names what it does not have.
+        """
+        if self._initial is None:
+            # Kept, because Spark asks twice and has to get one answer.
+            planner = self._planner()
+            bounds = planner.bounds(planner.queues(all_must_exist=True))
+            self._initial = planner.resolve(self._options.start, bounds, "startingOffsets")
+        return dict(to_json(self._initial))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix where a query ends that reads what is there now.
+
+        Raises:
+            RlabError: the cluster does not answer.
+        """
+        planner = self._planner()
+        self._target = planner.ends(planner.queues(all_must_exist=False))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The limit that Spark hands to `latestOffset`, unless its trigger says to read everything at once."""
+        if self._options.max_rows_per_trigger is not None:
+            return ReadMaxRows(self._options.max_rows_per_trigger)
+        if self._options.min_rows_per_trigger is not None:
+            return ReadMinRows(self._options.min_rows_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next micro-batch ends; `start` itself when none is due.
+
+        Raises:
+            MessagesLost: a queue ends before its start, or is not there any more, and `failOnDataLoss` is set.
+            RlabError: the cluster does not answer.
+        """
+        starts = from_json(start)
+        if not self._began:
+            self._began = True
+            if starts == self._initial and not self._options.start.is_repeatable:
+                # Only ends are in the checkpoint. After a crash in its first batch a query asks for its initial offset
+                # again, and «latest» lies further on by then: what lay between would be skipped. So the first batch
+                # ends where it starts, which puts the initial offset into the checkpoint before anything is read.
+                return start
+        ends = self._ends(starts)
+        limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        # An end that lies before the start is that of a queue that was made anew: nothing of it is left to read.
+        backlog = [Range(queue, min(self._begin(queue, starts), end), end) for queue, end in ends.items()]
+        if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
+            return start
+        return dict(to_json(ends if limit_rows is None else limited(backlog, limit_rows)))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends that were seen last: with them Spark's progress tells the lag."""
+        return dict(to_json(self._seen)) if self._seen else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            RlabError: the cluster does not answer.
+        """
+        starts, ends = from_json(start), from_json(end)
+        new = [queue for queue in ends if queue not in starts and ends[queue] > 0]
+        # Where the oldest message of a queue that appeared is not its first, nothing was lost: nobody had it yet.
+        begins = {queue: held.begin for queue, held in self._planner().bounds(new).items()} if new else {}
+        ranges = []
+        for queue, last in ends.items():
+            first = starts[queue] if queue in starts else begins.get(queue, 0)
+            # A start beyond the end is no loss either: the first batch of a query is run again, from a «latest» that
+            # lies further on; or the queue was made anew, which `latestOffset` has told already.
+            ranges.append(Range(queue, min(first, last), last))
+        return plan_tasks(ranges, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing; see the module header."""
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        if self._client is not None:
+            self._client.close()
+
+    # --- reading, on executors ---------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the ranges of a task."""
+        return read_ranges(partition, self._options, self._schema)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _planner(self) -> Planner:
+        # Not in the constructor: Spark pickles the reader for its executors, and a socket cannot be.
+        if self._client is None:
+            self._client = open_client(self._options)
+        return Planner(self._client, self._options)
+
+    def _begin(self, queue: MessageQueue, starts: Offsets) -> int:
+        """Where the next batch begins to read a queue."""
+        return starts[queue] if queue in starts else self._begins[queue]
+
+    def _ends(self, starts: Offsets) -> Offsets:
+        """The end of every queue that has a start or has appeared, never before where it begins."""
+        self._look(starts)
+        target = self._target
+        ends: Offsets = {}
+        for queue in {**starts, **self._begins}:
+            start, end = starts.get(queue), self._seen.get(queue)
+            if target is not None and queue not in target:
+                if start is not None:
+                    ends[queue] = start  # it appeared after the query was told to read what is there
+                continue
+            if end is None:
+                assert start is not None, "what has appeared is there"
+                ends[queue] = start
+                continue
+            if start is not None and end < start:
+                why = f"ends at {end}, and offset {start} is wanted: it was made anew, or cut off"
+                self._lost(queue, f"queue {queue} {why}")
+            ends[queue] = end if target is None else min(end, max(target[queue], self._begin(queue, starts)))
+        return ends
+
+    def _look(self, starts: Offsets) -> None:
+        """Ask where queues end, and about those that are missing or new; not more often than `metadataPollMs` says."""
+        now = self._now()
+        # An idle query whose trigger has no interval asks every 11 ms.
+        if self._seen_at is not None and now - self._seen_at < self._options.metadata_poll_s:
+            return
+        self._seen = self._seen_ends()
+        self._look_for_missing(starts)
+        self._begins = self._begins_of([queue for queue in self._seen if queue not in starts])
+        self._seen_at = now
+
+    def _seen_ends(self) -> Offsets:
+        planner = self._planner()
+        queues = planner.queues(all_must_exist=False)
+        try:
+            return planner.ends(queues)
+        except NetworkError:
+            left = planner.queues(all_must_exist=False)
+            if left == queues:
+                raise
+            # A broker went away between the two questions; the others go on.
+            return planner.ends(left)
+
+    def _begins_of(self, new: list[MessageQueue]) -> Offsets:
+        """Where queues begin that have appeared: not at 0 where a broker was away and its oldest messages expired.
+
+        A batch that ended before that place would leave it in the checkpoint as a start that no broker has.
+        """
+        if not new:
+            return {}
+        try:
+            held = self._planner().bounds(new)
+        except NetworkError:
+            return {}  # away again: they appear when they are back
+        self._seen.update((queue, bounds.end) for queue, bounds in held.items())
+        return {queue: bounds.begin for queue, bounds in held.items()}
+
+    def _look_for_missing(self, starts: Offsets) -> None:
+        """Tell queues whose broker is away, which are waited for, from those that were deleted, which are told once."""
+        self._gone.difference_update(self._seen)
+        missing = [queue for queue in starts if queue not in self._seen and queue not in self._gone]
+        if not missing:
+            return
+        assert self._client is not None, "queues were looked for"
+        try:
+            masters = self._client.masters()
+        except NetworkError:
+            return  # it is not known now; the queues keep their places
+        there = [queue for queue in missing if queue.broker_name in masters]
+        if not there:
+            return
+        # Broker and topic are two questions: one that came back between them has both by now.
+        self._seen = self._seen_ends()
+        for queue in there:
+            if queue not in self._seen:
+                self._lost(queue, f"queue {queue} does not exist any more, and offset {starts[queue]} of it is wanted")
+                self._gone.add(queue)
+
+    def _lost(self, queue: MessageQueue, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise MessagesLost(f"{what}; set option failOnDataLoss to false to go on without it")
+        if self._told.get(queue) != what:
+            self._told[queue] = what
+            logger.warning("%s", what)
+
+    def _is_due(self, available: int) -> bool:
+        wanted = self._options.min_rows_per_trigger
+        if wanted is None or self._target is not None:
+            return True
+        now = self._now()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if is_due(available, wanted, now - self._waiting_since, self._options.max_trigger_delay_s):
+            self._waiting_since = now
+            return True
+        return False

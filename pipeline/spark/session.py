@@ -1,0 +1,320 @@
+"""A Spark session that starts on a laptop, in continuous integration and on a cluster.
+
+What has to be right before the JVM starts, and is tedious to find out: a Java that Spark accepts, the interpreter and
+the import path of the Python workers, addresses on loopback, a quiet log, folders that are removed afterwards. None of
+it is done twice: where `spark-submit` has started the JVM already, the job takes what it finds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.errors import ConfigError
+from pipeline.spark.class_archive import archive_options, archived_jars
+from pipeline.spark.home import home_without_zip
+from pipeline.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+    from pyspark.errors.exceptions.captured import CapturedException
+    from pyspark.sql import SparkSession
+
+SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""`java_options` for a job of seconds, which is over before Java's second compiler pays: four sevenths of the CPU time.
+
+Without that one Java keeps room for 48 MB of code only, and goes on throwing away what Spark needs again.
+"""
+_EXIT_TIMEOUT_S = 20.0
+_ARCHIVE_TIMEOUT_S = 300.0
+"""Of a JVM that writes the archive of its classes when it ends."""
+_ROOT = Path(__file__).resolve().parents[2]
+_LOOPBACK = "127.0.0.1"
+
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""The other way to rename files starts a process, `readlink`, for each of the eight names that a batch renames."""
+
+_LOG4J = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+# Named, or the gateway takes the level of a Spark shell, and says so in two lines at every start.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# Its errors are raised in Python as well, with the same trace.
+logger.microbatch.name = org.apache.spark.sql.execution.streaming
+logger.microbatch.level = fatal
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = fatal
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = fatal
+"""
+
+
+def _build_session(
+    app_name: str,
+    work_dir: Path,
+    *,
+    master: str | None,
+    driver_memory: str,
+    java_options: str,
+    conf: Mapping[str, str] | None,
+) -> SparkSession:
+    """Start a session whose JVM needs `work_dir` until it ends, which is why only `spark_session` is public."""
+    # Late, because an import that fails is one of the things that this function explains.
+    try:
+        import pyarrow  # noqa: F401, PLC0415 - the source needs it
+        from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark cannot be imported ({error}): pip install 'rebalance-lab[spark]', "
+            "and rebalance-lab[spark-jdk] as well where there is no Java"
+        ) from error
+    builder = SparkSession.builder.appName(app_name)
+    settings = _session_settings(work_dir)
+    home: AbstractContextManager[None] = nullcontext()
+    if not _is_submitted():
+        java = ensure_java()
+        master = master or "local[*]"
+        is_local = is_local_master(master)
+        _prepare_environment(is_local=is_local)
+        if is_local:
+            home = home_without_zip(work_dir, archived_jars(java))
+        settings |= _jvm_settings(work_dir, master, driver_memory, java_options, archive_options(java))
+        _quiet_pyspark()
+        builder = builder.master(master)
+    for name, value in {**settings, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        with home:
+            return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
+    except OSError as error:
+        raise ConfigError(f"Spark cannot be started ({error}): is SPARK_HOME a folder with Spark in it?") from error
+
+
+@contextmanager
+def spark_session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    driver_memory: str = "1g",
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Run a Spark session as long as the block.
+
+    One that runs in this process already is taken as it is, and left running. Else the JVM ends with the block: its
+    memory, log and folders are settled when it starts, so the next session could not have its own. Errors that leave
+    the block keep their texts.
+
+    Args:
+        app_name: shown in Spark's UI and logs.
+        master: `local[2]`, `spark://host:7077`, ...; by default what spark-submit was given, else `local[*]`.
+        driver_memory: heap of the driver's JVM; without effect under spark-submit, where it is an option of that.
+        java_options: further options of the driver's JVM, separated by spaces.
+        conf: further settings; they win over those made here.
+
+    Raises:
+        ConfigError: pyspark or Java is missing, or the JVM did not start.
+    """
+    running = _running_session()
+    if running is not None:
+        yield running
+        return
+    work_dir = Path(tempfile.mkdtemp(prefix="rlab-spark-"))
+    try:
+        session = _build_session(
+            app_name,
+            work_dir,
+            master=master,
+            driver_memory=driver_memory,
+            java_options=java_options,
+            conf=conf,
+        )
+        try:
+            register_source(session)
+            yield session
+        except BaseException as error:  # whatever it is, its causes ask a JVM for their texts that is about to end
+            keep_texts(error)
+            raise
+        finally:
+            session.stop()
+            if not _is_submitted():
+                _end_jvm(_ARCHIVE_TIMEOUT_S if "ArchiveClassesAtExit" in java_options else _EXIT_TIMEOUT_S)
+    finally:
+        shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make `format("rlab")` known to a session, so that several of its streams may start at the same time.
+
+    Spark finds the source by itself as well, but then: each stream puts the same four variables into the environment of
+    its source when it starts, and all streams of a session have one such environment, a map without any lock. Two that
+    add a variable at the same moment can leave it with a size that is not the number of its entries, and from then on
+    no task of this source can be serialized («Illegal size 5 of collection, expected 6»). Variables that are there
+    already are only replaced.
+    """
+    from pipeline.source.reader import RlabDataSource  # noqa: PLC0415 - it needs pyspark
+
+    spark.dataSource.register(RlabDataSource)
+    environment = source_environment(spark)
+    for name in ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"):
+        environment.put(name, "")
+
+
+def source_environment(spark: SparkSession) -> JavaObject:
+    """The `java.util.Map` of variables that Spark gives the Python processes of `format("rlab")`."""
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    return manager.lookupDataSource("rlab").dataSourceCls().envVars()
+
+
+def use_session(spark: SparkSession) -> None:
+    """Make this the active session of the calling thread; needed before a write in a thread that did not start it.
+
+    Spark looks up the format of a reader in the session of the reader, but that of a writer in the active session of
+    the thread. A new thread has none, and there every format that is written in Python is DATA_SOURCE_NOT_FOUND,
+    whether it was registered or not.
+    """
+    jvm = spark._jvm
+    assert jvm is not None, "only a session of Spark Connect has no JVM"
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def keep_texts(error: BaseException) -> None:
+    """Let an error, and those that it came from, be printed when there is no JVM any more.
+
+    pyspark's errors ask the JVM for their texts each time; without one, a traceback ends in `<exception str() failed>`.
+    """
+    from pyspark.errors.exceptions.captured import CapturedException  # noqa: PLC0415
+
+    seen: list[BaseException] = []
+    chain: list[BaseException | None] = [error]
+    while chain:
+        one = chain.pop()
+        if one is None or one in seen:
+            continue
+        seen.append(one)
+        chain += [one.__cause__, one.__context__]
+        if isinstance(one, CapturedException):
+            _keep_text(one)
+
+
+def _keep_text(error: CapturedException) -> None:
+    text, condition = str(error), error.getCondition()
+    # The error itself and not a copy: whoever holds it, and the tracebacks that lead to it, have to see the text.
+    kind = type(error)
+    kept = {"__str__": lambda self: text, "getCondition": lambda self: condition}
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    error.__class__ = type(kind.__name__, (kind,), kept | names)
+
+
+def _running_session() -> SparkSession | None:
+    if importlib.util.find_spec("pyspark") is None:
+        return None
+    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    return None if SparkContext._active_spark_context is None else SparkSession.builder.getOrCreate()
+
+
+def _end_jvm(timeout_s: float) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()  # it waits for this, and exits
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def is_local_master(master: str) -> bool:
+    """Whether driver and executors of this master all run on this machine."""
+    return master.startswith("local") or re.match(r"spark://(127\.0\.0\.1|localhost)[:,]", master) is not None
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _session_settings(work_dir: Path) -> dict[str, str]:
+    return {
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Born and stored times are moments; a laptop's zone must not move them.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
+    }
+
+
+def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options: str, archive: str) -> dict[str, str]:
+    log4j = work_dir / "log4j2.properties"
+    log4j.write_text(_LOG4J, encoding="utf-8")
+    of_driver = f"-Dlog4j2.configurationFile={log4j.as_uri()} {archive} {_collector(java_options)} {java_options}"
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": of_driver.strip(),
+        "spark.local.dir": str(work_dir / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "8",
+    }
+    if is_local_master(master):
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
+        if archive:
+            settings["spark.executor.extraJavaOptions"] = archive
+    return settings
+
+
+def _collector(java_options: str) -> str:
+    """The option for the collector that takes least of two cores: a report is done in five sixths of the time.
+
+    Nothing if somebody has chosen one, because two are an error of the JVM.
+    """
+    names = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+    said = " ".join([java_options, *(os.environ.get(name, "") for name in names)])
+    return "" if re.search(r"-XX:\+Use\w+GC\b", said) else "-XX:+UseParallelGC"
+
+
+def _quiet_pyspark() -> None:
+    """Keep it from logging every error that it raises, as a line of JSON with the stack of the JVM."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _prepare_environment(*, is_local: bool) -> None:
+    """Set what the JVM and its Python workers inherit."""
+    # Else workers run the `python3` of the PATH, which is not this environment.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers do not see our sys.path; and the planner of a stream does not see what addPyFile brings either.
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(_ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(path for path in paths if path)])
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

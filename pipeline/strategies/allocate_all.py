@@ -1,0 +1,143 @@
+"""The strategies of `client/allocate`, for all members at once and with arrays: a million queues in a second. Pure.
+
+Shipped strategies answer one member with its share, in a time that grows with the queues; asking ten thousand members
+about a million queues would take days. Each of these answers with the owner of every queue, an index into the members,
+and is proven equal to its original on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`).
+
+Queues are those of one topic on some brokers, `queues_per_broker` each, in RocketMQ's order: by broker, then by number.
+Members are client ids, sorted, each once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from client.allocate.consistent_hash import VIRTUAL_NODE_CNT, md5_hash, queue_key
+from client.allocate.hash_ring import (
+    GOLDEN,
+    RING_LENGTH,
+    Ints,
+    Positions,
+    ascending,
+    deal_evenly,
+    placed,
+    points_of,
+    positions_of,
+    ring_of,
+)
+from model.message_queue import MessageQueue
+
+Owners = npt.NDArray[np.int32]
+"""Index of the owner of each queue."""
+
+
+class QueueSet(NamedTuple):
+    """The queues of one topic.
+
+    Attributes:
+        topic: its name.
+        brokers: names, sorted.
+        per_broker: queues on each.
+    """
+
+    topic: str
+    brokers: tuple[str, ...]
+    per_broker: int
+
+    def __len__(self) -> int:
+        return len(self.brokers) * self.per_broker
+
+    def first_on(self, broker_name: str) -> MessageQueue:
+        """The first queue on a broker."""
+        return MessageQueue(self.topic, broker_name, 0)
+
+
+class AllocateAll:
+    """All strategies over one history of a group: what is the same in two calls is kept.
+
+    Args:
+        queues: what is shared.
+    """
+
+    def __init__(self, queues: QueueSet) -> None:
+        self._queues = queues
+        self._member_md5: dict[str, list[int]] = {}
+
+    def averagely(self, members: Sequence[str]) -> Owners:
+        """AVG. See `AllocateMessageQueueAveragely`."""
+        share, rest = divmod(len(self._queues), len(members))
+        loads = np.full(len(members), share, dtype=np.int64)
+        loads[:rest] += 1
+        return np.repeat(np.arange(len(members), dtype=np.int32), loads)
+
+    def averagely_by_circle(self, members: Sequence[str]) -> Owners:
+        """AVG_BY_CIRCLE. See `AllocateMessageQueueAveragelyByCircle`."""
+        return np.arange(len(self._queues), dtype=np.int32) % np.int32(len(members))
+
+    def consistent_hash(self, members: Sequence[str]) -> Owners:
+        """CONSISTENT_HASH with ten points a member. See `AllocateMessageQueueConsistentHash`."""
+        hashes, order = _hashes_of_queues(self._queues)
+        points, owners = self._points_by_md5(members)
+        # Of points that meet, the later member's counts: the last one of each run of equal points.
+        last = np.append(points[1:] != points[:-1], True)
+        points, owners = points[last], owners[last]
+        found = np.searchsorted(points, hashes, side="left")
+        found[found == len(points)] = 0
+        owner_of = np.empty(len(hashes), dtype=np.int32)
+        owner_of[order] = owners[found]
+        return owner_of
+
+    def balanced_sticky(self, members: Sequence[str]) -> Owners:
+        """BALANCED_STICKY. See `client/allocate/hash_ring.py`, which has arrays itself."""
+        positions = _positions_of_queues(self._queues)
+        return deal_evenly(positions, ring_of(points_of(members)), len(members)).astype(np.int32)
+
+    def _points_by_md5(self, members: Sequence[str]) -> tuple[Ints, Ints]:
+        """Points of all members in order, and whose they are; where two meet, the one that sorts first is first."""
+        known = self._member_md5
+        of_members = [known.get(member) or known.setdefault(member, _md5_points(member)) for member in members]
+        points = np.array(of_members, dtype=np.int64).ravel()
+        order = ascending(points)
+        return points[order], order // VIRTUAL_NODE_CNT
+
+
+@lru_cache(maxsize=2)
+def _hashes_of_queues(queues: QueueSet) -> tuple[Ints, Ints]:
+    """MD5 hashes of the queues in ascending order, and the number of the queue of each."""
+    md5, found = hashlib.md5, []
+    for broker_name in queues.brokers:
+        # The text up to the number is the same for all queues of a broker.
+        prefix = queue_key(queues.first_on(broker_name)).removesuffix("0]")
+        begun = md5(prefix.encode(), usedforsecurity=False)
+        for queue_id in range(queues.per_broker):
+            digest = begun.copy()
+            digest.update(b"%d]" % queue_id)
+            found.append(digest.digest()[:4])
+    hashes = np.frombuffer(b"".join(found), dtype=">u4").astype(np.int64)
+    order = ascending(hashes)
+    return hashes[order], order
+
+
+@lru_cache(maxsize=2)
+def _positions_of_queues(queues: QueueSet) -> Positions:
+    numbers = np.arange(queues.per_broker, dtype=np.int64) * GOLDEN
+    bases = positions_of([queues.first_on(broker_name) for broker_name in queues.brokers])
+    return placed(((bases[:, np.newaxis] + numbers) % RING_LENGTH).ravel())
+
+
+def _md5_points(client_id: str) -> list[int]:
+    return [md5_hash(f"{client_id}-{replica}") for replica in range(VIRTUAL_NODE_CNT)]
+
+
+STRATEGIES: dict[str, Callable[[AllocateAll, Sequence[str]], Owners]] = {
+    "AVG": AllocateAll.averagely,
+    "AVG_BY_CIRCLE": AllocateAll.averagely_by_circle,
+    "CONSISTENT_HASH": AllocateAll.consistent_hash,
+    "BALANCED_STICKY": AllocateAll.balanced_sticky,
+}

@@ -1,0 +1,100 @@
+"""Random histories of a group, and what a strategy makes of them: how evenly it shares, and how much it moves. Pure.
+
+A history begins with a number of members; then members join and leave at random, and their number stays within a
+quarter of where it began. It depends on its seed alone, so that every strategy lives through the same one, wherever and
+in whatever order they are computed.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import insort
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pipeline.strategies.allocate_all import STRATEGIES, AllocateAll, QueueSet
+
+
+class Event(NamedTuple):
+    """What one join or leave did under one strategy.
+
+    Attributes:
+        event: number of the event, from 1.
+        members: how many there are now.
+        moved: queues that have another owner than before.
+        least: how many have to, if loads differ by at most one before and after: what a newcomer gets, or what whoever
+            leaves had.
+        spread: the largest load less the smallest.
+        jain: Jain's index of the loads: 1.0 if all are equal, 1/members if one has all.
+    """
+
+    event: int
+    members: int
+    moved: int
+    least: int
+    spread: int
+    jain: float
+
+
+def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:
+    """The members at the beginning and after each event, sorted.
+
+    Args:
+        members: how many there are at the beginning.
+        events: joins and leaves.
+        seed: of the history.
+    """
+    rng = random.Random(seed)
+    present: list[str] = []
+    for number in range(members):
+        insort(present, _client_id(rng, number))
+    fewest, most = members * 3 // 4, members * 5 // 4 + 1
+    yield present.copy()
+    for event in range(events):
+        if len(present) >= most or (len(present) > max(fewest, 1) and rng.random() < 0.5):
+            del present[rng.randrange(len(present))]
+        else:
+            insort(present, _client_id(rng, members + event))
+        yield present.copy()
+
+
+def _client_id(rng: random.Random, number: int) -> str:
+    # As real ones: an address, a process id, and a number that makes it unique.
+    host = f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"
+    return f"{host}@{rng.randrange(2, 32768)}#{number:x}"
+
+
+def live_through(strategy: str, queues: QueueSet, members: int, events: int, seed: int) -> Iterator[Event]:
+    """Share queues among the members of a history, and compare each step with the one before.
+
+    Args:
+        strategy: a name in `STRATEGIES`.
+        queues: what is shared.
+        members: see `memberships`.
+        events: see `memberships`.
+        seed: see `memberships`.
+
+    Yields:
+        What each event did; the beginning is none.
+    """
+    allocate_all, allocate = AllocateAll(queues), STRATEGIES[strategy]
+    number_of: dict[str, int] = {}
+    before, members_before = None, 0
+    for event, present in enumerate(memberships(members, events, seed)):
+        # Owners are told by their place in the list, which changes with every event.
+        numbers = np.array([number_of.setdefault(cid, len(number_of)) for cid in present], dtype=np.int64)
+        owners = allocate(allocate_all, present)
+        loads = np.bincount(owners, minlength=len(present))
+        now = numbers[owners]
+        if before is not None:
+            yield Event(
+                event=event,
+                members=len(present),
+                moved=int((now != before).sum()),
+                least=len(queues) // max(len(present), members_before),
+                spread=int(loads.max() - loads.min()),
+                jain=float(loads.sum()) ** 2 / (len(present) * float((loads.astype(np.float64) ** 2).sum())),
+            )
+        before, members_before = now, len(present)

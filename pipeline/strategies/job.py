@@ -1,0 +1,161 @@
+"""The comparison of allocation strategies as a Spark job: one row of the input is one history under one strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from model.errors import ConfigError
+from pipeline.strategies.allocate_all import STRATEGIES, QueueSet
+from pipeline.strategies.histories import live_through
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS_SCHEMA = (
+    "scenario int, strategy string, event int, members int, moved bigint, least bigint, spread bigint, jain double, "
+    "elapsed_ms double"
+)
+MAX_QUEUES = 10_000_000
+"""Of one history: each takes about 100 bytes of memory in a Python worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is compared.
+
+    Attributes:
+        queues: of the topic, over all brokers; rounded down to the same number on each.
+        brokers: how many.
+        consumers: members at the beginning.
+        events: joins and leaves of each history.
+        scenarios: histories.
+        strategies: names in `STRATEGIES`.
+        seed: of the first history; the next ones count up.
+    """
+
+    queues: int = 1_000
+    brokers: int = 10
+    consumers: int = 100
+    events: int = 20
+    scenarios: int = 10
+    strategies: tuple[str, ...] = tuple(STRATEGIES)
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed.
+
+        Raises:
+            ConfigError: naming the option.
+        """
+        for name in ("brokers", "consumers", "events", "scenarios"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.brokers <= self.queues <= MAX_QUEUES:
+            raise ConfigError(f"queues must be {self.brokers} (one on each broker) to {MAX_QUEUES}, got {self.queues}")
+        unknown = [name for name in self.strategies if name not in STRATEGIES]
+        if unknown or not self.strategies:
+            raise ConfigError(f"strategies must be some of {', '.join(STRATEGIES)}; got {', '.join(unknown) or 'none'}")
+
+    @property
+    def queue_set(self) -> QueueSet:
+        """The queues that are shared."""
+        names = tuple(f"broker-{number:04}" for number in range(self.brokers))
+        return QueueSet("orders", names, self.queues // self.brokers)
+
+
+def strategy_events(spark: SparkSession, comparison: Comparison) -> DataFrame:
+    """Compute what each event of each history did under each strategy; `EVENTS_SCHEMA`, lazily.
+
+    The result does not depend on how many partitions or executors there are.
+    """
+    runs = comparison.scenarios * len(comparison.strategies)
+
+    def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _run(comparison, number)
+
+    # A partition for each run, up to some hundred: they take from milliseconds to minutes, depending on the strategy.
+    return spark.range(0, runs, 1, min(runs, 512)).mapInArrow(compute, EVENTS_SCHEMA)
+
+
+def _run(comparison: Comparison, number: int) -> pa.RecordBatch:
+    import time  # noqa: PLC0415 - in a worker
+
+    import pyarrow as pa  # noqa: PLC0415
+
+    scenario, which = divmod(number, len(comparison.strategies))
+    strategy, seed = comparison.strategies[which], comparison.seed + scenario
+    began = time.perf_counter()
+    events = list(live_through(strategy, comparison.queue_set, comparison.consumers, comparison.events, seed))
+    elapsed_ms = (time.perf_counter() - began) * 1000 / (len(events) + 1)
+    rows = len(events)
+    columns: Sequence[tuple[str, Sequence[object], pa.DataType]] = [
+        ("scenario", [scenario] * rows, pa.int32()),
+        ("strategy", [strategy] * rows, pa.string()),
+        ("event", [event.event for event in events], pa.int32()),
+        ("members", [event.members for event in events], pa.int32()),
+        ("moved", [event.moved for event in events], pa.int64()),
+        ("least", [event.least for event in events], pa.int64()),
+        ("spread", [event.spread for event in events], pa.int64()),
+        ("jain", [event.jain for event in events], pa.float64()),
+        ("elapsed_ms", [elapsed_ms] * rows, pa.float64()),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, kind) for _, values, kind in columns], [n for n, _, _ in columns]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyFigures:
+    """One strategy over all histories.
+
+    Attributes:
+        strategy: its name.
+        moved_share: queues moved by an event, as a share of all.
+        times_least: queues moved, as a multiple of the least that an even sharing has to move; None if that is 0,
+            which it is where there are more members than queues.
+        worst_times_least: the same in the history where it is largest.
+        spread: the largest difference between two loads at any moment.
+        jain: the smallest Jain's index at any moment.
+        elapsed_ms: to share all queues among all members once, vectorised.
+    """
+
+    strategy: str
+    moved_share: float
+    times_least: float | None
+    worst_times_least: float | None
+    spread: int
+    jain: float
+    elapsed_ms: float
+
+
+def strategy_figures(events: DataFrame, queues: int) -> list[StrategyFigures]:
+    """Sum the events up, the strategy that moves least first."""
+    from pyspark.sql import functions as F  # noqa: PLC0415
+
+    histories = events.groupBy("strategy", "scenario").agg(
+        F.sum("moved").alias("moved"),
+        F.sum("least").alias("least"),
+        F.count("*").alias("events"),
+        F.max("spread").alias("spread"),
+        F.min("jain").alias("jain"),
+        F.first("elapsed_ms").alias("elapsed_ms"),
+    )
+    rows = (
+        histories.groupBy("strategy")
+        .agg(
+            (F.sum("moved") / F.sum("events") / F.lit(queues)).alias("moved_share"),
+            F.try_divide(F.sum("moved"), F.sum("least")).alias("times_least"),
+            F.max(F.try_divide("moved", "least")).alias("worst_times_least"),
+            F.max("spread").alias("spread"),
+            F.min("jain").alias("jain"),
+            F.avg("elapsed_ms").alias("elapsed_ms"),
+        )
+        .orderBy("times_least", "moved_share", "strategy")
+        .collect()
+    )
+    return [StrategyFigures(**row.asDict()) for row in rows]

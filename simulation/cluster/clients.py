@@ -1,0 +1,226 @@
+"""Clients of a simulated cluster: they write down what they send and get, and may be killed or hang.
+
+A connection comes from the host of the task that asks for it, so what a client is told to do has to be done from its
+own host. That is why a scenario talks to these, and not to the shipped client inside.
+
+Invariant: a delivery is written down when the listener is called, and is `finished` only when the listener returned:
+whatever is committed without being finished somewhere was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from client.instance.registry import release_instance
+from client.listeners.listener import ConsumeResult
+from client.pop.consumer import PopConsumer
+from client.pop.message import PopMessage
+from client.produce.producer import Producer
+from client.push.consumer import PushConsumer
+from client.rebalance.member import GroupConsumer
+from model.message import Message, MessageExt, SendResult
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from simulation.kernel.network import Fault
+from simulation.kernel.run import Simulation
+
+Work = Callable[[MessageExt], Awaitable[ConsumeResult | None]]
+"""What a consumer does with each message; None or SUCCESS finishes it, RECONSUME_LATER or an exception fails it."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One message that a listener was called with.
+
+    Attributes:
+        time_s: when, on the virtual clock.
+        times_delivered: how often it had failed before at this consumer.
+        finished: whether the listener returned success.
+    """
+
+    time_s: float
+    client_id: str
+    message: MessageExt
+    times_delivered: int
+    finished: bool = False
+
+    @property
+    def body(self) -> bytes:
+        """The message's body."""
+        return self.message.body
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedMember:
+    """One consumer process on a host of its own.
+
+    Attributes:
+        host: its host.
+        consumer: the shipped consumer.
+        live: whether it runs and can be reached.
+    """
+
+    simulation: Simulation
+    host: str
+    consumer: GroupConsumer
+    live: bool = False
+
+    @property
+    def client_id(self) -> str:
+        """`host@instance`, once started."""
+        return self.consumer.client_id
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        return self.consumer.group
+
+    async def start(self) -> None:
+        """Start it, from its host. Raises and cancellation: see `GroupConsumer.start`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.start()
+        self.live = True
+
+    async def stop(self) -> None:
+        """Shut it down as its owner would. Idempotent. Cancellation: see `GroupConsumer.shutdown`."""
+        self.live = False
+        with self.simulation.on_host(self.host):
+            await self.consumer.shutdown()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Give a topic up; see `GroupConsumer.unsubscribe`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.unsubscribe(topic)
+
+    async def crash(self) -> None:
+        """Kill its process: its connections are reset, and nothing that it still does reaches anybody.
+
+        Cancellation: it is dead, but some of its tasks may still be in memory.
+        """
+        self.live = False
+        # A clean shutdown would finish, commit and say goodbye. No shipped code kills itself, so its tasks are ended
+        # here from the outside: the listeners first, then what they run on.
+        instance = self.consumer._instance
+        assert instance is not None, "a consumer that was not started cannot crash"
+        with self.simulation.network.stall(self.host):
+            self.simulation.network.cut(self.host)
+            await self.consumer._background.stop()
+            await release_instance(instance)
+
+    def hang(self) -> Fault:
+        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
+        self.live = False
+        return self.simulation.network.stall(self.host)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedConsumer(SimulatedMember):
+    """A push consumer.
+
+    Attributes:
+        deliveries: every message that its listener was called with, in order.
+    """
+
+    consumer: PushConsumer
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What it owns now, sorted; without the queues of its retry topic."""
+        return [queue for queue in self.consumer.queues if not is_retry_topic(queue.topic)]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies that its listener was called with, in order."""
+        return [delivery.body for delivery in self.deliveries]
+
+    def listener(self, work: Work | None) -> Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]:
+        """Make a listener that writes everything down and then does the work of each message."""
+
+        async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
+            now = self.simulation.loop.time()
+            batch = [Delivery(now, self.client_id, message, message.times_delivered) for message in messages]
+            self.deliveries += batch
+            for delivery in batch:
+                if work is not None and await work(delivery.message) is ConsumeResult.RECONSUME_LATER:
+                    return ConsumeResult.RECONSUME_LATER
+            for delivery in batch:
+                delivery.finished = True
+            return None
+
+        return on_messages
+
+    async def subscribe(self, topic: str, expression: str = "*", *, work: Work | None = None) -> None:
+        """Subscribe to one more topic, or change one; see `PushConsumer.subscribe`."""
+        with self.simulation.on_host(self.host):
+            await self.consumer.subscribe(topic, self.listener(work), expression)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedPopConsumer(SimulatedMember):
+    """A pop consumer; what it is asked for comes from its host."""
+
+    consumer: PopConsumer
+
+    async def receive(self, max_n: int = 32, *, invisible_s: float = 60.0, wait_s: float = 15.0) -> list[PopMessage]:
+        """See `PopConsumer.receive`."""
+        with self.simulation.on_host(self.host):
+            return await self.consumer.receive(max_n, invisible_s=invisible_s, wait_s=wait_s)
+
+    async def ack(self, messages: Sequence[PopMessage | str]) -> list[PopMessage | str]:
+        """See `PopConsumer.ack`."""
+        with self.simulation.on_host(self.host):
+            return await self.consumer.ack(messages)
+
+    async def extend(self, message: PopMessage | str, invisible_s: float) -> str:
+        """See `PopConsumer.extend`."""
+        with self.simulation.on_host(self.host):
+            return await self.consumer.extend(message, invisible_s)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedProducer:
+    """One producer process on a host of its own.
+
+    Attributes:
+        host: its host.
+        producer: the shipped producer.
+        acknowledged: what brokers said they have, by body, so bodies should differ.
+    """
+
+    simulation: Simulation
+    host: str
+    producer: Producer
+    acknowledged: dict[bytes, SendResult] = field(default_factory=dict)
+
+    async def start(self) -> None:
+        """Start it, from its host. Raises and cancellation: see `Producer.start`."""
+        with self.simulation.on_host(self.host):
+            await self.producer.start()
+
+    async def stop(self) -> None:
+        """Shut it down. Idempotent. Cancellation: see `Producer.shutdown`."""
+        with self.simulation.on_host(self.host):
+            await self.producer.shutdown()
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str = "",
+        key: str | None = None,
+        queue: MessageQueue | None = None,
+    ) -> SendResult:
+        """Send a message; see `Producer.send`. The key is also the message's own, for consumers in key order."""
+        message = Message(topic, body, tags=tags, keys=() if key is None else (key,))
+        with self.simulation.on_host(self.host):
+            result = await self.producer.send(message, key=key, queue=queue)
+        self.acknowledged[body] = result
+        return result
+
+    async def send_many(self, topic: str, n: int, *, first: int = 0) -> None:
+        """Send messages one after another; their bodies are the numbers from `first` on. Raises: see `send`."""
+        for number in range(first, first + n):
+            await self.send(topic, b"%d" % number)

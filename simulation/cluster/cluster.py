@@ -1,0 +1,396 @@
+"""A whole cluster in virtual time: name servers, brokers, producers and consumers, each on a host of its own.
+
+Everything that runs in it is what ships. This module starts it, keeps what happens, and can say at any moment who
+should own which queue and who does. Its parts are broken one by one: `cluster.brokers["broker-a"].crash()`,
+`cluster.consumers[0].hang()`, and the faults of `cluster.simulation.network`.
+
+Invariant: equal seeds, options and calls give equal `events`, byte for byte.
+
+Example::
+
+    async def main(simulation: Simulation) -> None:
+        async with SimulatedCluster(simulation, data_dir) as cluster:
+            await cluster.create_topic("orders", queues=4)
+            first = await cluster.start_consumer("billing", "orders")
+            second = await cluster.start_consumer("billing", "orders")
+            took_s = await cluster.wait_converged(5.0)
+
+    run_simulation(main, seed=7)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from broker.config import BrokerConfig
+from broker.server import RunningBroker, run_broker
+from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from client.listeners.listener import Listener
+from client.options import ConsumeMode
+from client.pop.consumer import PopConsumer
+from client.produce.producer import Producer
+from client.push.consumer import PushConsumer
+from model.errors import TopicNotExist
+from model.event_log import EventSink
+from model.events import Event, EventKind
+from model.topic_route import READ_WRITE, Perm
+from namesrv.config import NameServerConfig
+from namesrv.route_table import RouteTable
+from namesrv.server import NameServer, run_name_server
+from remoting.client import RemotingClient
+from remoting.tasks import background_tasks
+from remoting.wire.request_code import RequestCode
+from simulation.cluster.clients import SimulatedConsumer, SimulatedPopConsumer, SimulatedProducer, Work
+from simulation.cluster.convergence import Owners, differences, owners_of, target_of
+from simulation.cluster.servers import SimulatedServer, UnsyncedFiles
+from simulation.kernel.run import Simulation
+
+NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
+SHOWN_TIMEOUT_S = 60.0
+"""Until when every name server that runs shows a new topic."""
+LOOK_INTERVAL_S = 0.005
+"""How often `wait_converged` looks; what it measures is true to this much."""
+
+
+class NotConverged(AssertionError):
+    """The group did not reach its target in time; the text tells every difference."""
+
+
+class SimulatedCluster:
+    """See the module header. An async context manager: it stops everything at the end, clients first.
+
+    Args:
+        simulation: the world it runs in.
+        data_dir: brokers store below it.
+        name_servers: how many; named `namesrv-1` and so on.
+        brokers: how many; named `broker-a` and so on.
+        **broker_options: `BrokerConfig` by name, for every broker.
+
+    Attributes:
+        name_servers, brokers: the servers by name.
+        consumers, poppers, producers: every client that was ever made, in that order.
+        events: every event of every node, in the order in which they happened.
+        watchers: called with each event as it happens; must not raise.
+        client_options: `ClientConfig` by name, for every client that is started from now on.
+    """
+
+    def __init__(
+        self, simulation: Simulation, data_dir: Path, *, name_servers: int = 1, brokers: int = 2, **broker_options: Any
+    ) -> None:
+        self.simulation = simulation
+        self.name_servers: dict[str, SimulatedServer[NameServer]] = {}
+        self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
+        self.consumers: list[SimulatedConsumer] = []
+        self.poppers: list[SimulatedPopConsumer] = []
+        self.events: list[Event] = []
+        self.watchers: list[EventSink] = []
+        self.client_options: dict[str, Any] = {}
+        self._names = (
+            [f"namesrv-{n + 1}" for n in range(name_servers)],
+            [f"broker-{chr(97 + n)}" for n in range(brokers)],
+        )
+        self._data_dir = data_dir
+        self._broker_options = broker_options
+        self.producers: list[SimulatedProducer] = []
+        self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
+        self._clients = 0
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
+        self._admin = RemotingClient(rng=Random(f"admin {simulation.seed}"))
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> SimulatedCluster:
+        async with AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(background_tasks())
+            stack.push_async_callback(self._stop_all)
+            for name in self._names[0]:
+                self.name_servers[name] = self._name_server(name)
+                await self.name_servers[name].start()
+            for name in self._names[1]:
+                await self.add_broker(name)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def _stop_all(self) -> None:
+        self.simulation.network.heal()
+        with anyio.CancelScope(shield=True):
+            await self._stop_clients()
+            for broker in self.brokers.values():
+                await broker.stop()
+            for name_server in self.name_servers.values():
+                await name_server.stop()
+
+    async def _stop_clients(self) -> None:
+        async with anyio.create_task_group() as stopping:
+            for consumer in (*self.consumers, *self.poppers):
+                if consumer.live:
+                    stopping.start_soon(consumer.stop)
+            for producer in self.producers:
+                stopping.start_soon(producer.stop)
+        await self._admin.aclose()
+
+    def _name_server(self, name: str) -> SimulatedServer[NameServer]:
+        config = NameServerConfig(listen=f"0.0.0.0:{NAME_SERVER_PORT}", name=name)
+        return SimulatedServer(
+            self.simulation,
+            self._tasks,
+            name,
+            NAME_SERVER_PORT,
+            lambda sink: run_name_server(config),
+            data_dir=None,
+            sink=self._note,
+        )
+
+    async def add_broker(self, name: str) -> None:
+        """Start one more broker; its name is its host. Raises and cancellation: see `SimulatedServer.start`."""
+        data_dir = self._data_dir / name
+        data_dir.mkdir(parents=True, exist_ok=True)
+        options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
+        # One for all its lives: a broker that was started again must not draw the same tokens once more.
+        rng = Random(f"{name} {self.simulation.seed}")
+
+        def open_broker(sink: EventSink) -> Any:
+            config = BrokerConfig(
+                name=name,
+                data_dir=data_dir,
+                name_servers=tuple(server.address for server in self.name_servers.values()),
+                listen=f"0.0.0.0:{BROKER_PORT}",
+                clock_ms=self.simulation.clock_ms,
+                rng=rng,
+                event_sink=sink,
+                **options,
+            )
+            return run_broker(config)
+
+        server: SimulatedServer[RunningBroker] = SimulatedServer(
+            self.simulation, self._tasks, name, BROKER_PORT, open_broker, data_dir=data_dir, sink=self._note
+        )
+        self.brokers[name] = server
+        await server.start()
+
+    # --- clients -----------------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> list[str]:
+        """Addresses of the name servers, for clients."""
+        return [server.address for server in self.name_servers.values()]
+
+    def _options(self, kind: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The host of a new client, and its options."""
+        self._clients += 1
+        host = options.pop("host", f"{kind}{self._clients}")
+        made = {
+            "clock_ms": self.simulation.clock_ms,
+            "event_sink": self._note,
+            "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
+            "trace": False,
+            # The default holds the process id, and clients of all hosts share the registry of one real process.
+            "instance_name": str(self._clients),
+        }
+        return host, {**made, **self.client_options, **options}
+
+    def make_consumer(
+        self,
+        group: str,
+        *,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        **options: Any,
+    ) -> SimulatedConsumer:
+        """Make a consumer without starting it.
+
+        Args:
+            group: its group.
+            strategy: by default AVG; all members of a group have the same.
+            **options: `host`, and `ClientConfig` and `ConsumerOptions` by name.
+        """
+        host, made = self._options("c", options)
+        if made.get("mode") != ConsumeMode.POP:  # whoever pops has no queues
+            self._strategies[group] = strategy or AllocateMessageQueueAveragely()
+        consumer = PushConsumer(self.addresses, group, strategy=strategy, **made)
+        simulated = SimulatedConsumer(self.simulation, host, consumer)
+        self.consumers.append(simulated)
+        return simulated
+
+    async def start_consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        expression: str = "*",
+        work: Work | None = None,
+        listener: Listener | None = None,
+        strategy: AllocateMessageQueueStrategy | None = None,
+        **options: Any,
+    ) -> SimulatedConsumer:
+        """Start a consumer on a host of its own that writes down what it gets.
+
+        Args:
+            group: its group.
+            topic: what it subscribes to.
+            expression: which tags of it.
+            work: what it does with each message.
+            listener: instead of the one that writes down.
+            strategy: see `make_consumer`.
+            **options: see `make_consumer`.
+
+        Raises and cancellation: see `PushConsumer.start`.
+        """
+        made = self.make_consumer(group, strategy=strategy, **options)
+        await made.consumer.subscribe(topic, listener or made.listener(work), expression)
+        await made.start()
+        return made
+
+    async def start_popper(
+        self, group: str, topic: str, *, expression: str = "*", **options: Any
+    ) -> SimulatedPopConsumer:
+        """Start a pop consumer on a host of its own; options are `host` and those of `PopConsumer`."""
+        host, made = self._options("pop", options)
+        popper = SimulatedPopConsumer(self.simulation, host, PopConsumer(self.addresses, group, **made))
+        await popper.consumer.subscribe(topic, expression)
+        await popper.start()
+        self.poppers.append(popper)
+        return popper
+
+    async def start_producer(self, **options: Any) -> SimulatedProducer:
+        """Start a producer on a host of its own.
+
+        Args:
+            **options: `host`, and those of `Producer` and `ClientConfig` by name.
+        """
+        host, made = self._options("p", options)
+        simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
+        await simulated.start()
+        self.producers.append(simulated)
+        return simulated
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = 4,
+        *,
+        write: int | None = None,
+        perm: Perm = READ_WRITE,
+        brokers: Iterable[str] | None = None,
+    ) -> None:
+        """Create or change a topic; returns once every name server that runs shows it.
+
+        Args:
+            topic: its name.
+            queues: how many on each broker.
+            write: how many of them can be written, if not all.
+            perm: what it allows.
+            brokers: names of those that get it; all that run by default.
+        """
+        names = [name for name, server in self.brokers.items() if server.process] if brokers is None else list(brokers)
+        header = {
+            "topic": topic,
+            "read_queue_nums": queues,
+            "write_queue_nums": queues if write is None else write,
+            "perm": int(perm),
+        }
+        with self.simulation.on_host("admin"):
+            for name in names:
+                await self._admin.request(self.brokers[name].address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        tables = [server.running.table for server in self.name_servers.values() if server.process]
+        wanted = {(name, queues, header["write_queue_nums"], perm) for name in names}
+        with anyio.fail_after(SHOWN_TIMEOUT_S):
+            for table in tables:
+                # Servers offer no event to wait for, and virtual time costs nothing.
+                while not wanted <= _shown(table, topic):  # noqa: ASYNC110
+                    await anyio.sleep(LOOK_INTERVAL_S)
+
+    # --- who owns what -----------------------------------------------------------------------------------------------
+
+    def _running_brokers(self) -> list[RunningBroker]:
+        return [server.process for server in self.brokers.values() if server.process is not None]
+
+    def target(self, group: str, *, retry_topics: bool = False) -> Owners:
+        """Who should own which queue of a group now; see `simulation/cluster/convergence.py`."""
+        strategy = self._strategies[group]
+        return target_of(group, strategy, self.consumers, self._running_brokers(), retry_topics=retry_topics)
+
+    def owners(self, group: str, *, retry_topics: bool = False) -> Owners:
+        """Who owns which queue of a group now, as its live members see it."""
+        return owners_of(group, self.consumers, retry_topics=retry_topics)
+
+    def differences(self, *, retry_topics: bool = False) -> list[str]:
+        """In what any group is not where it should be; empty when all have converged."""
+        return [
+            difference
+            for group in self._strategies
+            for difference in differences(
+                group,
+                self.target(group, retry_topics=retry_topics),
+                self.owners(group, retry_topics=retry_topics),
+                self._running_brokers(),
+            )
+        ]
+
+    async def wait_converged(self, timeout_s: float, *, retry_topics: bool = False) -> float:
+        """Wait until every group owns exactly what it should.
+
+        Args:
+            timeout_s: at the most.
+            retry_topics: whether the queues of retry topics count; clients first hear of them with a route poll.
+
+        Returns:
+            How long it took, in virtual seconds.
+
+        Raises:
+            NotConverged: it did not in time; with every difference.
+
+        Cancellation: harmless.
+        """
+        started = self.simulation.loop.time()
+        while left := self.differences(retry_topics=retry_topics):
+            if self.simulation.loop.time() - started >= timeout_s:
+                raise NotConverged(
+                    f"not converged after {timeout_s} s, seed {self.simulation.seed}:\n" + "\n".join(left)
+                )
+            await anyio.sleep(LOOK_INTERVAL_S)
+        return self.simulation.loop.time() - started
+
+    # --- what happened -----------------------------------------------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        for watcher in self.watchers:
+            watcher(event)
+
+    def events_of(self, kind: EventKind, since: int = 0, **columns: object) -> list[Event]:
+        """The events of a kind, in the order in which they happened.
+
+        Args:
+            kind: which.
+            since: leave out so many of `events` from the start.
+            **columns: only those with these values, for instance `client="c1@1"`.
+        """
+        return [
+            event
+            for event in self.events[since:]
+            if event.kind == kind and all(getattr(event, name) == value for name, value in columns.items())
+        ]
+
+
+def _shown(table: RouteTable, topic: str) -> set[tuple[str, int, int, Perm]]:
+    try:
+        queues = table.route(topic).queues
+    except TopicNotExist:
+        return set()
+    return {(data.broker_name, data.read_queue_nums, data.write_queue_nums, data.perm) for data in queues}

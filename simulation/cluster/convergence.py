@@ -1,0 +1,106 @@
+"""Who should own which queue of a group, who does, and what differs: the yardstick of every simulated rebalance.
+
+Invariant: the target is computed from what is true (which processes run, which topics they have), never from what any
+client believes; so a group that agrees with its target is right, and not only consistent.
+
+Example: members c1 and c2, one broker with two queues, and c2 has just joined:
+
+    target    {t:broker-a:0: (c1,), t:broker-a:1: (c2,)}
+    owners    {t:broker-a:0: (c1,), t:broker-a:1: (c1,)}
+    differences    ["t:broker-a:1 should be of c2 and is of c1"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.leases.table import QueueKey
+from broker.server import RunningBroker
+from client.allocate import AllocateMessageQueueStrategy
+from client.rebalance.plan import allocate_target
+from model.heartbeat import GroupView, MessageModel
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+from model.topic_route import Perm
+from simulation.cluster.clients import SimulatedConsumer
+
+Owners = dict[MessageQueue, tuple[str, ...]]
+"""Queue -> client ids, sorted; more than one is a fault, and a queue of nobody is not in it."""
+
+
+def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> list[MessageQueue]:
+    """Every queue of a topic that some of these brokers serves."""
+    queues = []
+    for broker in brokers:
+        entry = broker.broker.topics.get(topic)
+        if entry is not None and entry.config.perm & Perm.READ:
+            queues += [MessageQueue(topic, broker.name, queue_id) for queue_id in range(entry.config.read_queue_nums)]
+    return sorted(queues)
+
+
+def target_of(
+    group: str,
+    strategy: AllocateMessageQueueStrategy,
+    consumers: Iterable[SimulatedConsumer],
+    brokers: Iterable[RunningBroker],
+    *,
+    retry_topics: bool,
+) -> Owners:
+    """Who should own which queue.
+
+    Args:
+        group: the group.
+        strategy: what its members allocate with.
+        consumers: all consumers; those of other groups, and those that are not alive, do not count.
+        brokers: those that run.
+        retry_topics: whether the queues of retry topics count.
+    """
+    running = list(brokers)
+    members = {
+        each.client_id: each.consumer.subscribed_topics() for each in consumers if each.live and each.group == group
+    }
+    view = GroupView(group=group, version=0, members=dict(sorted(members.items())))
+    # All topics of the group also when only some count: a strategy may share them out together.
+    queues = {topic: readable_queues(topic, running) for topics in members.values() for topic in topics}
+    owners: Owners = {}
+    for client_id, subscribed in sorted(members.items()):
+        topics = [topic for topic in subscribed if retry_topics or not is_retry_topic(topic)]
+        share = allocate_target(strategy, group, client_id, MessageModel.CLUSTERING, topics, queues, view)
+        owners.update({queue: (client_id,) for queue in share})
+    return dict(sorted(owners.items()))
+
+
+def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topics: bool) -> Owners:
+    """Who owns which queue, as the live members themselves see it."""
+    owners: Owners = {}
+    for consumer in sorted((each for each in consumers if each.live and each.group == group), key=_client_id):
+        for queue in consumer.consumer.queues:
+            if retry_topics or not is_retry_topic(queue.topic):
+                owners[queue] = (*owners.get(queue, ()), consumer.client_id)
+    return dict(sorted(owners.items()))
+
+
+def differences(group: str, target: Owners, owners: Owners, brokers: Iterable[RunningBroker]) -> list[str]:
+    """Every way in which a group is not where it should be; empty when it has converged.
+
+    The leases of the brokers have to agree as well: an owner without a lease may not commit.
+    """
+    found = [
+        f"{queue} should be of {_named(target.get(queue))} and is of {_named(owners.get(queue))}"
+        for queue in sorted({*target, *owners})
+        if target.get(queue) != owners.get(queue)
+    ]
+    for broker in brokers:
+        for queue, (client_id, *_) in target.items():
+            leased = broker.broker.locks.held_by(group, client_id)
+            if queue.broker_name == broker.name and QueueKey(queue.topic, queue.queue_id) not in leased:
+                found.append(f"{queue} is not leased to {client_id}")
+    return found
+
+
+def _client_id(consumer: SimulatedConsumer) -> str:
+    return consumer.client_id
+
+
+def _named(client_ids: tuple[str, ...] | None) -> str:
+    return " and ".join(client_ids) if client_ids else "nobody"

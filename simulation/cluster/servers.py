@@ -1,0 +1,149 @@
+"""Name servers and brokers as processes of a simulated cluster: started, stopped, crashed and started again.
+
+A process is the shipped server on a host of its own. Stopping it is what SIGTERM does. Crashing it is as near to
+SIGKILL as one real process allows: its connections are reset, nothing that it still does reaches anybody, and its data
+directory is afterwards what it was at the moment of the crash, so that nothing which a clean stop writes helps the next
+run.
+
+Invariant: a server that is restarted has the address, the name and the data directory that it had before.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from broker.store.disk.files import Files
+from model.event_log import EventSink
+from model.events import Event
+from simulation.kernel.run import Simulation
+
+Running = TypeVar("Running")
+
+
+class UnsyncedFiles(Files):
+    """Files that never wait for the disk: a crash here takes the process, and the system keeps what was written."""
+
+    def sync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Do nothing."""
+
+
+class SimulatedServer(Generic[Running]):
+    """One server process on a host of its own.
+
+    Args:
+        simulation: the world.
+        tasks: where it runs; the group is open as long as the server may run.
+        name: its host.
+        port: where it listens.
+        open_server: makes the server's context manager, anew for every start; gets the sink for its events.
+        data_dir: what a crash takes back to the moment it happened; None for a server that stores nothing.
+        sink: gets the events of the server, but none of the time after a crash.
+
+    Attributes:
+        address: `host:port`, for clients.
+        process: what the server's context manager gave, while it runs, else None.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        tasks: TaskGroup,
+        name: str,
+        port: int,
+        open_server: Callable[[EventSink], AbstractAsyncContextManager[Running]],
+        *,
+        data_dir: Path | None,
+        sink: EventSink,
+    ) -> None:
+        self.name = name
+        self.address = f"{name}:{port}"
+        self.process: Running | None = None
+        self._simulation = simulation
+        self._tasks = tasks
+        self._open_server = open_server
+        self._data_dir = data_dir
+        self._sink = sink
+        self._killed = False
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+
+    @property
+    def running(self) -> Running:
+        """What the server's context manager gave; only while it runs."""
+        assert self.process is not None, f"{self.name} does not run"
+        return self.process
+
+    async def start(self) -> None:
+        """Start it; returns once it listens.
+
+        Raises:
+            RlabError: what the server refuses to start with.
+
+        Cancellation: it is stopped again.
+        """
+        assert self.process is None, f"{self.name} runs already"
+        self._scope, self._ended, self._killed = anyio.CancelScope(), anyio.Event(), False
+        with self._simulation.on_host(self.name):
+            self.process = await self._tasks.start(self._run)
+
+    async def _run(self, task_status: TaskStatus[Running]) -> None:
+        try:
+            with self._scope:
+                async with self._open_server(self._emit) as running:
+                    task_status.started(running)
+                    await anyio.sleep_forever()
+        finally:
+            self.process = None
+            self._ended.set()
+
+    def _emit(self, event: Event) -> None:
+        if not self._killed:
+            self._sink(event)
+
+    async def stop(self) -> None:
+        """End it as SIGTERM does: it says goodbye and closes its files. Idempotent.
+
+        Cancellation: it ends all the same.
+        """
+        self._scope.cancel()
+        if self.process is not None:
+            await self._ended.wait()
+
+    async def crash(self, lose: Callable[[Path, Path], None] | None = None) -> None:
+        """End it as SIGKILL does; see the module header.
+
+        Args:
+            lose: called with the data directory and a copy of it as it is now, from which it takes what is lost beside
+                the process; the next start finds that copy.
+
+        Cancellation: it ends, and its data directory may be that of a clean stop.
+        """
+        assert self.process is not None, f"{self.name} does not run"
+        self._killed = True
+        at_the_crash = self._copy_data()
+        if lose is not None and self._data_dir is not None and at_the_crash is not None:
+            lose(self._data_dir, at_the_crash)
+        with self._simulation.network.stall(self.name):
+            self._simulation.network.cut(self.name)
+            await self.stop()
+        if self._data_dir is not None and at_the_crash is not None:
+            shutil.rmtree(self._data_dir)
+            at_the_crash.rename(self._data_dir)
+
+    def _copy_data(self) -> Path | None:
+        """Copy what the system has of the server's files: everything it wrote, whether synced or not."""
+        if self._data_dir is None:
+            return None
+        copy = self._data_dir.with_name(f"{self._data_dir.name}.crashed")
+        shutil.copytree(self._data_dir, copy)
+        return copy

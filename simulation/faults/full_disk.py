@@ -1,0 +1,57 @@
+"""A disk that fills up on demand, for each broker of a simulated cluster by itself.
+
+What does not fit any more is refused as the system does it: the write takes what fits, and only the next one fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from simulation.cluster.servers import UnsyncedFiles
+
+_FITS_BYTES = 64
+"""A write of no more fails at once on a full disk; of a longer one half is written first."""
+
+
+class FillingDisks(UnsyncedFiles):
+    """The message files of all brokers below one directory.
+
+    Args:
+        data_dir: each broker has a directory of its name in it.
+
+    Attributes:
+        full: names of the brokers whose disk has no room now.
+        open_files: descriptors that are open now, and whose they are.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self.full: dict[str, None] = {}
+        self.open_files: dict[int, str] = {}
+        self._data_dir = data_dir
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """See `Files.open`."""
+        fd = super().open(path, create=create)
+        self.open_files[fd] = path.relative_to(self._data_dir).parts[0]
+        return fd
+
+    def duplicate(self, fd: int) -> int:
+        """See `Files.duplicate`."""
+        copy = super().duplicate(fd)
+        self.open_files[copy] = self.open_files[fd]
+        return copy
+
+    def close(self, fd: int) -> None:
+        """See `Files.close`."""
+        self.open_files.pop(fd, None)
+        super().close(fd)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """See `Files.pwrite`; fails with ENOSPC on a full disk."""
+        if self.open_files.get(fd) in self.full:
+            if len(data) <= _FITS_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().pwrite(fd, data[: len(data) // 2], position)
+        return super().pwrite(fd, data, position)

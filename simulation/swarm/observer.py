@@ -1,0 +1,250 @@
+"""Watches a swarm: what became of its messages, and how long its group took to find its balance each time. Pure.
+
+A rebalance begins when a member joins or leaves, when the queues of the topic change, or, while all is well, when a
+queue changes hands by itself (a broker went away, a connection broke). It ends when every queue is where it belongs.
+Whatever else happens meanwhile belongs to it: eight members that start together are one rebalance.
+
+Members are those that the swarm's own clients report (CLIENT_START, CLIENT_STOP), so the group has to be the swarm's
+alone. Events of several processes come in bunches; `settle_ms` holds each event back for so long and lets them pass in
+the order of their times.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from client.allocate import AllocateMessageQueueStrategy
+from model.events import Event, EventKind
+from model.message_queue import MessageQueue
+from simulation.checks.delivery import DeliveryCheck
+from simulation.checks.ownership import OwnershipTracker, Rebalance
+
+MAX_TIMES = 10_000
+"""Rebalances whose times the percentiles are made of; the oldest are forgotten."""
+
+_MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
+
+
+@dataclass(slots=True, kw_only=True)
+class SwarmCounts:
+    """What happened from the first consumer that joined until the last one has left: what a trace of the run holds.
+
+    Attributes:
+        members_joined, members_left: consumers.
+        acquisitions: times that a consumer got a queue of the topic.
+        moves: how many of these came from another consumer, or were the first of the queue.
+        handed_out: messages that listeners were given, those that came again counted again.
+        duplicates: how many of them came again.
+    """
+
+    members_joined: int = 0
+    members_left: int = 0
+    acquisitions: int = 0
+    moves: int = 0
+    handed_out: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwarmSummary:
+    """What came of a swarm.
+
+    Attributes:
+        ok: nothing was lost, and the group was balanced at the end.
+        sent: messages acknowledged to a producer.
+        failed_sends: sends that were given up; some of their messages may be stored.
+        received_unique: messages received, each counted once.
+        lost: messages acknowledged and not received.
+        duplicates: receipts beyond the first of each message.
+        consumers: members at the end.
+        queues: queues of the topic at the end.
+        rebalances: how often the group lost its balance and found it again.
+        queues_moved: how often a queue came to another owner.
+        converged_ms_p50, converged_ms_p95: how long that took; None without a rebalance.
+        double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
+        in_all: counts of the whole run; None until its consumers have left. `rlab report` has the same ones.
+    """
+
+    ok: bool
+    sent: int
+    failed_sends: int
+    received_unique: int
+    lost: int
+    duplicates: int
+    consumers: int
+    queues: int
+    rebalances: int
+    queues_moved: int
+    converged_ms_p50: float | None
+    converged_ms_p95: float | None
+    double_owner_ms: float
+    orphan_ms: float
+    in_all: SwarmCounts | None = None
+
+
+class SwarmObserver:
+    """A `SwarmSink` that keeps the books.
+
+    Args:
+        group: the group of the swarm.
+        topic: its topic.
+        strategy: how its consumers share the queues.
+        settle_ms: how long events are held back to be sorted; 0 if they come in order.
+        on_rebalance: called with each rebalance that ended.
+
+    Attributes:
+        check: what became of the messages.
+        tracker: who owns what.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        strategy: AllocateMessageQueueStrategy,
+        *,
+        settle_ms: float = 0.0,
+        on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None,
+    ) -> None:
+        self.check = DeliveryCheck()
+        self.tracker = OwnershipTracker(group, topic, strategy)
+        self.acknowledged = self.check.acknowledged
+        self.failed = self.check.failed
+        self.received = self.check.received
+        self._group = group
+        self._topic = topic
+        self._settle_ms = settle_ms
+        self._on_rebalance = on_rebalance
+        self._held: list[tuple[float, str, int, Event]] = []
+        self._members: dict[str, None] = {}
+        self._queues: tuple[MessageQueue, ...] = ()
+        self._rebalancing = False
+        self._joined = self._left = 0
+        self._times: deque[float] = deque(maxlen=MAX_TIMES)
+        self._rebalances = self._moved = 0
+        self._in_all = SwarmCounts()
+        self._last_owners: dict[tuple[str, int], str] = {}
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Take an event; it counts at once, or when `advance` lets it pass."""
+        if self._settle_ms:
+            heapq.heappush(self._held, (event.t_ms, event.node, event.seq, event))
+        else:
+            self._pass(event)
+
+    def set_queues(self, queues: Iterable[MessageQueue], now_ms: float) -> None:
+        """Say which queues the topic has now; called again and again, as the route shows them."""
+        new = tuple(sorted(queues))
+        if new == self._queues:
+            return
+        self._queues = new
+        if self._members:
+            self._begin(now_ms)
+        self._expect(now_ms)
+        self._look_for_end()
+
+    def advance(self, now_ms: float) -> None:
+        """Let held events pass that are old enough, and bring the times up to date."""
+        while self._held and self._held[0][0] <= now_ms - self._settle_ms:
+            self._pass(heapq.heappop(self._held)[3])
+        self.tracker.account(now_ms - self._settle_ms)
+
+    def in_all(self) -> SwarmCounts:
+        """Let whatever is held pass, and count the whole run; for when its consumers have left."""
+        while self._held:
+            self._pass(heapq.heappop(self._held)[3])
+        check = self.check
+        return replace(self._in_all, handed_out=check.received_unique + check.duplicates, duplicates=check.duplicates)
+
+    def _count(self, event: Event) -> None:
+        counts, queue = self._in_all, (event.broker, event.queue_id)
+        if event.kind == EventKind.QUEUE_ACQUIRED and (event.group, event.topic) == (self._group, self._topic):
+            counts.acquisitions += 1
+            counts.moves += self._last_owners.get(queue) != event.client
+            self._last_owners[queue] = event.client
+        elif event.group == self._group and event.client in self._members:
+            counts.members_left += event.kind == EventKind.CLIENT_STOP
+        elif event.group == self._group:
+            counts.members_joined += event.kind == EventKind.CLIENT_START
+
+    def _pass(self, event: Event) -> None:
+        kind = event.kind
+        self._count(event)
+        if event.group == self._group and kind == EventKind.CLIENT_START and event.client not in self._members:
+            self._begin(event.t_ms)
+            self._joined += 1
+            self._members[event.client] = None
+            self._expect(event.t_ms)
+        elif event.group == self._group and kind == EventKind.CLIENT_STOP and event.client in self._members:
+            self._begin(event.t_ms)
+            self._left += 1
+            del self._members[event.client]
+            self._expect(event.t_ms)
+        elif kind in _MOVES and event.topic == self._topic and event.group == self._group:
+            self._begin(event.t_ms)
+        self.tracker.take(event)
+        self._look_for_end()
+
+    def _expect(self, now_ms: float) -> None:
+        self.tracker.expect(self._members, self._queues, now_ms)
+
+    def _begin(self, now_ms: float) -> None:
+        if not self._rebalancing:
+            self._rebalancing = True
+            self._joined = self._left = 0
+            self.tracker.begin("", now_ms)
+
+    def _look_for_end(self) -> None:
+        if not self._rebalancing or not self.tracker.converged:
+            return
+        self._rebalancing = False
+        ended = replace(self.tracker.end(), step=self._name())
+        self._rebalances += 1
+        self._moved += ended.queues_moved
+        if ended.converged_ms is not None:
+            self._times.append(ended.converged_ms)
+        self._on_rebalance(ended)
+
+    def _name(self) -> str:
+        parts = [f"{n} {what}" for n, what in ((self._joined, "joined"), (self._left, "left")) if n]
+        return ", ".join(parts) or "queues moved by themselves"
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every queue is where it belongs, as far as events have passed."""
+        return not self._rebalancing and not self._held
+
+    def summary(self) -> SwarmSummary:
+        """Everything so far."""
+        check, times = self.check, sorted(self._times)
+        return SwarmSummary(
+            ok=check.lost == 0 and self.balanced,
+            sent=check.sent,
+            failed_sends=check.failed_sends,
+            received_unique=check.received_unique,
+            lost=check.lost,
+            duplicates=check.duplicates,
+            consumers=len(self._members),
+            queues=len(self._queues),
+            rebalances=self._rebalances,
+            queues_moved=self._moved,
+            converged_ms_p50=_percentile(times, 0.50),
+            converged_ms_p95=_percentile(times, 0.95),
+            double_owner_ms=round(self.tracker.double_owner_ms, 1),
+            orphan_ms=round(self.tracker.orphan_ms, 1),
+        )
+
+
+def _percentile(ordered: list[float], share: float) -> float | None:
+    """The nearest-rank percentile: a time that was measured, never one between two."""
+    if not ordered:
+        return None
+    return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 1)

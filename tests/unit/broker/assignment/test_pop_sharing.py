@@ -1,0 +1,60 @@
+"""Shares of those who pop, compared with RocketMQ's rule as it is written there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.assignment.pop_sharing import pop_share
+from model.message_queue import MessageQueue
+
+
+def queues(count: int, brokers: int = 2) -> list[MessageQueue]:
+    return sorted(MessageQueue("t", f"b{number % brokers}", number // brokers) for number in range(count))
+
+
+def avg(mq_all: list[MessageQueue], cid_all: list[str], cid: str) -> list[MessageQueue]:
+    """AllocateMessageQueueAveragely.allocate, line by line."""
+    index, mod = cid_all.index(cid), len(mq_all) % len(cid_all)
+    if len(mq_all) <= len(cid_all):
+        size = 1
+    else:
+        size = len(mq_all) // len(cid_all) + 1 if mod > 0 and index < mod else len(mq_all) // len(cid_all)
+    start = index * size if mod > 0 and index < mod else index * size + mod
+    return [mq_all[(start + i) % len(mq_all)] for i in range(min(size, len(mq_all) - start))]
+
+
+def allocate4pop(cid: str, mq_all: list[MessageQueue], cid_all: list[str], share: int) -> list[MessageQueue]:
+    """QueryAssignmentProcessor.allocate4Pop, line by line; its caller puts the result into a set."""
+    if share <= 0 or share >= len(cid_all) - 1:
+        return [MessageQueue(mq.topic, mq.broker_name, -1) for mq in mq_all]
+    if len(cid_all) <= len(mq_all):
+        result = avg(mq_all, cid_all, cid)
+        index = cid_all.index(cid)
+        for _ in range(1, share + 1):
+            index = (index + 1) % len(cid_all)
+            result = result + avg(mq_all, cid_all, cid_all[index])
+        return result
+    return [mq_all[cid_all.index(cid) % len(mq_all)]]
+
+
+@given(st.integers(1, 20), st.integers(1, 12), st.integers(-2, 12), st.data())
+def test_a_share_is_what_rocketmq_gives(count: int, size: int, share: int, data: st.DataObject) -> None:
+    members = [f"c{number:02}" for number in range(size)]
+    cid = data.draw(st.sampled_from(members))
+    wanted = allocate4pop(cid, queues(count), members, share)
+    assert pop_share(cid, queues(count), members, share) == list(dict.fromkeys(wanted))
+
+
+@pytest.mark.parametrize(
+    ("share", "of_d"),
+    [(1, [("b1", 1), ("b0", 0)]), (2, [("b1", 1), ("b0", 0), ("b0", 1)]), (3, [("b0", -1), ("b1", -1)])],
+)
+def test_shares_go_round_in_a_circle(share: int, of_d: list[tuple[str, int]]) -> None:
+    got = pop_share("D", queues(4), ["A", "B", "C", "D"], share)
+    assert [(queue.broker_name, queue.queue_id) for queue in got] == of_d
+
+
+def test_nobody_gets_anything_of_a_topic_without_queues() -> None:
+    assert pop_share("A", [], ["A", "B", "C", "D"], 1) == pop_share("A", [], ["A"], -1) == []

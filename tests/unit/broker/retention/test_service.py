@@ -1,0 +1,190 @@
+"""What a running broker deletes and keeps, and what it says about it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import Any
+
+import pytest
+
+from broker.broker import Broker
+from broker.retention.plan import RetentionOptions
+from broker.store.disk.options import StoreOptions
+from model.events import EventKind
+from model.heartbeat import ConsumeFrom
+from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S
+from model.response_code import ResponseCode
+from remoting.wire.request_code import RequestCode
+from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
+
+SEGMENT_BYTES = 1_000
+HOUR_MS = 3600 * 1000
+BODY = b"x" * 100
+READER: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST_OFFSET, "session_timeout_s": 3600.0}
+
+
+async def started(world: World, **limits: int | None) -> Broker:
+    """A broker with segments of about seven messages, and these limits; nothing else is deleted."""
+    retention = RetentionOptions(**{"retain_ms": None, **limits})
+    return await world.start_broker(store=StoreOptions(segment_bytes=SEGMENT_BYTES), retention=retention)
+
+
+async def filled(world: World, count: int = 30) -> Peer:
+    peer = world.peer("a")
+    await peer.put_topic(read=1)
+    await send(peer, count)
+    return peer
+
+
+async def send(peer: Peer, count: int) -> None:
+    for _ in range(count):
+        await peer.send(body=BODY)
+
+
+def low(broker: Broker, topic: str = "t") -> int:
+    return broker.store.min_offset(broker.topics.existing(topic).topic_id, 0)
+
+
+async def pull_moved(peer: Peer, offset: int, **fields: Any) -> tuple[int, int]:
+    answer = await peer.pull(offset=offset, **fields)
+    return answer.code, answer.header["next_offset"]
+
+
+@simulated
+async def test_what_is_older_than_its_time_is_deleted_and_said(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    broker = await started(world, retain_ms=HOUR_MS)
+    peer = await filled(world)
+    await world.sleep(1800)
+    assert low(broker) == 0
+    await world.sleep(1900)
+    with caplog.at_level(logging.INFO):
+        await world.sleep(RETENTION_INTERVAL_S)
+    deleted = low(broker)
+    assert 20 < deleted < 30  # what is in the segment being written stays
+    [event] = world.of_kind(EventKind.MESSAGES_DELETED)
+    assert (event.broker, event.n, event.detail) == ("broker-a", deleted, "age")
+    [first, *_] = records(await peer.pull(offset=deleted))
+    assert first.queue_offset == deleted
+
+
+@simulated
+async def test_a_log_that_is_too_long_is_cut_as_soon_as_a_segment_is_finished(world: World) -> None:
+    broker = await started(world, retain_bytes=4 * SEGMENT_BYTES)
+    await filled(world, 100)
+    await world.sleep(1.5)
+    span = broker.store.spans()
+    assert span[-1].end_position - span[0].base_position <= 4 * SEGMENT_BYTES
+    assert {event.detail for event in world.of_kind(EventKind.MESSAGES_DELETED)} == {"size"}
+
+
+@simulated
+async def test_a_group_that_has_still_to_read_holds_back_what_it_needs_and_that_is_said_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await started(world, retain_ms=1)
+    peer = await filled(world)
+    await peer.heartbeat(consumer("g", **READER))
+    await peer.commit(10)
+    with caplog.at_level(logging.WARNING):
+        await world.sleep(50)
+    assert 0 < low(broker) <= 10
+    assert records(await peer.pull(offset=10))[0].queue_offset == 10
+    [warning] = caplog.messages
+    assert "group 'g' has still to read topic 't' from offset 10 on, and holds back" in warning
+    assert "rlab group delete g" in warning
+    await peer.commit(30)
+    await world.sleep(RETENTION_INTERVAL_S + 1)
+    assert low(broker) > 20
+    assert {event.detail for event in world.of_kind(EventKind.MESSAGES_DELETED)} == {"age"}
+
+
+@simulated
+async def test_beyond_the_hard_limit_the_group_is_told_where_it_goes_on_and_what_it_missed(world: World) -> None:
+    broker = await started(world, retain_ms=1, retain_bytes_max=3 * SEGMENT_BYTES)
+    peer = await filled(world, 10)
+    await peer.heartbeat(consumer("g", **READER))
+    await peer.commit(1)
+    await world.sleep(20)
+    assert low(broker) == 0
+    await send(peer, 60)
+    await world.sleep(20)
+    moved_to = low(broker)
+    assert 40 < moved_to < 70
+    for _ in range(3):
+        assert await pull_moved(peer, 1, client_id="c1") == (ResponseCode.PULL_OFFSET_MOVED, moved_to)
+    [event] = world.of_kind(EventKind.OFFSET_MOVED)
+    assert (event.group, event.topic, event.queue_id, event.client) == ("g", "t", 0, "c1")
+    assert (event.offset, event.n, event.detail) == (moved_to, moved_to - 1, "deleted")
+    deletions = world.of_kind(EventKind.MESSAGES_DELETED)
+    assert event.cause == deletions[-1].cause
+    assert deletions[-1].detail == "hard limit"
+    assert sum(each.n for each in deletions) == moved_to
+
+
+@simulated
+async def test_a_message_that_waits_for_its_time_outlives_even_the_hard_limit(world: World) -> None:
+    broker = await started(world, retain_ms=1, retain_bytes_max=2 * SEGMENT_BYTES)
+    peer = world.peer("a")
+    await peer.put_topic(read=1)
+    header = {"topic": "t", "queue_id": 0, "tag_hash": 0, "delay_ms": 100_000}
+    await peer.call(RequestCode.SEND_MESSAGE, header, payload_of(b"later"))
+    await send(peer, 60)
+    await world.sleep(50)
+    assert low(broker) == 0
+    await world.sleep(49)
+    await world.stop_broker()
+    broker = await started(world, retain_ms=1, retain_bytes_max=2 * SEGMENT_BYTES)
+    await world.sleep(1.5)
+    assert records(await peer.pull(offset=60))[0].payload == payload_of(b"later")
+    await world.sleep(30)
+    assert low(broker) > 50
+
+
+@simulated
+async def test_after_a_restart_nothing_that_was_deleted_is_back_and_a_group_still_holds_its_part(world: World) -> None:
+    await started(world, retain_ms=1)
+    peer = await filled(world)
+    await peer.heartbeat(consumer("g", **READER))
+    await peer.commit(10)
+    await world.sleep(15)
+    before = low(world.broker)
+    await world.stop_broker()
+    broker = await started(world, retain_ms=1)
+    assert low(broker) == before > 0
+    await world.sleep(60)
+    assert low(broker) == before
+    assert records(await peer.pull(offset=10))[0].queue_offset == 10
+
+
+@simulated
+async def test_an_index_that_cannot_be_read_deletes_nothing_that_may_be_needed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    store = StoreOptions(segment_bytes=SEGMENT_BYTES, index_cache_bytes=0)
+    broker = await world.start_broker(files=disk, store=store, retention=RetentionOptions(retain_ms=1))
+    peer = await filled(world)
+    await peer.heartbeat(consumer("g", **READER))
+    await peer.commit(10)
+    disk.read_errno = errno.EIO
+    await world.sleep(15)
+    assert low(broker) == 0
+    assert "deletes nothing that may be needed: cannot read" in caplog.text
+    disk.read_errno = None
+    await world.sleep(RETENTION_INTERVAL_S)
+    assert low(broker) > 0
+
+
+@simulated
+async def test_a_backlog_of_old_files_goes_in_small_steps_and_no_descriptor_stays_open(world: World) -> None:
+    broker = await started(world, retain_ms=HOUR_MS)
+    await filled(world, 300)
+    count = len(broker.store.spans())
+    assert count > 2 * MAX_SEGMENTS_PER_TRIM
+    open_before = len(os.listdir("/proc/self/fd"))
+    await world.sleep(3600 + 2 * RETENTION_INTERVAL_S)
+    assert len(broker.store.spans()) == 1
+    assert len(world.of_kind(EventKind.MESSAGES_DELETED)) == -(-(count - 1) // MAX_SEGMENTS_PER_TRIM)
+    assert len(os.listdir("/proc/self/fd")) <= open_before

@@ -1,0 +1,23 @@
+"""What the service keeps from the log; publishing itself is tried in `test_handlers.py`."""
+
+from __future__ import annotations
+
+from tests.unit.broker.harness import World, simulated
+from tests.unit.broker.sink.test_handlers import stage, started
+
+
+@simulated
+async def test_a_batch_that_is_being_published_pins_where_its_targets_ended(world: World) -> None:
+    peer = await started(world)
+    await peer.send(queue_id=1)
+    await stage(peer, range(3))
+    sinks, topic_id = world.broker.sinks, world.broker.topics.existing("t").topic_id
+    sinks.commit("q-1", 0, [(0, 0, 3)], lambda failure: None)
+    pins = sinks.pinned()
+    assert {key: start for key, start in pins.items() if key[0] == topic_id} == {
+        (topic_id, 0): 0,
+        (topic_id, 1): 1,
+        (topic_id, 2): 0,
+    }
+    await world.sleep(1)
+    assert sinks.pinned() == {}

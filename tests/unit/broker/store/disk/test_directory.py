@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.store.disk.directory import MARKER_NAME, claim_directory
+from broker.store.disk.directory_lock import LOCK_NAME
+from broker.store.disk.errors import (
+    StoreForeign,
+    StoreFormatUnsupported,
+    StoreInUse,
+    StoreNotADirectory,
+    StoreNotWritable,
+    StoreUnusable,
+)
+from broker.store.disk.files import Files
+from tests.unit.broker.store.faulty_files import FaultyFiles
+
+
+def test_a_new_directory_is_made_with_its_parents_and_marked(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    claim_directory(directory, Files()).release()
+    assert sorted(path.name for path in directory.iterdir()) == [LOCK_NAME, MARKER_NAME]
+    assert (directory / MARKER_NAME).read_text() == "rebalance-lab message store, format 1\n"
+    claim_directory(directory, Files()).release()
+
+
+def test_an_empty_directory_and_one_whose_first_start_was_cut_short_are_taken(tmp_path: Path) -> None:
+    claim_directory(tmp_path, Files()).release()
+    (tmp_path / MARKER_NAME).rename(tmp_path / (MARKER_NAME + ".tmp"))
+    claim_directory(tmp_path, Files()).release()
+    assert (tmp_path / MARKER_NAME).exists()
+
+
+def test_a_foreign_directory_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    with pytest.raises(StoreForeign, match=r"holds 'photo\.jpg'.*name an empty or a new directory"):
+        claim_directory(tmp_path, Files())
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_a_marker_that_is_not_ours_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / MARKER_NAME).write_text("groceries\n")
+    with pytest.raises(StoreForeign, match="begins 'groceries'"):
+        claim_directory(tmp_path, Files())
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / MARKER_NAME).write_text("rebalance-lab message store, format 2\n")
+    with pytest.raises(StoreFormatUnsupported, match="is in store format 2, this version knows format 1"):
+        claim_directory(tmp_path, Files())
+
+
+def test_a_refused_directory_is_not_left_locked(tmp_path: Path) -> None:
+    marker = tmp_path / MARKER_NAME
+    claim_directory(tmp_path, Files()).release()
+    good = marker.read_text()
+    marker.write_text("rebalance-lab message store, format 2\n")
+    with pytest.raises(StoreFormatUnsupported):
+        claim_directory(tmp_path, Files())
+    marker.write_text(good)
+    claim_directory(tmp_path, Files()).release()
+
+
+@pytest.mark.parametrize("below", [".", "deeper/still"])
+def test_a_file_in_the_way_is_not_a_directory(tmp_path: Path, below: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(StoreNotADirectory, match="is not a directory: name another"):
+        claim_directory(path / below, Files())
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_directory_that_may_not_be_written_says_for_whom(tmp_path: Path, number: int) -> None:
+    files = FaultyFiles()
+    files.failing["open"] = number
+    with pytest.raises(StoreNotWritable, match=r"as user \d+ .*change its owner or its mode"):
+        claim_directory(tmp_path, files)
+
+
+def test_a_full_disk_is_unusable_and_says_so(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    files.room = 0
+    with pytest.raises(StoreUnusable, match=r"No space left on device.*free space"):
+        claim_directory(tmp_path, files)
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    lock = claim_directory(tmp_path, Files())
+    with pytest.raises(StoreInUse):
+        claim_directory(tmp_path, Files())
+    lock.release()

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.store.disk.errors import StoreFull, StoreReadOnly, StoreSyncFailed
+from broker.store.message_store import MessageStore
+from tests.unit.broker.store.faulty_files import FaultyFiles
+from tests.unit.broker.store.store_helpers import fill, offsets, open_store
+
+
+def test_the_synced_position_follows_the_written_one_when_a_job_is_finished(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 2)
+        written = store.written_position
+        job = store.begin_sync()
+        assert job.position == written
+        fill(store, 1)
+        job.run()
+        assert store.synced_position < written
+        store.finish_sync(job)
+        assert store.synced_position == written < store.written_position
+
+
+def fail_a_sync(store: MessageStore, files: FaultyFiles) -> None:
+    files.failing["sync"] = errno.EIO
+    with pytest.raises(StoreSyncFailed, match=r"Input/output error.*after position.*restart the broker"):
+        store.sync()
+    del files.failing["sync"]
+
+
+def test_after_a_failed_sync_nothing_is_called_durable_and_nothing_is_written(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_store(tmp_path, files)
+    fill(store, 3)
+    synced = store.synced_position
+    fail_a_sync(store, files)
+    with pytest.raises(StoreReadOnly, match="takes no more writes since a sync failed"):
+        store.sync()
+    store.append(1, 0, b"more", 0)
+    with pytest.raises(StoreReadOnly):
+        store.flush()
+    assert store.max_offset(1, 0) == 3
+    assert offsets(store) == [0, 1, 2]
+    assert store.synced_position == synced
+    store.close()
+    assert not list(tmp_path.glob("*.index"))
+    with open_store(tmp_path) as store:
+        assert store.recovery.scanned_records == 3
+
+
+def test_an_abandoned_job_is_taken_note_of_by_the_next(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 1)
+        abandoned = store.begin_sync()
+        fill(store, 1)
+        job = store.begin_sync()
+        assert store.synced_position == abandoned.position
+        job.run()
+        store.finish_sync(abandoned)
+        store.finish_sync(job)
+        assert store.synced_position == store.written_position
+
+
+def test_the_failure_of_an_abandoned_job_is_not_lost(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_store(tmp_path, files)
+    fill(store, 1)
+    files.failing["sync"] = errno.EIO
+    store.begin_sync().run()
+    del files.failing["sync"]
+    with pytest.raises(StoreSyncFailed):
+        store.begin_sync()
+    with pytest.raises(StoreReadOnly):
+        store.begin_sync()
+    store.close()
+
+
+def test_a_store_is_closed_although_its_last_sync_fails(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_store(tmp_path, files)
+    fill(store, 1)
+    files.failing["sync"] = errno.EIO
+    with pytest.raises(StoreSyncFailed):
+        store.close()
+    store.close()
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [0]
+
+
+def test_being_out_of_descriptors_is_not_a_failed_disk(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    with open_store(tmp_path, files) as store:
+        fill(store, 1)
+        files.failing["duplicate"] = errno.EMFILE
+        with pytest.raises(StoreSyncFailed, match="cannot prepare"):
+            store.sync()
+        del files.failing["duplicate"]
+        fill(store, 1)
+        store.sync()
+        assert store.synced_position == store.written_position
+
+
+def test_a_store_that_shows_only_what_is_synced_shows_what_a_job_covers_when_it_is_finished(tmp_path: Path) -> None:
+    with open_store(tmp_path, tail_bytes=0) as store:
+        store.show_only_synced()
+        fill(store, 2)
+        assert (store.max_offset(1, 0), offsets(store)) == (0, [])
+        job = store.begin_sync()
+        fill(store, 3)
+        job.run()
+        assert store.max_offset(1, 0) == 0
+        store.finish_sync(job)
+        assert offsets(store) == [0, 1]
+        store.sync()
+        assert offsets(store) == [0, 1, 2, 3, 4]
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_held_back_stays_so_after_a_failed_sync_and_after_a_refused_batch(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    store = open_store(tmp_path, files)
+    store.show_only_synced()
+    fill(store, 1)
+    store.sync()
+    fill(store, 2)
+    files.room = 0
+    store.append(1, 0, b"too much", 0)
+    with pytest.raises(StoreFull):
+        store.flush()
+    files.room = None
+    assert store.append(1, 0, b"in its place", 0) == 3
+    store.flush()
+    fail_a_sync(store, files)
+    assert offsets(store) == [0]
+    assert store.max_offset(1, 0) == 1
+    store.close()
+
+
+def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_not_where_readers_are(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path, segment_records=2) as store:
+        store.show_only_synced()
+        fill(store, 7)
+        assert store.max_offset(1, 0) == 0
+        store.sync()
+        assert offsets(store) == [*range(7)]
+    with open_store(tmp_path) as store:
+        assert offsets(store) == [*range(7)]
+        assert store.statistics().damage == ()

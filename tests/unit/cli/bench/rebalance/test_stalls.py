@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from cli.bench.kit.group_watch import NotBalanced
+from cli.bench.rebalance.stalls import Takeovers, percentile
+from client import MessageQueue
+from simulation.kernel.run import Simulation, run_simulation
+
+Q, R = MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)
+
+
+def test_each_queue_counts_once_from_the_moment_it_is_waited_for() -> None:
+    async def main(simulation: Simulation) -> None:
+        takeovers = Takeovers()
+        takeovers.consumed(Q, 9.0)
+        takeovers.begin([Q, R], 10.0)
+        takeovers.consumed(Q, 10.5)
+        takeovers.consumed(Q, 11.0)
+        with anyio.move_on_after(1.0) as scope:
+            await takeovers.wait(5.0)
+        assert scope.cancelled_caught, "one is left"
+        takeovers.consumed(R, 12.0)
+        assert await takeovers.wait(5.0) == [0.5, 2.0]
+
+    run_simulation(main)
+
+
+def test_a_queue_that_nobody_takes_over_is_an_error_and_not_a_figure() -> None:
+    async def main(simulation: Simulation) -> None:
+        takeovers = Takeovers()
+        takeovers.begin([Q, R], 0.0)
+        takeovers.consumed(R, 0.5)
+        with pytest.raises(NotBalanced, match="1 queues were not consumed again within 5 s"):
+            await takeovers.wait(5.0)
+
+    run_simulation(main)
+
+
+def test_a_percentile_is_one_of_the_times() -> None:
+    times = [float(n) for n in range(200, 0, -1)]
+    assert [percentile(times, share) for share in (0.5, 0.99, 1.0)] == [100.0, 198.0, 200.0]
+    assert percentile([7.0], 0.99) == 7.0

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.group.dead_letters import _chosen, letter_document, preview, time_text
+from cli.main import app
+from client.admin.dead_letters import DeadLetter
+from model.errors import QueryNotFound
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+
+MESSAGE = MessageExt(
+    MessageQueue("%DLQ%g", "broker-a", 0), 5, 1_000, 16, "t", b"body", "red", ("k",), {"p": "v"}, 500, "id-1"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("group dlq resend g", "say either --id ID or --all"),
+        ("group dlq resend g --id 1 --all", "say either --id ID or --all"),
+        ("group dlq resend g --all --again", "--again goes with --id"),
+        ("group dlq resend g --all --to nobody", "say group or topic"),
+        ("group dlq show g --limit 0", "--limit"),
+        ("group dlq list", "Missing argument"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(line: str, complaint: str) -> None:
+    result = CliRunner().invoke(app, line.split())
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_a_body_is_shown_in_short_on_one_line() -> None:
+    assert preview(b"short") == "short"
+    assert preview(b"two\nlines\t\x1b[31m") == r"two\nlines\t\x1b[31m"
+    assert preview("é".encode() * 50) == "é" * 40 + "…"
+    assert preview(b"\xff\x00") == r"\xff\x00"
+    assert preview(b"x" * 100_000) == "x" * 40 + "…"
+
+
+def test_times_are_shown_and_none_is_none() -> None:
+    assert time_text(None) is None
+    shown = time_text(1_000)
+    assert shown is not None
+    assert shown.endswith(":01")
+
+
+def test_the_document_of_a_letter_is_that_of_its_message_and_what_became_of_it() -> None:
+    document = letter_document(DeadLetter(MESSAGE, True))
+    assert (document["topic"], document["message_id"], document["body"]) == ("t", "id-1", "body")
+    assert (document["retries"], document["resent"], document["offset"]) == (16, True, 5)
+
+
+def test_ids_without_a_letter_are_all_named_and_nothing_is_sent() -> None:
+    letter = DeadLetter(MESSAGE, False)
+    assert _chosen("g", {"id-1": [letter]}) == [letter]
+    with pytest.raises(QueryNotFound, match=r"nothing was sent: .* the id a, b; .* --again"):
+        _chosen("g", {"a": [], "id-1": [letter], "b": []})

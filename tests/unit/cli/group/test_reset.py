@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+import typer
+
+from cli.group.reset import print_resets, queue_of, target_of, time_of
+from client.config import wall_clock_ms
+from model.message_queue import MessageQueue
+from model.offset_reset import QueueReset, ResetTo
+
+Q0, Q1 = (MessageQueue("t", "broker-a", n) for n in range(2))
+RESETS = (
+    QueueReset(queue=Q0, before=7, after=2, clamped=False, owner="c@1"),
+    QueueReset(queue=Q1, before=None, after=9, clamped=True, owner=None),
+)
+
+
+@pytest.mark.parametrize(
+    ("to", "to_offset", "shift", "expected"),
+    [
+        ("earliest", None, None, ResetTo.earliest()),
+        ("latest", None, None, ResetTo.latest()),
+        ("1700000000000", None, None, ResetTo.time(1_700_000_000_000)),
+        (None, 0, None, ResetTo.offset(0)),
+        (None, None, -100, ResetTo.shift(-100)),
+        (None, None, 0, ResetTo.shift(0)),
+    ],
+)
+def test_each_option_says_where_to(to: str | None, to_offset: int | None, shift: int | None, expected: ResetTo) -> None:
+    assert target_of(to, to_offset, shift, named_queues=True) == expected
+
+
+def test_a_time_may_be_iso_or_how_long_ago() -> None:
+    assert time_of("2026-01-31T12:00:00+00:00") == datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp() * 1000
+    for text, seconds in (("90s", 90), ("-5m", 300), ("1h", 3600), ("2d", 172_800)):
+        before = wall_clock_ms()
+        assert before - seconds * 1000 - 1 <= time_of(text) <= wall_clock_ms() - seconds * 1000
+    assert time_of("1900-01-01T00:00:00+00:00") == 0
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "-5", "1y", "1h30m"])
+def test_what_is_no_time_is_told_what_one_looks_like(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="90s, 5m, 1h, 2d"):
+        time_of(text)
+
+
+@pytest.mark.parametrize(
+    ("to", "to_offset", "shift", "named", "complaint"),
+    [
+        (None, None, None, False, "say one of"),
+        ("latest", None, 1, False, "say one of"),
+        (None, 5, None, False, "another message in every queue"),
+        ("9" * 30, None, None, False, "cannot have the value"),
+        (None, None, 2**80, False, "cannot have the value"),
+    ],
+)
+def test_options_that_say_nothing_or_nonsense_are_refused(
+    to: str | None, to_offset: int | None, shift: int | None, named: bool, complaint: str
+) -> None:
+    with pytest.raises(typer.BadParameter, match=complaint):
+        target_of(to, to_offset, shift, named_queues=named)
+
+
+def test_a_queue_is_named_by_its_broker_and_number_or_as_other_commands_print_it() -> None:
+    assert queue_of("t", "broker-a:1") == queue_of("t", str(Q1)) == Q1
+    for wrong in ("1", "broker-a", "broker-a:", ":1", "broker-a:-1", "broker-a:x"):
+        with pytest.raises(typer.BadParameter, match="as in broker-a:3"):
+            queue_of("t", wrong)
+
+
+def test_what_became_of_each_queue_is_shown_and_what_was_cut_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_resets(RESETS, dry_run=False, as_json=False)
+    shown = capsys.readouterr()
+    rows = [line.split() for line in shown.out.splitlines() if "broker-a" in line]
+    assert rows == [["t@broker-a:0", "7", "2", "-5", "c@1"], ["t@broker-a:1", "-", "9", "-", "-"]]
+    assert "dry run" not in shown.out
+    assert "outside of t@broker-a:1;" in shown.err
+    print_resets(RESETS[:1], dry_run=True, as_json=False)
+    shown = capsys.readouterr()
+    assert "dry run: nothing was changed" in shown.out
+    assert shown.err == ""
+
+
+def test_the_document_has_every_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    print_resets(RESETS, dry_run=True, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["dry_run"] is True
+    assert [(q["queue"]["queue_id"], q["before"], q["after"]) for q in document["queues"]] == [(0, 7, 2), (1, None, 9)]

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.messages.consume import ConsumeOptions, Consuming, broadcast_options, document_of, start_of
+from client.admin.admin import Admin
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from model.errors import ConfigError, QueryNotFound, TopicNotExist
+from model.heartbeat import ConsumeFrom, MessageModel
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.kernel.run import Simulation, run_simulation
+
+pytestmark = pytest.mark.simulation
+
+
+def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
+    default: dict[str, Any] = {
+        "topic": "t",
+        "group": "g",
+        "namesrv": ",".join(cluster.addresses),
+        "start": (ConsumeFrom.FIRST_OFFSET, 0),
+        "count": None,
+        "timeout_s": 5.0,
+        "tags": "*",
+        "strategy": "AVG",
+        "wait": False,
+        "order": "none",
+        "mode": "pull",
+        "quirks": frozenset(),
+        "broadcast": {},
+        "as_json": False,
+    }
+    return Consuming(ConsumeOptions(**{**default, **given}))
+
+
+def in_cluster(scenario: Callable[[SimulatedCluster], Awaitable[None]], data_dir: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with SimulatedCluster(simulation, data_dir, brokers=1) as cluster:
+            await cluster.create_topic("t", queues=1)
+            with simulation.on_host("terminal"):
+                await scenario(cluster)
+
+    run_simulation(main)
+
+
+def test_bodies_are_printed_a_line_each_in_the_order_of_the_queue(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 100)
+        await consuming(cluster).run()
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"".join(b"%d\n" % n for n in range(100))
+
+
+@pytest.mark.parametrize("order", ["queue", "key"])
+def test_in_order_they_come_as_they_were_sent_and_an_unknown_order_is_refused(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], order: str
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await cluster.start_producer()
+        for n in range(40):
+            await producer.send("t", b"%d" % n, key=f"k{n % 2}")
+        await consuming(cluster, order=order, count=40).run()
+        with pytest.raises(ConfigError, match="no order 'keys'; there are none, queue, key"):
+            await consuming(cluster, order="keys").run()
+
+    in_cluster(scenario, tmp_path)
+    lines = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [n for n in lines if n % 2] == list(range(1, 40, 2))
+    assert [n for n in lines if n % 2 == 0] == list(range(0, 40, 2))
+    assert order == "key" or lines == list(range(40))
+
+
+def test_popped_messages_are_printed_and_what_is_not_printed_any_more_is_given_back(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 10)
+        await consuming(cluster, mode="pop", count=4).run()
+        await consuming(cluster, mode="pop", count=6).run()
+        with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
+            await consuming(cluster, mode="push").run()
+
+    in_cluster(scenario, tmp_path)
+    lines = capfdbinary.readouterr().out.splitlines()
+    assert sorted(map(int, lines)) == list(range(10))
+
+
+def test_exactly_so_many_are_consumed_and_the_rest_is_left_to_the_group(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 10)
+        started = cluster.simulation.loop.time()
+        await consuming(cluster, count=3, timeout_s=None).run()
+        assert cluster.simulation.loop.time() - started < 2
+        async with Admin(cluster.addresses) as admin:
+            assert [q.committed for q in (await admin.group("g")).queues if q.queue.topic == "t"] == [3]
+        await consuming(cluster, count=7).run()
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"".join(b"%d\n" % n for n in range(10))
+
+
+def test_too_few_in_the_time_given_is_a_failure(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 2)
+        started = cluster.simulation.loop.time()
+        with pytest.raises(QueryNotFound, match=r"2 of 3 messages came in 4\.5 s"):
+            await consuming(cluster, count=3, timeout_s=4.5).run()
+        assert cluster.simulation.loop.time() - started == pytest.approx(4.5, abs=0.5)
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"0\n1\n"
+
+
+def test_only_wanted_tags_come_and_each_line_is_a_document(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        producer = await cluster.start_producer()
+        for tag in ("a", "b", "c"):
+            await producer.send("t", tag.encode(), tags=tag, key="k")
+        await consuming(cluster, tags="a || c", as_json=True, count=2).run()
+
+    in_cluster(scenario, tmp_path)
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [(line["body"], line["tags"], line["offset"]) for line in lines] == [("a", "a", 0), ("c", "c", 2)]
+    assert (lines[0]["topic"], lines[0]["broker"], lines[0]["queue_id"]) == ("t", "broker-a", 0)
+
+
+def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with pytest.raises(TopicNotExist, match="rlab topic create later"):
+            await consuming(cluster, topic="later").run()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consuming(cluster, topic="later", wait=True, count=1, timeout_s=120.0).run)
+            await anyio.sleep(3)
+            await cluster.create_topic("later")
+            await (await cluster.start_producer()).send("later", b"at last")
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"at last\n"
+
+
+def test_the_help_names_every_strategy_that_can_be_chosen() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["consume", "--help"], terminal_width=200, color=False).output.split())
+    assert all(name in shown for name in BUILT_IN_STRATEGIES)
+
+
+def test_a_strategy_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        with pytest.raises(ConfigError, match="no strategy 'MINE'; there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, "):
+            await consuming(cluster, strategy="MINE").run()
+
+    in_cluster(scenario, tmp_path)
+
+
+def test_an_output_that_cannot_be_written_ends_it_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "read-only").touch()
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await (await cluster.start_producer()).send_many("t", 3)
+        with (tmp_path / "read-only").open() as read_only, monkeypatch.context() as patched:
+            patched.setattr("sys.stdout", read_only)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                await consuming(cluster, timeout_s=None).run()
+        async with Admin(cluster.addresses) as admin:
+            assert [q.committed for q in (await admin.group("g")).queues if q.queue.topic == "t"] == [0]
+
+    in_cluster(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", (ConsumeFrom.FIRST_OFFSET, 0)),
+        ("latest", (ConsumeFrom.LAST_OFFSET, 0)),
+        ("1700000000000", (ConsumeFrom.TIMESTAMP, 1_700_000_000_000)),
+        ("0", (ConsumeFrom.TIMESTAMP, 1)),
+        ("2023-11-14T22:13:20+00:00", (ConsumeFrom.TIMESTAMP, 1_700_000_000_000)),
+    ],
+)
+def test_a_group_starts_at_an_end_or_at_a_time(text: str, start: tuple[ConsumeFrom, int]) -> None:
+    assert start_of(text) == start
+
+
+def test_a_time_without_zone_is_local() -> None:
+    local = datetime(2023, 11, 14, 22, 13, 20)
+    assert start_of(local.isoformat())[1] == int(local.astimezone(UTC).timestamp() * 1000)
+    with pytest.raises(typer.BadParameter, match="say earliest, latest, a time such as"):
+        start_of("yesterday")
+
+
+def message(body: bytes) -> MessageExt:
+    return MessageExt(MessageQueue("t", "a", 1), 2, 3, 0, "t", body, "tag", ["k"], {"p": "v"}, 4, "id")
+
+
+def test_a_body_that_is_not_text_is_told_in_base64() -> None:
+    assert document_of(message("grün".encode())) == {
+        "body": "grün",
+        "topic": "t",
+        "broker": "a",
+        "queue_id": 1,
+        "offset": 2,
+        "keys": ["k"],
+        "tags": "tag",
+        "properties": {"p": "v"},
+        "born_ms": 4,
+        "stored_ms": 3,
+        "message_id": "id",
+    }
+    assert document_of(message(b"\xff\x00"))["body_base64"] == "/wA="
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["t"], ["t", "--group", "g", "--from", "soon"], ["t", "--group", "g", "--count", "0"], ["--group", "g"]],
+)
+def test_wrong_usage_is_told_before_anything_is_consumed(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["consume", *arguments]).exit_code == 2
+
+
+def test_a_broadcast_prints_every_message_and_goes_on_where_its_name_was(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        other = await cluster.start_consumer("g", "t", model=MessageModel.BROADCASTING, offsets_dir=tmp_path / "other")
+        await (await cluster.start_producer()).send_many("t", 6)
+        broadcast = broadcast_options("me", tmp_path / "mine")
+        await consuming(cluster, broadcast=broadcast, count=2).run()
+        await consuming(cluster, broadcast=broadcast, count=4).run()
+        assert len(other.deliveries) == 6
+
+    in_cluster(scenario, tmp_path)
+    assert capfdbinary.readouterr().out == b"0\n1\n2\n3\n4\n5\n"
+
+
+def test_a_folder_for_offsets_without_a_broadcast_is_refused() -> None:
+    assert broadcast_options(None, None) == {}
+    with pytest.raises(typer.BadParameter, match="is for --broadcast"):
+        broadcast_options(None, Path("x"))

@@ -1,0 +1,55 @@
+"""`rlab report` without Spark: what it refuses, and what it says. The report itself: tests/spark/test_report.py."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.trace.report import SHORT_TRACE_BYTES, is_short, print_report, report_document
+from pipeline.report.data import read_report
+from tests.unit.pipeline.report.report_tables import write
+
+
+def test_a_trace_that_is_not_there_is_one_line_before_spark_starts(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "gone.jsonl"), "--out", str(tmp_path / "out")])
+    assert (done.exit_code, done.stderr) == (1, f"error: there is no trace {tmp_path / 'gone.jsonl'}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_before_spark_starts(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "--namesrv", "127.0.0.1:1", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: no name server answers")
+
+
+def test_files_of_a_hundred_thousand_events_are_a_short_trace_and_a_topic_a_folder_or_more_of_them_is_none(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_bytes(b"")
+    os.truncate(first, SHORT_TRACE_BYTES)
+    second.write_bytes(b"{}")
+    assert is_short([first])
+    assert not is_short([first, second])
+    assert not is_short([second, tmp_path])
+    assert not is_short([])
+
+
+def test_a_report_is_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = read_report(write(tmp_path / "tables", group="g"))
+    print_report(report, tmp_path)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("group g: The group rebalanced 2 times")
+    assert said[1] == f"report: {tmp_path / 'index.html'}"
+
+
+def test_the_document_holds_the_counts(tmp_path: Path) -> None:
+    document = report_document(read_report(write(tmp_path / "tables")))
+    assert (document["events"], document["lost_events"], document["span_ms"]) == (20, 4, 9_000)
+    groups = document["groups"]
+    assert isinstance(groups, list)
+    assert [(group["moves"], group["handed_out"]) for group in groups] == [(3, 112)]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import msgpack
+import pytest
+
+from client.admin.admin import Admin
+from client.admin.requests import ClusterRequests, fail, listed, masters_of, unpack, unpack_group, unpack_route
+from model.errors import ConnectFailed, GroupNotExist, RequestTimeout, RlabError, TopicNotExist
+from model.limits import REQUEST_TIMEOUT_S
+from model.topic_route import BrokerData, TopicRoute
+from remoting.command import RESPONSE, Command
+from remoting.wire.request_code import RequestCode
+from simulation.cluster.cluster import SimulatedCluster
+from tests.unit.client.admin.admin_cluster import administer
+
+
+def response(body: object) -> Command:
+    return Command(RESPONSE, 0, 1, {}, msgpack.packb(body))
+
+
+@pytest.mark.simulation
+def test_servers_are_asked_at_the_same_time_and_answer_in_the_order_given(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        requests = ClusterRequests(cluster.addresses, REQUEST_TIMEOUT_S, Random(1))
+        masters = await requests.masters()
+        started = cluster.simulation.loop.time()
+        with cluster.simulation.network.stall("broker-a"), cluster.simulation.network.stall("broker-c"):
+            answers = await requests.ask_brokers(masters, RequestCode.GET_SERVER_STATE, {})
+            assert cluster.simulation.loop.time() - started == pytest.approx(REQUEST_TIMEOUT_S, abs=0.1)
+        assert list(answers) == ["broker-a", "broker-b", "broker-c"]
+        assert isinstance(answers["broker-a"], RlabError)
+        assert isinstance(answers["broker-b"], Command)
+        assert answers["broker-b"].header["name"] == "broker-b"
+        await requests.remoting.aclose()
+
+    administer(scenario, tmp_path, brokers=3)
+
+
+def test_an_error_is_raised_when_its_body_is_wanted() -> None:
+    assert unpack(response([1, {2: 3}])) == [1, {2: 3}]
+    with pytest.raises(GroupNotExist):
+        unpack(GroupNotExist("no"))
+
+
+def test_a_broker_that_does_not_know_a_group_says_nothing_about_it() -> None:
+    assert unpack_group(response([1])) == [1]
+    assert unpack_group(GroupNotExist("no")) is None
+    with pytest.raises(RequestTimeout):
+        unpack_group(RequestTimeout("late"))
+
+
+def test_a_refused_route_is_no_route() -> None:
+    route = TopicRoute(topic="t", queues=(), brokers=())
+    assert unpack_route(response(route.to_wire())) == route
+    assert unpack_route(TopicNotExist("no")) is None
+
+
+def test_brokers_without_a_master_are_left_out() -> None:
+    brokers = [
+        BrokerData(cluster="c", broker_name="b", addresses={0: "b:1", 1: "b:2"}),
+        BrokerData(cluster="c", broker_name="a", addresses={0: "a:1"}),
+        BrokerData(cluster="c", broker_name="away", addresses={1: "away:2"}),
+    ]
+    assert list(masters_of(brokers).items()) == [("a", "a:1"), ("b", "b:1")]
+
+
+def test_an_error_is_raised_again_as_what_it_was_with_its_place_in_front() -> None:
+    with pytest.raises(ConnectFailed, match=r"^broker a: refused$") as caught:
+        fail("broker a", ConnectFailed("refused"))
+    assert isinstance(caught.value.__cause__, ConnectFailed)
+
+
+def test_a_list_of_names_stays_short() -> None:
+    assert listed("groups", []) == "there are no groups"
+    assert listed("groups", ["a", "b"]) == "groups: a, b"
+    assert listed("groups", map(str, range(12))) == "groups: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"

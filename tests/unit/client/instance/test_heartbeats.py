@@ -1,0 +1,198 @@
+"""Heartbeats: often enough for the shortest session, true when they arrive, and heeded when they bring news."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from client.rebalance.plan import Trigger
+from model.errors import ClientIdConflict
+from model.events import EventKind
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+from tests.simulation.wire import WireTap, wire
+from tests.unit.client.instance.members import FakeMember, introduce, running_instance
+
+__all__ = ["wire"]
+
+
+def beats(wire: WireTap, target: str) -> list[float]:
+    return [sent.time_s for sent in wire.sent if sent.code.name == "HEART_BEAT" and sent.target == target]
+
+
+def members(cluster: SimulatedCluster, broker: str, group: str = "g") -> list[str]:
+    info = cluster.brokers[broker].running.broker.groups.get(group)
+    return sorted(info.members) if info is not None else []
+
+
+def test_every_broker_hears_of_us_every_thirty_seconds(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember())
+            await anyio.sleep(95)
+            for broker in cluster.brokers:
+                times = beats(wire, broker)
+                assert [round(later - earlier) for earlier, later in zip(times[-3:], times[-2:], strict=False)] == [
+                    30,
+                    30,
+                ]
+
+    simulate(scenario)
+
+
+def test_a_short_session_is_kept_alive_by_three_heartbeats(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", session_timeout_s=100.0))
+            await anyio.sleep(10)
+            await introduce(instance, FakeMember("h", session_timeout_s=3.0))
+            at = len(beats(wire, "broker-a"))
+            await anyio.sleep(10.5)
+            assert len(beats(wire, "broker-a")) - at == 10
+            await anyio.sleep(30)
+            assert not cluster.events_of(EventKind.MEMBER_LEAVE)
+
+    simulate(scenario)
+
+
+def test_a_broker_that_does_not_answer_shortens_no_session_at_the_others(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember(session_timeout_s=3.0))
+            with cluster.simulation.network.stall("broker-b"):
+                await anyio.sleep(60)
+                assert {event.node for event in cluster.events_of(EventKind.MEMBER_LEAVE)} == {"broker-b"}
+
+    simulate(scenario)
+
+
+def test_whoever_is_refused_hears_of_it_until_it_is_accepted(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster, "d", client_ip="c") as twin:
+            async with running_instance(cluster) as instance:
+                await introduce(instance, FakeMember())
+                await introduce(twin, FakeMember())
+                instance.heartbeats.check_accepted()
+                with pytest.raises(ClientIdConflict, match="client id 'c@1' is taken"):
+                    twin.heartbeats.check_accepted()
+            await anyio.sleep(1)
+            assert await twin.heartbeats.send()
+            twin.heartbeats.check_accepted()
+
+    simulate(scenario)
+
+
+def test_with_nobody_to_speak_of_nothing_is_sent(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await instance.update_routes(("t",))
+            assert await instance.heartbeats.send()
+            silent = FakeMember()
+            silent.present = False
+            instance.register(silent)
+            assert await instance.heartbeats.send()
+            assert beats(wire, "broker-a") == []
+            instance.add_producer("p")
+            assert await instance.heartbeats.send()
+            assert len(beats(wire, "broker-a")) == 1
+            instance.remove_producer("p")
+            await instance.heartbeats.send()
+            assert len(beats(wire, "broker-a")) == 1
+
+    simulate(scenario)
+
+
+def test_who_left_while_we_connected_is_not_listed_again(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            member = FakeMember()
+            instance.register(member)
+            instance.add_producer("p")  # something is left to be said
+            await instance.update_routes(())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(instance.update_routes, ("t",))
+                await anyio.sleep(0.0014)  # the route is here, and the connection to the brokers is being made
+                assert instance.routes.brokers()
+                instance.unregister(member)
+            assert members(cluster, "broker-a") == members(cluster, "broker-b") == []
+
+    simulate(scenario)
+
+
+def test_a_failure_is_told_and_the_broker_is_tried_again_at_once(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await instance.update_routes(("t",))
+            broker = cluster.brokers["broker-b"]
+            await broker.crash()
+            member = FakeMember()
+            instance.register(member)
+            assert not await instance.heartbeats.send()
+            assert members(cluster, "broker-a") == ["c@1"]
+            await anyio.sleep(2)
+            await broker.start()
+            await anyio.sleep(5)
+            assert members(cluster, "broker-b") == ["c@1"], "long before the next heartbeat"
+
+    simulate(scenario)
+
+
+def test_a_member_that_a_broker_had_taken_out_rebalances_to_get_its_leases_back(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster, triggers=frozenset({Trigger.RECONNECT})) as instance:
+            member = FakeMember()
+            await introduce(instance, member)
+            await instance.heartbeats.send()
+            await anyio.sleep(1)
+            assert member.passes == []
+            cluster.brokers["broker-a"].running.broker.groups.unregister("g", "c@1", cause="", now=0.0)
+            await instance.heartbeats.send("why")
+            await anyio.sleep(1)
+            (due,) = member.passes
+            assert due.cause == "why"
+
+    simulate(scenario)
+
+
+def test_when_the_group_came_to_life_is_the_earliest_that_any_broker_says(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", brokers=["broker-b"])
+        async with running_instance(cluster, "d") as earlier:
+            await introduce(earlier, FakeMember())
+            created_ms = earlier.heartbeats.group_created_ms("g")
+            assert 0 < created_ms <= cluster.simulation.clock_ms()
+            await anyio.sleep(10)
+            await cluster.create_topic("t")
+            async with running_instance(cluster) as instance:
+                assert instance.heartbeats.group_created_ms("g") == 0
+                await introduce(instance, FakeMember())
+                assert instance.heartbeats.group_created_ms("g") == created_ms
+
+    simulate(scenario)
+
+
+def test_leaving_tells_every_broker_that_is_connected_and_waits_for_no_other(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            member = FakeMember()
+            await introduce(instance, member)
+            cluster.simulation.network.stall("broker-b")
+            instance.unregister(member)
+            started_s = cluster.simulation.loop.time()
+            await instance.heartbeats.leave("g", "why")
+            assert cluster.simulation.loop.time() - started_s <= 1.0
+            assert members(cluster, "broker-a") == []
+            (leave,) = cluster.events_of(EventKind.MEMBER_LEAVE)
+            assert (leave.detail, leave.cause) == ("unregister", "why")
+            cluster.simulation.network.heal()
+
+    simulate(scenario)

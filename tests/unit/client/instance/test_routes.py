@@ -1,0 +1,130 @@
+"""The route cache: what it answers follows the routes it holds, and only what differs counts as a change."""
+
+from __future__ import annotations
+
+from client.instance.routes import RouteCache, RouteChange
+from model.message_queue import MessageQueue
+from model.topic_route import READ_WRITE, BrokerData, Perm, QueueData, TopicRoute
+
+
+def route_of(topic: str, brokers: dict[str, dict[int, str]], queues: int = 2, perm: Perm = READ_WRITE) -> TopicRoute:
+    """A route of a topic that has equally many queues on each of its brokers."""
+    return TopicRoute(
+        topic=topic,
+        queues=tuple(
+            QueueData(broker_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm) for name in brokers
+        ),
+        brokers=tuple(
+            BrokerData(cluster="c", broker_name=name, addresses=addresses) for name, addresses in brokers.items()
+        ),
+    )
+
+
+def queues_of(topic: str, *names: str) -> tuple[MessageQueue, ...]:
+    """Queues by short names such as `a0`."""
+    return tuple(MessageQueue(topic, name[:-1], int(name[-1])) for name in names)
+
+
+def test_a_topic_that_nobody_asked_for_has_no_queues() -> None:
+    cache = RouteCache()
+    assert cache.route_of("t") is None
+    assert (cache.subscribe_queues("t"), cache.publish_queues("t"), cache.brokers_of("t")) == ((), (), ())
+    assert (cache.brokers(), cache.address_of("a")) == ({}, None)
+
+
+def test_a_first_route_adds_its_queues() -> None:
+    cache = RouteCache()
+    route = route_of("t", {"a": {0: "h:1"}, "b": {0: "h:2"}})
+    all_queues = queues_of("t", "a0", "a1", "b0", "b1")
+    assert cache.update("t", route) == RouteChange("t", added=all_queues, removed=())
+    assert cache.route_of("t") is route
+    assert cache.subscribe_queues("t") == cache.publish_queues("t") == all_queues
+    assert cache.brokers_of("t") == ("a", "b")
+
+
+def test_an_equal_route_is_no_change() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}}))
+    assert cache.update("t", route_of("t", {"a": {0: "h:1"}})) is None
+
+
+def test_a_changed_route_says_which_queues_came_and_went() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}, "b": {0: "h:2"}}, queues=1))
+    change = cache.update("t", route_of("t", {"b": {0: "h:2"}, "c": {0: "h:3"}}, queues=1))
+    assert change == RouteChange("t", added=queues_of("t", "c0"), removed=queues_of("t", "a0"))
+
+
+def test_a_topic_that_does_not_exist_any_more_loses_its_queues_and_brokers() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}}))
+    assert cache.update("t", None) == RouteChange("t", added=(), removed=queues_of("t", "a0", "a1"))
+    assert (cache.route_of("t"), cache.subscribe_queues("t"), cache.brokers()) == (None, (), {})
+    assert cache.update("t", None) is None
+
+
+def test_a_topic_that_never_existed_is_no_change() -> None:
+    assert RouteCache().update("t", None) is None
+
+
+def test_a_broker_that_moved_is_a_change_without_queues_and_has_its_new_address() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}}))
+    assert cache.address_of("a") == "h:1"
+    assert cache.update("t", route_of("t", {"a": {0: "h:9"}})) == RouteChange("t", added=(), removed=())
+    assert cache.address_of("a") == "h:9"
+
+
+def test_where_routes_disagree_about_a_broker_the_one_that_changed_last_is_right() -> None:
+    cache = RouteCache()
+    for topic in ("t", "u"):
+        cache.update(topic, route_of(topic, {"a": {0: "h:1"}}))
+    cache.update("t", route_of("t", {"a": {0: "h:9"}}))
+    assert cache.address_of("a") == "h:9"
+    cache.update("u", route_of("u", {"a": {0: "h:5"}}))
+    assert cache.address_of("a") == "h:5"
+
+
+def test_a_topic_without_write_permission_can_be_read_only() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}}, perm=Perm.READ))
+    assert (cache.subscribe_queues("t"), cache.publish_queues("t")) == (queues_of("t", "a0", "a1"), ())
+
+
+def test_without_its_master_a_broker_is_read_at_its_first_replica_and_not_written() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {2: "h:2", 1: "h:1"}}))
+    assert cache.publish_queues("t") == ()
+    assert cache.subscribe_queues("t") == queues_of("t", "a0", "a1")
+    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == ("h:1", None)
+
+
+def test_with_its_master_a_broker_is_read_and_written_there() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {1: "h:1", 0: "h:0"}}))
+    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == ("h:0", "h:0")
+
+
+def test_a_broker_without_addresses_cannot_be_reached() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {}}))
+    assert (cache.address_of("a"), cache.address_of("a", master_only=True)) == (None, None)
+
+
+def test_brokers_are_those_of_all_routes_in_order_of_names_and_ids() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"c": {1: "h:4", 0: "h:3"}, "b": {0: "h:2"}}))
+    cache.update("u", route_of("u", {"a": {0: "h:1"}}))
+    brokers = cache.brokers()
+    assert list(brokers) == ["a", "b", "c"]
+    assert list(brokers["c"].items()) == [(0, "h:3"), (1, "h:4")]
+
+
+def test_a_forgotten_topic_takes_along_the_brokers_that_only_it_named() -> None:
+    cache = RouteCache()
+    cache.update("t", route_of("t", {"a": {0: "h:1"}, "b": {0: "h:2"}}))
+    cache.update("u", route_of("u", {"b": {0: "h:2"}}))
+    cache.forget("t")
+    cache.forget("t")
+    assert cache.brokers() == {"b": {0: "h:2"}}
+    assert cache.address_of("a") is None

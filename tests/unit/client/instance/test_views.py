@@ -1,0 +1,117 @@
+"""Every member of a group asks the same broker who is in it, and hears the whole list only when it changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.instance.instance import ClientInstance
+from model.errors import ConnectFailed
+from model.quirks import Quirk
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+from tests.simulation.wire import WireTap, wire
+from tests.unit.client.instance.members import FakeMember, introduce, running_instance
+
+__all__ = ["wire"]
+
+ASK = "GET_CONSUMER_LIST_BY_GROUP"
+
+
+async def fetch(instance: ClientInstance, *topics: str) -> tuple[str, list[str]] | None:
+    fetched = await instance.views.fetch("g", topics)
+    return None if fetched is None else (fetched[0], list(fetched[1].members))
+
+
+def test_the_first_broker_by_name_that_serves_a_topic_is_asked(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", brokers=["broker-b", "broker-c"])
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await instance.update_routes(("%RETRY%g",))
+            assert await fetch(instance, "t", "%RETRY%g") == ("broker-b:10911", ["c@1"])
+            assert [sent.target for sent in wire.sent if sent.code.name == ASK] == ["broker-b"]
+
+    simulate(scenario, brokers=3)
+
+
+def test_the_next_one_is_asked_when_it_is_away_and_all_are_named_when_none_answers(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await cluster.brokers["broker-a"].crash()
+            assert await fetch(instance, "t") == ("broker-b:10911", ["c@1"])
+            await cluster.brokers["broker-b"].crash()
+            with pytest.raises(ConnectFailed, match=r"members of group 'g': broker-a:10911: .*; broker-b:10911: "):
+                await fetch(instance, "t")
+
+    simulate(scenario)
+
+
+def test_an_unchanged_list_is_not_sent_again(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            version = instance.views.known_version("g", "broker-a:10911")
+            assert version == -1
+            first = await instance.views.fetch("g", ["t"])
+            second = await instance.views.fetch("g", ["t"])
+            assert first is not None
+            assert second is not None
+            assert first[1] is second[1]
+            asked = [sent.header["known_version"] for sent in wire.sent if sent.code.name == ASK]
+            assert asked == [-1, first[1].version]
+            assert instance.views.known_version("g", "broker-a:10911") == first[1].version
+            async with running_instance(cluster, "d") as other:
+                await introduce(other, FakeMember("g", "t"))
+                assert await fetch(instance, "t") == ("broker-a:10911", ["c@1", "d@1"])
+            instance.views.forget("g")
+            assert instance.views.known_version("g", "broker-a:10911") == -1
+
+    simulate(scenario)
+
+
+def test_without_a_topic_that_exists_there_is_nobody_to_ask(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await instance.update_routes(("%RETRY%g",))
+            assert await fetch(instance, "other", "%RETRY%g") is None
+            assert await fetch(instance) is None
+
+    simulate(scenario)
+
+
+def test_a_member_that_has_only_its_retry_topic_left_still_asks(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await instance.update_routes(("%RETRY%g",))
+            assert await fetch(instance, "%RETRY%g") == ("broker-a:10911", ["c@1"])
+
+    simulate(scenario)
+
+
+def test_an_unknown_group_has_no_members(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await instance.update_routes(("t",))
+            assert await fetch(instance, "t") == ("broker-a:10911", [])
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("quirks", [frozenset(), frozenset({Quirk.RANDOM_VIEW})])
+def test_under_its_quirk_any_broker_is_asked(simulate: Simulate, quirks: frozenset[Quirk]) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster, quirks=quirks) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            asked = {(await fetch(instance, "t") or ("nobody", []))[0] for _ in range(50)}
+            assert asked == ({"broker-a:10911", "broker-b:10911", "broker-c:10911"} if quirks else {"broker-a:10911"})
+
+    simulate(scenario, brokers=3)

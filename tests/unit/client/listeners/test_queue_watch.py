@@ -1,0 +1,94 @@
+"""A listener is told what changed, one change after the other, and can do no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from client.instance.background import Background
+from client.listeners.queue_watch import QueueWatch
+from model.message_queue import MessageQueue
+from simulation.kernel.run import Simulation, run_simulation
+
+A0, A1, B0 = MessageQueue("a", "x", 0), MessageQueue("a", "x", 1), MessageQueue("b", "x", 0)
+RETRY = MessageQueue("%RETRY%g", "x", 0)
+
+Call = tuple[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]]
+
+
+def run(scenario: Callable[[QueueWatch, list[Call]], object], *, slow_s: float = 0) -> list[Call]:
+    calls: list[Call] = []
+
+    async def listener(topic: str, everything: tuple[MessageQueue, ...], mine: tuple[MessageQueue, ...]) -> None:
+        calls.append((topic, everything, mine))
+        await anyio.sleep(slow_s)
+        if topic == "b":
+            raise ValueError("harm")
+
+    async def main(simulation: Simulation) -> None:
+        background = Background("watch")
+        await background.start()
+        watch = QueueWatch(listener, background)
+        await scenario(watch, calls)  # type: ignore[misc]
+        await anyio.sleep(100)
+        await background.stop()
+
+    run_simulation(main)
+    return calls
+
+
+def test_it_is_called_for_each_topic_that_changed_and_not_when_nothing_did() -> None:
+    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
+        watch.look({"a": [A1, A0], "b": [], "%RETRY%g": [RETRY]}, [A0, RETRY])
+        await anyio.sleep(1)
+        watch.look({"a": [A0, A1], "b": []}, [A0])
+        await anyio.sleep(1)
+        watch.look({"a": [A0, A1], "b": [B0]}, [A0, A1])
+        await anyio.sleep(1)
+        watch.look({"b": [B0]}, [])
+
+    assert run(scenario) == [
+        ("a", (A0, A1), (A0,)),
+        ("a", (A0, A1), (A0, A1)),
+        ("b", (B0,), ()),
+        ("a", (), ()),
+    ]
+
+
+def test_a_slow_listener_is_told_the_newest_state_and_never_two_at_a_time() -> None:
+    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
+        watch.look({"a": [A0]}, [])
+        await anyio.sleep(1)
+        for mine in ([A0], [], [A0], [A0, A1]):
+            watch.look({"a": [A0, A1]}, mine)
+            await anyio.sleep(0.1)
+        assert len(calls) == 1
+
+    assert run(scenario, slow_s=10) == [("a", (A0,), ()), ("a", (A0, A1), (A0, A1))]
+
+
+def test_a_listener_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
+        watch.look({"b": [B0]}, [])
+        await anyio.sleep(1)
+        watch.look({"b": [B0]}, [B0])
+
+    assert run(scenario) == [("b", (B0,), ()), ("b", (B0,), (B0,))]
+    assert "harm" in caplog.text
+
+
+def test_a_plain_function_may_listen_and_without_a_listener_nothing_happens() -> None:
+    calls: list[object] = []
+
+    async def main(simulation: Simulation) -> None:
+        background = Background("watch")
+        await background.start()
+        QueueWatch(None, background).look({"a": [A0]}, [A0])
+        QueueWatch(lambda topic, everything, mine: calls.append(topic), background).look({"a": [A0]}, [A0])
+        await anyio.sleep(1)
+        await background.stop()
+
+    run_simulation(main)
+    assert calls == ["a"]

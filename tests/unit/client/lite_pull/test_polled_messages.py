@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from client.lite_pull.polled_messages import PolledMessages
+from client.pull.owned_queue import OwnedQueue
+from model.message_queue import MessageQueue
+from tests.unit.client.pull.owned_queues import owned_queue
+
+QUEUE = MessageQueue("t", "b", 0)
+
+
+def begun(polled: PolledMessages, start: int = 0, n: int = 5) -> OwnedQueue:
+    owned = owned_queue(QUEUE, start, n)
+    polled.begin(owned)
+    return owned
+
+
+def poll(polled: PolledMessages, owned: OwnedQueue, n: int) -> None:
+    polled.processed()
+    polled.hand_out(owned, owned.process_queue.next_batch(n, 0.0), 0.0)
+
+
+@pytest.mark.parametrize(("auto_commit", "after_polls"), [(True, [0, 2, 3]), (False, [0, 0, 0])])
+def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, after_polls: list[int]) -> None:
+    polled = PolledMessages(auto_commit=auto_commit)
+    owned = begun(polled)
+    seen = []
+    for n in (2, 1, 2):
+        poll(polled, owned, n)
+        seen.append(owned.commit_offset)
+    assert seen == after_polls
+    polled.commit([owned])
+    assert owned.commit_offset == 5
+    assert owned.process_queue.in_flight == 0
+
+
+def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() -> None:
+    polled = PolledMessages(auto_commit=True)
+    owned = begun(polled)
+    poll(polled, owned, 2)
+    poll(polled, owned, 2)
+    polled.give_up()
+    assert (owned.process_queue.in_flight, owned.commit_offset) == (0, 2)
+    polled.processed()
+    assert owned.commit_offset == 2
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize(("target", "back"), [(1, True), (4, False)])
+def test_a_queue_that_was_moved_by_its_user_commits_backwards_only_if_it_went_back(
+    auto_commit: bool, target: int, back: bool
+) -> None:
+    polled = PolledMessages(auto_commit=auto_commit)
+    old = begun(polled)
+    poll(polled, old, 3)
+    polled.commit([old])
+    new = begun(polled, target, 1)
+    polled.moved(old, new)
+    assert new.commit_offset == (target if auto_commit else 3)
+    assert new.rewound == (auto_commit and back)
+    poll(polled, new, 1)
+    polled.commit([new])
+    assert new.commit_offset == target + 1
+    assert new.rewound == back

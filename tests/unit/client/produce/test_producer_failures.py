@@ -1,0 +1,218 @@
+"""A send that fails: what is tried again and where, and what the error tells about the message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from model.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimeout,
+    RlabError,
+)
+from model.limits import SEND_RETRIES, SEND_TIMEOUT_S
+from model.topic_route import Perm
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+from tests.simulation.wire import WireTap, wire
+from tests.unit.client.produce.producing import sends, stored
+
+__all__ = ["wire"]
+
+
+# ------------------------------------------------------------------------------------------------------------- retries
+
+
+def test_a_send_whose_broker_fails_meanwhile_goes_to_another_one(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(host="p", avoid_slow_brokers=False)
+        for name in cluster.brokers:
+            cluster.simulation.network.set_latency("p", name, 0.2)
+        await producer.send("t", b"first")
+        for number in range(8):
+            wire.sent.clear()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(producer.send, "t", b"%d" % number)
+                await anyio.sleep(0.05)
+                (failing,) = sends(wire)
+                cluster.simulation.network.cut(
+                    "p", failing
+                )  # it can be connected to again, and is avoided all the same
+            assert producer.acknowledged[b"%d" % number].queue.broker_name != failing
+            assert len(sends(wire)) == 2
+
+    simulate(scenario)
+
+
+def test_while_one_broker_is_gone_every_message_finds_the_other_one(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 8)
+        await cluster.brokers["broker-a"].crash()
+        await producer.send_many("t", 20, first=8)
+        later = [producer.acknowledged[b"%d" % n].queue.broker_name for n in range(8, 28)]
+        assert set(later) == {"broker-b"}
+
+    simulate(scenario)
+
+
+def test_a_broker_that_may_not_be_written_any_more_is_asked_once_and_then_the_route_is_fresh(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(avoid_slow_brokers=False)
+        await producer.send("t", b"first")
+        await cluster.create_topic("t", perm=Perm.READ, brokers=["broker-a"])
+        wire.sent.clear()
+        await producer.send_many("t", 20)
+        assert sends(wire).count("broker-a") == 1
+        assert sends(wire).count("broker-b") == 20
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("how", ["key", "queue"])
+def test_a_send_that_chose_its_queue_is_tried_only_there(simulate: Simulate, how: str) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer()
+        chosen = (await producer.send("t", b"first", key="k")).queue
+        await cluster.brokers[chosen.broker_name].crash()
+        options: dict[str, Any] = {"key": "k"} if how == "key" else {"queue": chosen}
+        with pytest.raises(ConnectFailed) as caught:
+            await producer.send("t", b"second", **options)
+        assert caught.value.definite
+        assert stored(cluster) == 0, "the other broker was not asked"
+
+    simulate(scenario)
+
+
+def test_without_a_connection_no_more_is_tried_than_the_retries_allow(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        producer = await cluster.start_producer(host="p")
+        await producer.send("t", b"first")
+        for name in cluster.brokers:
+            cluster.simulation.network.set_latency("p", name, 0.1)
+        wire.sent.clear()
+
+        async def cut_always() -> None:
+            while True:
+                await anyio.sleep(0.05)
+                for name in cluster.brokers:
+                    if name in sends(wire)[-1:]:
+                        cluster.simulation.network.cut("p", name)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cut_always)
+            with pytest.raises(ConnectionLost) as caught:
+                await producer.send("t", b"x")
+            tasks.cancel_scope.cancel()
+        assert len(sends(wire)) == 1 + SEND_RETRIES
+        assert not caught.value.definite
+
+    simulate(scenario, brokers=4)
+
+
+# ------------------------------------------------------------------------------------------------------------- latency
+
+
+@pytest.mark.parametrize("avoids", [True, False])
+def test_a_broker_that_answers_slowly_is_avoided_for_a_while_unless_told_otherwise(
+    simulate: Simulate, avoids: bool
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p", avoid_slow_brokers=avoids)
+        await producer.send_many("t", 2)
+        slow = cluster.simulation.network.set_latency("p", "broker-a", 0.5)  # 1 s there and back: avoided for 2 s
+        await producer.send_many("t", 2, first=2)
+        slow.heal()
+        await producer.send_many("t", 10, first=4)
+        names = [producer.acknowledged[b"%d" % n].queue.broker_name for n in range(4, 14)]
+        assert names.count("broker-a") == (0 if avoids else 5)
+        await anyio.sleep(2)
+        await producer.send_many("t", 2, first=14)
+        assert {producer.acknowledged[b"%d" % n].queue.broker_name for n in (14, 15)} == {"broker-a", "broker-b"}
+
+    simulate(scenario)
+
+
+# ---------------------------------------------------------------------------------------------- what an error tells
+
+
+@pytest.mark.parametrize(("lost", "n"), [("request", 0), ("answer", 1)])
+def test_after_a_timeout_nobody_can_tell_whether_the_message_is_stored(simulate: Simulate, lost: str, n: int) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p")
+        await producer.send("t", b"first")
+        way = ("p", "broker-a") if lost == "request" else ("broker-a", "p")
+        started_s = cluster.simulation.loop.time()
+        with cluster.simulation.network.partition(*way, one_way=True):
+            with pytest.raises(RequestTimeout) as caught:
+                await producer.send("t", b"x")
+            assert cluster.simulation.loop.time() - started_s == pytest.approx(SEND_TIMEOUT_S, abs=0.01)
+            assert not caught.value.definite
+            assert stored(cluster) == 1 + n
+
+    simulate(scenario, brokers=1)
+
+
+def test_an_error_after_an_attempt_that_may_have_been_stored_does_not_say_that_nothing_was_sent(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p")
+        await producer.send("t", b"first")
+        network = cluster.simulation.network
+        network.set_latency("p", "broker-a", 0.2)
+        failures: list[RlabError] = []
+
+        async def send() -> None:
+            try:
+                await producer.send("t", b"x")
+            except RlabError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await anyio.sleep(0.3)  # the request has arrived, its answer has not
+            network.refuse("broker-a", 10911)
+            network.cut("p", "broker-a")
+        assert stored(cluster) == 2
+        (error,) = failures
+        assert not error.definite
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_send_under_way_at_the_shutdown_fails_as_one_whose_connection_was_lost(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p")
+        await producer.send("t", b"first")
+        cluster.simulation.network.set_latency("p", "broker-a", 0.5)
+        failures: list[RlabError] = []
+
+        async def send() -> None:
+            try:
+                await producer.send("t", b"x")
+            except RlabError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            await anyio.sleep(0.1)
+            await producer.stop()
+        (error,) = failures
+        assert isinstance(error, ConnectionLost)
+
+    simulate(scenario, brokers=1)

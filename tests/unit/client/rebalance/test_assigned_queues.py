@@ -1,0 +1,148 @@
+"""One member has what the broker says: queues under leases, and topics that it pops."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from client.admin.admin import Admin
+from client.allocate import AllocateMessageQueueAveragely
+from client.lite_pull.consumer import LitePullConsumer
+from client.push.consumer import PushConsumer
+from client.rebalance.assigned_queues import AssignedShare
+from model.assignment import RequestMode
+from model.errors import ConfigError
+from model.heartbeat import MessageModel
+from model.message import MessageExt
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+
+
+async def pop(cluster: SimulatedCluster, topic: str = "t") -> None:
+    with cluster.simulation.on_host("admin"):
+        async with Admin(cluster.addresses) as admin:
+            await admin.set_request_mode("g", topic, RequestMode.POP)
+    await anyio.sleep(1)
+
+
+def polled(cluster: SimulatedCluster) -> LitePullConsumer:
+    return LitePullConsumer(
+        cluster.addresses,
+        "g",
+        assignment="broker",
+        instance_name="lite",
+        trace=False,
+        clock_ms=cluster.simulation.clock_ms,
+    )
+
+
+def test_a_member_pulls_some_topics_and_pops_others(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.create_topic("u", queues=2)
+        consumer = await cluster.start_consumer("g", "t", assignment="broker")
+        await consumer.subscribe("u")
+        await pop(cluster)
+        assert {queue.topic for queue in consumer.queues} == {"u"}
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 20)
+        await producer.send_many("u", 20, first=20)
+        await anyio.sleep(2)
+        assert sorted(map(int, consumer.bodies)) == list(range(40))
+
+    simulate(scenario, brokers=1)
+
+
+def test_what_listeners_have_at_the_shutdown_is_finished_whether_it_was_pulled_or_popped(simulate: Simulate) -> None:
+    async def slow(message: MessageExt) -> None:
+        await anyio.sleep(3)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.create_topic("u", queues=2)
+        first = await cluster.start_consumer("g", "t", assignment="broker", work=slow)
+        await first.subscribe("u", work=slow)
+        await pop(cluster)
+        producer = await cluster.start_producer()
+        await producer.send_many("t", 4)
+        await producer.send_many("u", 4, first=4)
+        await anyio.sleep(1)
+        await first.stop()
+        assert first.consumer.late_results == 0
+        second = await cluster.start_consumer("g", "t", assignment="broker")
+        await second.subscribe("u")
+        await anyio.sleep(70)
+        assert sorted(map(int, first.bodies)) == list(range(8))
+        assert second.bodies == []
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_consumer_that_cannot_pop_says_so_and_goes_on_with_the_rest(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        with cluster.simulation.on_host("lite"):
+            async with polled(cluster) as consumer:
+                await consumer.subscribe("t")
+                await anyio.sleep(2)
+                assert isinstance(consumer._share, AssignedShare)
+                assert {queue.topic for queue in consumer.queues} >= {"t"}
+                await pop(cluster)
+                assert "t" not in {queue.topic for queue in consumer.queues}
+        assert "group g is to pop t, which this kind of consumer cannot" in caplog.text
+
+    simulate(scenario, brokers=1)
+
+
+def test_one_that_polls_and_gives_its_last_topic_up_gives_its_queues_to_the_others(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        staying = await cluster.start_consumer("g", "t", assignment="broker")
+        with cluster.simulation.on_host("lite"):
+            async with polled(cluster) as consumer:
+                await consumer.subscribe("t")
+                await anyio.sleep(2)
+                assert len(consumer.queues) == 1
+                await consumer.unsubscribe("t")
+                await anyio.sleep(1)
+                assert consumer.queues == []
+                assert [queue.topic for queue in staying.queues].count("t") == 2
+
+    simulate(scenario, brokers=1)
+
+
+def test_one_that_keeps_keys_in_order_keeps_whole_queues_when_it_is_to_pop_and_says_so(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def slow_first(message: MessageExt) -> None:
+        await anyio.sleep(0 if int(message.body) else 3)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t", assignment="broker", order="key", work=slow_first)
+        await anyio.sleep(1)
+        assert "order='key'" not in caplog.text
+        await pop(cluster)
+        assert caplog.text.count("group g is to pop, and order='key' keeps the order of whole queues then") == 1
+        producer = await cluster.start_producer()
+        for n in range(4):
+            await producer.send("t", b"%d" % n, key=f"k{n}")
+        await anyio.sleep(5)
+        assert [int(body) for body in consumer.bodies] == list(range(4))
+
+    simulate(scenario, brokers=1)
+
+
+def test_who_decides_is_said_once_and_goes_with_the_other_options() -> None:
+    with pytest.raises(ConfigError, match="one or the other"):
+        PushConsumer("a:1", "g", assignment="broker", strategy=AllocateMessageQueueAveragely())
+    with pytest.raises(ConfigError, match="client, broker"):
+        PushConsumer("a:1", "g", assignment="me")
+    with pytest.raises(ConfigError, match="CLUSTERING"):
+        PushConsumer("a:1", "g", assignment="broker", model=MessageModel.BROADCASTING)
+    with pytest.raises(ConfigError, match="mode='pull'"):
+        PushConsumer("a:1", "g", assignment="broker", mode="pop")

@@ -1,0 +1,395 @@
+"""How one member gets its queues, gives them up and loses them, and that no queue is left lying between two members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
+from client.rebalance.leased_queues import QueueShare
+from client.rebalance.plan import Trigger
+from model.events import Event, EventKind
+from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from simulation.cluster.clients import SimulatedConsumer
+from simulation.cluster.cluster import SimulatedCluster
+from tests.simulation.conftest import Simulate
+from tests.simulation.wire import WireTap, wire
+
+__all__ = ["wire"]
+
+Q0, Q1, Q2, Q3 = (MessageQueue("t", "broker-a", n) for n in range(4))
+
+
+def share_of(consumer: SimulatedConsumer) -> QueueShare:
+    share = consumer.consumer._share
+    assert isinstance(share, QueueShare)
+    return share
+
+
+def committed(cluster: SimulatedCluster, queue: MessageQueue = Q0) -> int:
+    rows = cluster.brokers["broker-a"].running.broker.offsets.of_group("g")
+    return {(topic, queue_id): offset for topic, queue_id, offset in rows}[queue.topic, queue.queue_id]
+
+
+async def slow_on_queue_three(message: MessageExt) -> None:
+    if message.queue.queue_id == 3:
+        await anyio.sleep(4)
+
+
+async def busy_on_queue_three(cluster: SimulatedCluster) -> SimulatedConsumer:
+    """A member with four queues, whose listener has a message of the last one for four seconds from now on."""
+    await cluster.create_topic("t", queues=4)
+    first = await cluster.start_consumer("g", "t", host="c1", work=slow_on_queue_three)
+    await cluster.wait_converged(1)
+    await anyio.sleep(2)
+    producer = await cluster.start_producer()
+    for queue in (Q0, Q1, Q2, Q3):
+        await producer.send("t", b"x", queue=queue)
+    await anyio.sleep(0.1)
+    return first
+
+
+# ------------------------------------------------------------------------------------------------------------ giving up
+
+
+def test_idle_queues_move_at_once_and_only_the_busy_one_waits_for_its_listener(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await busy_on_queue_three(cluster)
+        second = await cluster.start_consumer("g", "t")
+        await anyio.sleep(0.5)
+        assert second.queues == [Q2]
+        await anyio.sleep(4)
+        assert second.queues == [Q2, Q3]
+        await anyio.sleep(1)
+        assert second.bodies == [], "it was finished and committed before the queue moved"
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_queue_that_should_come_back_while_it_is_given_up_comes_back_when_it_is_out(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        first = await busy_on_queue_three(cluster)
+        second = await cluster.start_consumer("g", "t")
+        await anyio.sleep(1)
+        await second.stop()
+        await anyio.sleep(1)
+        assert first.queues == [Q0, Q1, Q2]
+        assert await cluster.wait_converged(3) == pytest.approx(1.9, abs=0.1)
+        assert first.queues == [Q0, Q1, Q2, Q3]
+        assert len(first.bodies) == 4
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_queue_given_up_is_committed_and_unlocked_in_one_request_with_the_others(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        await cluster.start_consumer("g", "t", host="c1")
+        await cluster.wait_converged(1)
+        await anyio.sleep(2)
+        producer = await cluster.start_producer()
+        for queue in (Q2, Q3):
+            await producer.send("t", b"x", queue=queue)
+        await anyio.sleep(0.1)
+        await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        assert wire.codes("c1").count("UNLOCK_BATCH_MQ") == 1
+        assert (committed(cluster, Q2), committed(cluster, Q3)) == (1, 1)
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_shutdown_waits_for_a_broker_that_does_not_answer_no_longer_than_a_request(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        started_s = cluster.simulation.loop.time()
+        with cluster.simulation.network.stall("broker-a"):
+            await consumer.stop()
+        assert cluster.simulation.loop.time() - started_s <= REQUEST_TIMEOUT_S + 2.5
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_release_that_its_broker_did_not_hear_is_said_again_until_it_does(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.start_consumer("g", "t", host="c1")
+        await cluster.wait_converged(1)
+        faults: list[Any] = []
+
+        def deaf(event: Event) -> None:
+            if event.kind == EventKind.QUEUE_DROPPED and not faults:
+                faults.append(cluster.simulation.network.partition("c1", "broker-a", one_way=True))
+
+        cluster.watchers.append(deaf)
+        second = await cluster.start_consumer("g", "t")
+        await anyio.sleep(20)
+        assert second.queues == []
+        faults[0].heal()
+        await cluster.wait_converged(5)
+        assert second.queues == [Q1]
+
+    simulate(scenario, brokers=1)
+
+
+def test_the_log_is_told_once_of_each_reason_why_a_release_waits(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        await cluster.start_consumer("g", "t", host="c1")
+        await cluster.wait_converged(5)
+        away: list[Any] = []
+
+        def take_broker_away(event: Event) -> None:
+            if event.kind == EventKind.QUEUE_DROPPED and not away:
+                away.append(cluster.simulation.network.partition("c1", "broker-b"))
+                cluster.simulation.network.cut("c1", "broker-b")
+
+        cluster.watchers.append(take_broker_away)
+        await cluster.start_consumer("g", "t", host="c2")
+        await anyio.sleep(120)
+        assert away
+        away[0].heal()
+
+    simulate(scenario, brokers=2)
+    told = [record.getMessage() for record in caplog.records if "release of t@broker-b:1" in record.getMessage()]
+    assert 1 <= len(told) <= 3
+
+
+# -------------------------------------------------------------------------------------------------------------- getting
+
+
+def test_when_a_queue_comes_free_only_its_lease_is_asked_for_and_not_the_members_again(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        cluster.client_options |= {"triggers": frozenset(Trigger) - {Trigger.TIMER}}
+        await busy_on_queue_three(cluster)
+        second = await cluster.start_consumer("g", "t", host="second")
+        await anyio.sleep(0.5)
+        assert second.queues == [Q2]
+        since_s = cluster.simulation.loop.time()
+        await anyio.sleep(4)
+        assert second.queues == [Q2, Q3]
+        codes = wire.codes("second", since_s=since_s)
+        assert "LOCK_BATCH_MQ" in codes
+        assert "GET_CONSUMER_LIST_BY_GROUP" not in codes
+
+    simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("another_joins", [False, True])
+def test_a_lease_whose_grant_was_lost_on_its_way_strands_no_queue(simulate: Simulate, another_joins: bool) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        faults: list[Any] = []
+
+        def mute(event: Event) -> None:
+            if event.kind == EventKind.LOCK_GRANTED and not faults:
+                faults.append(cluster.simulation.network.partition("broker-a", "c1", one_way=True))
+
+        cluster.watchers.append(mute)
+        first = await cluster.start_consumer("g", "t", host="c1")
+        await anyio.sleep(1)
+        assert faults
+        assert first.queues == []
+        if another_joins:
+            await cluster.start_consumer("g", "t")
+        await anyio.sleep(3)
+        faults[0].heal()
+        await cluster.wait_converged(5)
+        assert first.queues == ([Q0] if another_joins else [Q0, Q1])
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_strategy_that_fails_changes_nothing(simulate: Simulate) -> None:
+    class Moody(AllocateMessageQueueAveragely):
+        fails = False
+
+        def allocate(
+            self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> list[MessageQueue]:
+            if self.fails:
+                raise ValueError("not today")
+            return super().allocate(group, client_id, queues, members)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        moody = Moody()
+        consumer = await cluster.start_consumer("g", "t", strategy=moody)
+        await cluster.wait_converged(1)
+        await anyio.sleep(2)  # its retry topic has got a route, and no other will change
+        moody.fails = True
+        at = len(cluster.events)
+        await anyio.sleep(60)
+        assert consumer.queues == [Q0, Q1]
+        assert {event.detail for event in cluster.events_of(EventKind.REBALANCE_END, at)} == {"TIMER unbalanced"}
+        moody.fails = False
+        await anyio.sleep(5)
+        assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+
+    simulate(scenario, brokers=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "offence"),
+    [([Q0, Q0], "twice"), ([Q0, MessageQueue("other", "broker-a", 0)], "which it was not given"), (None, "raised")],
+)
+def test_a_strategy_that_returns_nonsense_is_reported_by_name_and_what_is_owned_stays(
+    simulate: Simulate, caplog: pytest.LogCaptureFixture, returned: list[MessageQueue] | None, offence: str
+) -> None:
+    class Broken(AllocateMessageQueueAveragely):
+        name = "MINE"
+        broken = False
+
+        def allocate(
+            self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> list[MessageQueue]:
+            if self.broken and queues[0].topic == "t":
+                return returned  # type: ignore[return-value]
+            return super().allocate(group, client_id, queues, members)
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        mine = Broken()
+        consumer = await cluster.start_consumer("g", "t", strategy=mine)
+        await cluster.wait_converged(1)
+        await anyio.sleep(2)
+        mine.broken = True
+        await anyio.sleep(25)
+        assert consumer.queues == [Q0, Q1]
+        mine.broken = False
+        await anyio.sleep(2)
+        assert cluster.events_of(EventKind.REBALANCE_END)[-1].detail == "TIMER balanced"
+
+    with caplog.at_level("WARNING"):
+        simulate(scenario, brokers=1)
+    assert any("strategy MINE of group g" in line and offence in line for line in caplog.text.splitlines())
+
+
+def test_a_strategy_over_all_topics_knows_the_queues_of_topics_that_only_others_have(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        await cluster.create_topic("u", queues=3)
+        strategy = AllocateMessageQueueBalancedSticky()
+        first = await cluster.start_consumer("g", "t", strategy=strategy)
+        second = await cluster.start_consumer("g", "t", strategy=strategy)
+        await second.consumer.subscribe("u", second.listener(None))
+        await cluster.wait_converged(5)
+        await anyio.sleep(35)  # the retry topic has come; it is one queue more
+        await cluster.wait_converged(1)
+        # Without its knowledge of u, the first would share t and the retry topic evenly and have only two or three.
+        assert [len(each.consumer.queues) for each in (first, second)] == [4, 4]
+        assert "u" not in {queue.topic for queue in first.queues}
+        await cluster.create_topic("u", queues=5)
+        await anyio.sleep(35)
+        await cluster.wait_converged(1)
+        assert [len(each.consumer.queues) for each in (first, second)] == [5, 5]
+
+    simulate(scenario, brokers=1)
+
+
+# --------------------------------------------------------------------------------------------------------------- losing
+
+
+def test_a_member_that_was_taken_for_dead_drops_what_others_have_and_gets_its_share_again(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=2)
+        hung = await cluster.start_consumer("g", "t", session_timeout_s=9.0)
+        heir = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        fault = hung.hang()
+        await anyio.sleep(20)
+        assert heir.queues == [Q0, Q1]
+        fault.heal()
+        hung.live = True
+        await cluster.wait_converged(10)
+        lost = cluster.events_of(EventKind.QUEUE_DROPPED, client=hung.client_id, topic="t", detail="lost")
+        assert [event.queue_id for event in lost] == [0]
+
+    simulate(scenario, brokers=1)
+
+
+def test_when_the_broker_has_lost_its_newest_messages_the_queue_goes_on_below_and_commits_there(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        producer = await cluster.start_producer()
+        await cluster.wait_converged(1)
+        await producer.send_many("t", 10)
+        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S + 1)
+        assert committed(cluster) == 10
+        share = share_of(consumer)
+        before = share.owned[Q0]
+        share._moved(before, 7)
+        assert before.lost
+        assert share.owned[Q0].commit_offset == 7
+        await share.persist()
+        assert committed(cluster) == 7
+        await anyio.sleep(1)
+        assert [int(body) for body in consumer.bodies[10:]] == [7, 8, 9]
+        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S)
+        assert committed(cluster) == 10
+
+    simulate(scenario, brokers=1)
+
+
+def test_when_the_broker_has_deleted_old_messages_the_queue_goes_on_above_with_what_it_has(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.wait_converged(1)
+        share = share_of(consumer)
+        owned = share.owned[Q0]
+        share._moved(owned, 30)
+        assert share.owned[Q0] is owned
+        assert not owned.lost
+        assert owned.process_queue.pull_offset == 30
+
+    simulate(scenario, brokers=1)
+
+
+# -------------------------------------------------------------------------------------------------------------- offsets
+
+
+def test_offsets_are_committed_when_they_changed_and_again_when_a_commit_failed(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    def commits() -> int:
+        return wire.codes("c1").count("UPDATE_CONSUMER_OFFSET")
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        await cluster.start_consumer("g", "t", host="c1")
+        await cluster.wait_converged(1)
+        producer = await cluster.start_producer()
+        await anyio.sleep(20)
+        idle = commits()
+        await anyio.sleep(20)
+        assert commits() == idle, "nothing happened"
+        await producer.send("t", b"x", queue=Q0)
+        await producer.send("t", b"x", queue=Q3)
+        await anyio.sleep(20)
+        assert commits() == idle + 1
+        await producer.send("t", b"y", queue=Q0)
+        await anyio.sleep(0.1)
+        with cluster.simulation.network.partition("c1", "broker-a", one_way=True):
+            await anyio.sleep(9)
+            assert committed(cluster) == 1
+        await anyio.sleep(10)
+        assert committed(cluster) == 2
+
+    simulate(scenario, brokers=1)

@@ -1,0 +1,20 @@
+"""Every kind of share has the shape that a consumer relies on; mypy compares the types."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from client.pop.receiver import PopReceiver
+from client.pop.share import PopShare
+from client.rebalance.leased_queues import QueueShare
+from client.rebalance.share import Share
+from client.rebalance.unleased_queues import UnleasedShare
+
+
+@pytest.mark.parametrize("kind", [QueueShare, UnleasedShare, PopShare, PopReceiver])
+def test_every_share_takes_what_a_consumer_gives_it(kind: type) -> None:
+    for name in ("rebalance", "persist", "offsets_reset", "close"):
+        wanted = list(inspect.signature(getattr(Share, name)).parameters)
+        assert list(inspect.signature(getattr(kind, name)).parameters) == wanted

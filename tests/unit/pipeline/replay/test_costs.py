@@ -1,0 +1,122 @@
+"""What the golden trace costs, worked out on paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.message_queue import MessageQueue
+from pipeline.replay.costs import Costs, Interval, capacity_of, costs_of, intersection, union
+from pipeline.replay.outcome import Outcome, Span
+from pipeline.replay.recorded import Change, read_recorded
+from pipeline.replay.replay import replay
+from pipeline.replay.routes import Queues, Routes
+from pipeline.replay.rules import Handover
+from tests.unit.pipeline.golden_trace import golden_events
+from tests.unit.pipeline.replay.test_replay import rules
+
+
+def costs(**different: object) -> Costs:
+    recorded = read_recorded(golden_events(), "g")
+    made = rules(**different)
+    return costs_of(recorded, made.handover, replay(recorded, made), 1_000.0)
+
+
+def test_moves_do_not_count_the_first_owners() -> None:
+    assert costs().moves == 4
+    assert costs(notify=False).moves == 2
+
+
+def test_orphan_time_is_what_lies_between_the_owners() -> None:
+    # q0: 6 at first, 5007 after c1 fell silent. q1: 6, 1004 to 1056, 5000 to 5010, 12004 to 12011.
+    assert costs().orphan_s == pytest.approx((6 + 5007 + 6 + 52 + 10 + 7) / 1000, abs=1e-4)
+
+
+T, U = (tuple(MessageQueue(topic, "b", number) for number in range(4)) for topic in "tu")
+
+
+def orphan_s(routes: dict[str, list[tuple[float, Queues]]], changes: list[Change], spans: list[Span]) -> float:
+    """In a trace of 100 s with the members c1, from the beginning, and c2, for the first 90 s."""
+    made = replace(
+        read_recorded(golden_events(), "g"), end_ms=100_000.0, changes=tuple(changes), routes=Routes({}, routes)
+    )
+    alive = ((0.0, 100_000.0, "c1"), (0.0, 90_000.0, "c2"))
+    return costs_of(made, Handover.DRAIN, Outcome(moves=(), spans=tuple(spans), alive=alive, passes=1), 1.0).orphan_s
+
+
+def held(queues: Queues, client: str, from_s: float, to_s: float) -> list[Span]:
+    return [Span(queue, client, from_s * 1000, to_s * 1000, to_s * 1000, "open") for queue in queues]
+
+
+def test_a_queue_that_is_in_no_route_any_more_has_no_owner_to_miss() -> None:
+    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    shrinks = {"t": [(0.0, T), (60_000.0, T[:2])]}
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 60)) == 0
+    # Its owner hears of it a second later, or has given them up 10 s before; then they come back, for 3 s to nobody.
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 61)) == 0
+    assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 50)) == 20
+    again = {"t": [*shrinks["t"], (80_000.0, T)]}
+    spans = held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 60) + held(T[2:], "c1", 83, 100)
+    assert orphan_s(again, joined, spans) == 6
+    assert orphan_s({"t": [(0.0, T), (60_000.0, ())]}, joined, held(T, "c1", 0, 60)) == 0
+
+
+def test_queues_of_a_topic_count_while_a_member_that_is_there_subscribes_to_it() -> None:
+    routes = {"t": [(0.0, T)], "u": [(0.0, U[:1])]}
+    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    owned = held(T, "c1", 0, 100)
+    assert orphan_s(routes, joined, owned) == 0
+    later = Change(40_000.0, 3, "c2", ("t", "u"))
+    assert orphan_s(routes, [*joined, later], owned) == 50  # and c2 is there for 90 s
+    assert orphan_s(routes, [*joined, later], owned + held(U[:1], "c2", 42, 90)) == 2
+    assert orphan_s(routes, [*joined, later, Change(70_000.0, 4, "c2", ("t",))], owned) == 30
+    assert orphan_s(routes, [*joined, later, Change(80_000.0, 5, "c1", ("u",))], owned) == 60
+
+
+def test_imbalance_is_weighted_by_time() -> None:
+    # 1000 to 1004: 2 and 0; to 1056: 1 and 0; 12000 to 12004: 2 and 0; to 12011: 1 and 0.
+    assert costs().imbalance == pytest.approx((2 * 4 + 52 + 2 * 4 + 7) / 24_990, rel=1e-3)
+
+
+def test_a_silent_member_has_done_for_nothing_what_it_did_since_its_last_commit() -> None:
+    # It commits every 5 s since 16 ms, the last time at 10,016; 100 messages come from 10,000 to 20,005.
+    assert costs().duplicates == pytest.approx(100 * (15_000 - 10_016) / 10_005, rel=1e-3)
+
+
+def test_handing_over_without_waiting_costs_messages_twice() -> None:
+    assert costs(handover=Handover.CUT).duplicates > costs().duplicates
+    assert costs(handover=Handover.OVERLAP, notify=False).duplicates > costs(notify=False).duplicates
+
+
+def test_messages_wait_while_a_queue_has_no_owner() -> None:
+    # 5 s of 25 s, at 10 messages a second: most of 50 are waiting a hundredth of the time or longer.
+    assert 30 < costs().lag_p99 < 60
+    assert costs(timeout_ms=11_000.0).lag_p99 > costs().lag_p99
+
+
+def test_the_capacity_is_what_a_member_has_done_at_the_most() -> None:
+    recorded = read_recorded(golden_events(), "g")
+    assert capacity_of(recorded) == 1.0
+    recorded.handed_out["c1"] = [(100.0, 20), (200.0, 30), (6_000.0, 10)]  # type: ignore[index]
+    assert capacity_of(recorded) == pytest.approx(10.0, rel=1e-3)  # 50 in the first 5 s, between two commits
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)))
+
+
+@given(INTERVALS)
+def test_a_union_covers_each_moment_once(intervals: list[tuple[int, int]]) -> None:
+    covered = [moment for since, until in union(intervals) for moment in range(int(since), int(until))]
+    assert covered == sorted({moment for since, until in intervals for moment in range(since, until)})
+
+
+@given(INTERVALS, INTERVALS)
+def test_an_intersection_covers_each_moment_of_both_once(some: list[Interval], others: list[Interval]) -> None:
+    def moments(intervals: list[Interval]) -> list[int]:
+        return [moment for since, until in intervals for moment in range(int(since), int(until))]
+
+    both = set(moments(some)) & set(moments(others))
+    assert moments(intersection(union(some), union(others))) == sorted(both)

@@ -1,0 +1,60 @@
+"""Grids of rules, the front of those that nothing beats, and finding out what a trace was recorded with."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.errors import ConfigError
+from pipeline.replay.costs import Costs
+from pipeline.replay.job import Grid, baseline_of, pareto_front, recorded_in, try_rules
+from pipeline.replay.rules import Handover
+from tests.unit.pipeline.golden_trace import golden_events
+
+COSTS = st.builds(Costs, *([st.integers(0, 3)] * 5))
+
+
+def test_a_grid_is_every_combination() -> None:
+    rules = Grid(was_timeout_s=5.0).rules()
+    assert len(rules) == len(set(rules)) == 4 * 3 * 2 * 2 * 2
+    assert {each.was_timeout_ms for each in rules} == {5_000.0}
+    assert {each.handover for each in rules} == {Handover.DRAIN, Handover.OVERLAP}
+
+
+def test_a_grid_that_cannot_be_tried_is_refused() -> None:
+    with pytest.raises(ConfigError, match="strategy must be one of AVG"):
+        Grid(strategies=("MINE",)).rules()
+    with pytest.raises(ConfigError, match="1 to 10000 configurations, got 0"):
+        Grid(handovers=()).rules()
+
+
+@given(st.lists(COSTS, max_size=12))
+def test_the_front_is_what_no_other_one_beats(costs: list[Costs]) -> None:
+    front = pareto_front(costs)
+    for one, is_on_front in zip(costs, front, strict=True):
+        beaten = [other for other in costs if all(a <= b for a, b in zip(other, one, strict=True)) and other != one]
+        assert is_on_front == (not beaten)
+    assert any(front) or not costs
+
+
+def test_the_strategy_of_a_trace_is_found_by_replaying_it() -> None:
+    recorded = recorded_in(golden_events(), None)
+    baseline = baseline_of(recorded, 5.0)
+    assert (baseline.rules.strategy, baseline.wrong_queues, baseline.moves) == ("AVG", 0, 6)
+    # With another session timeout c1 was silent since another time, but was taken out at the same one.
+    assert baseline_of(recorded, 5.0, "CONSISTENT_HASH").rules.strategy == "CONSISTENT_HASH"
+
+
+def test_one_configuration_is_replayed_and_counted() -> None:
+    recorded = recorded_in(golden_events(), "g")
+    tried = try_rules(recorded, baseline_of(recorded, 5.0).rules)
+    assert tried.costs.moves == 4
+    assert tried.passes == 8
+
+
+def test_a_trace_with_several_groups_asks_which_one() -> None:
+    events = golden_events() + [event._replace(group="h") for event in golden_events() if event.group]
+    with pytest.raises(ConfigError, match="say which group: the trace has g, h"):
+        recorded_in(events, None)
+    assert recorded_in(events, "h").group == "h"

@@ -1,0 +1,23 @@
+"""The picture of a what-if is drawn, whatever is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.replay.costs import Costs
+from pipeline.replay.job import Tried
+from pipeline.replay.plot import plot_whatif
+from pipeline.replay.rules import Handover
+from tests.unit.pipeline.replay.test_replay import rules
+
+
+def test_every_configuration_is_a_point(tmp_path: Path) -> None:
+    recorded = Tried(rules(), Costs(10, 2.5, 0.0, 4.0, 0.5), 9)
+    tried = [
+        recorded,
+        Tried(replace(rules(), strategy="BALANCED_STICKY", handover=Handover.CUT), Costs(2, 1.0, 7.0, 4.0, 0.5), 9),
+        Tried(replace(rules(), notify=False, handover=Handover.OVERLAP), Costs(0, 0.0, 0.0, 0.0, 0.0), 1),
+    ]
+    plot_whatif(tried, [False, True, True], recorded, tmp_path / "whatif.png")
+    assert (tmp_path / "whatif.png").read_bytes().startswith(b"\x89PNG")

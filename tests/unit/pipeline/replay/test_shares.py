@@ -1,0 +1,33 @@
+"""Shares are those that the shipped code gives, also where they are computed with arrays."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.rebalance.plan import allocate_target
+from model.heartbeat import GroupView, MessageModel
+from model.message_queue import MessageQueue
+from pipeline.replay.shares import Shares
+
+ROUTES = {
+    topic: tuple(MessageQueue(topic, broker, n) for broker, count in counts for n in range(count))
+    for topic, counts in {"t": [("a", 4), ("b", 4)], "u": [("a", 1)], "v": [("a", 2), ("b", 3)]}.items()
+}
+MEMBERS = st.dictionaries(
+    st.sampled_from([f"10.0.0.{n}@{n}" for n in range(7)]),
+    st.sets(st.sampled_from(["t", "u", "v", "none"]), min_size=1).map(lambda topics: tuple(sorted(topics))),
+    min_size=1,
+).map(lambda members: dict(sorted(members.items())))
+
+
+@given(MEMBERS, st.sampled_from(sorted(BUILT_IN_STRATEGIES)))
+def test_targets_are_those_of_the_shipped_code(members: dict[str, tuple[str, ...]], strategy: str) -> None:
+    shares = Shares("g", strategy)
+    for client, topics in members.items():
+        route = tuple((topic, ROUTES[topic]) for topic in topics if topic in ROUTES)
+        view = GroupView(group="g", version=1, members=members)
+        of_members = BUILT_IN_STRATEGIES[strategy]
+        expected = allocate_target(of_members, "g", client, MessageModel.CLUSTERING, topics, ROUTES, view)
+        assert sorted(shares.target(client, 1, members, route, ROUTES)) == sorted(expected)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipeline.report.data import (
+    MOST_INTERVALS,
+    MOST_POINTS,
+    GroupReport,
+    Totals,
+    _thinned,
+    percentile,
+    queue_name,
+    read_report,
+)
+from tests.unit.pipeline.report.report_tables import QUEUE, T0, write
+
+
+def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
+    report = read_report(write(tmp_path / "tables"))
+    [group] = report.groups
+    assert (report.started_ms, report.span_ms, report.events, report.nodes, report.lost) == (T0, 9_000, 20, 2, 4)
+    assert group.totals == Totals(
+        group="g<b>",
+        members_joined=2,
+        members_left=1,
+        rebalances=2,
+        moves=3,
+        min_moves=3,
+        acquisitions=3,
+        handed_out=112,
+        redelivered=3,
+        duplicates=2,
+        pause_ms=300.0,
+        orphan_ms=290.0,
+        double_ms=0.0,
+        pause_max_ms=300.0,
+        backlog_max=40,
+        convergence_p50_ms=40.0,
+        convergence_p95_ms=400.0,
+        convergence_max_ms=400.0,
+        orphans=0,
+    )
+
+
+def test_rebalances_are_ranked_by_cost_and_times_count_from_the_beginning(tmp_path: Path) -> None:
+    [group] = read_report(write(tmp_path / "tables")).groups
+    assert [(row["cause"], row["began_ms"]) for row in group.ranking] == [("c2/1", 5_000), ("c1/1", 0)]
+    assert group.queues == ["t@b:0", "t@b:1"]
+    assert [row["from_ms"] for row in group.intervals] == [0, 0, 5_400]
+    assert [queue_name(row) for row in group.longest] == ["t@b:1"]
+    assert (group.longest, group.twice, group.pauses) == (group.bursts, group.bursts, [300.0])
+
+
+def a_busy_report(directory: Path, queues: int, intervals: int) -> GroupReport:
+    """Queues with so many times each, 1 s after 1 s; the higher its number, the longer a queue stood still."""
+    write(directory)
+    of_each = QUEUE | {"owner": "c1", "ended": "revoked", "handed_out": 1}
+    owned = [
+        of_each | {"queue_id": number, "from_ms": T0 + 1_000 * second, "to_ms": T0 + 1_000 * second + 900}
+        for second in range(intervals)
+        for number in range(queues)
+    ]
+    costs = pd.read_parquet(directory / "hazards").iloc[[0] * queues]
+    costs = costs.assign(queue_id=range(queues), pause_ms=[float(number) for number in range(queues)])
+    for name, table in (("ownership", pd.DataFrame(owned)), ("hazards", costs)):
+        table.to_parquet(directory / name / "part.parquet")
+    [group] = read_report(directory).groups
+    return group
+
+
+@pytest.mark.parametrize(("intervals", "shown"), [(100, 40), (101, 39), (3_000, 1), (4_000, 1)])
+def test_a_timeline_of_too_many_times_has_fewer_queues_each_to_its_end(
+    tmp_path: Path, intervals: int, shown: int
+) -> None:
+    group = a_busy_report(tmp_path / "tables", 50, intervals)
+    assert group.queues == [f"t@b:{number}" for number in range(50 - shown, 50)]
+    assert (group.queues_in_all, group.left_out) == (50, 0)
+    assert len(group.intervals) == shown * intervals
+    assert group.intervals[-1]["to_ms"] == 1_000 * intervals - 100
+
+
+def test_a_timeline_of_one_queue_with_too_many_times_says_how_many_are_left_out(tmp_path: Path) -> None:
+    group = a_busy_report(tmp_path / "tables", 2, MOST_INTERVALS + 7)
+    assert (group.queues, group.left_out, len(group.intervals)) == (["t@b:1"], 7, MOST_INTERVALS)
+    assert group.intervals[-1]["to_ms"] == 1_000 * MOST_INTERVALS - 100
+
+
+def test_what_waits_in_one_topic_stays_where_another_has_a_row(tmp_path: Path) -> None:
+    [group] = read_report(write(tmp_path / "tables")).groups
+    assert [(row["t_ms"], row["handed_out"], row["latency_ms"], row["lag"]) for row in group.delivery] == [
+        (0, 100, 4.0, 12),
+        (5_000, 12, 4.0, 45),
+    ]
+
+
+def test_a_percentile_is_a_time_that_was_measured() -> None:
+    assert percentile(np.array([]), 0.5) is None
+    assert [percentile(np.array([1.0, 2.0, 7.0, 9.0]), share) for share in (0.5, 0.95, 1.0)] == [2.0, 9.0, 9.0]
+
+
+def test_many_points_are_thinned_out_and_the_last_one_stays() -> None:
+    rows = pd.DataFrame({"x": range(5 * MOST_POINTS + 3)})
+    thin = _thinned(rows)
+    assert len(thin) <= MOST_POINTS
+    assert list(thin["x"])[-1] == len(rows) - 1
+    assert list(_thinned(rows.head(7))["x"]) == list(range(7))

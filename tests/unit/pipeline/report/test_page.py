@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+from pipeline.report.data import read_report
+from pipeline.report.page import MOST_GROUPS, page
+from tests.unit.pipeline.report.report_tables import write
+
+VOID = {"meta", "br", "i/", "rect", "line", "path", "circle"}
+
+
+class Checker(HTMLParser):
+    """Fails at an element that is closed out of turn, and gathers the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attributes: object) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def read(text: str) -> str:
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    return re.sub(r"\s+", " ", checker.text)
+
+
+def test_a_page_tells_what_happened_with_the_messages_that_show_it(tmp_path: Path) -> None:
+    told = read(page(read_report(write(tmp_path / "tables"))))
+    for words in (
+        "What rebalances cost group g<b>",
+        "9 s from 1970-01-01 00:16:40 UTC: 20 events of 2 nodes. 4 events of these nodes are missing",
+        "The group rebalanced 2 times",
+        "The costliest moment was when c2 joined",
+        "2 messages came to a second listener",
+        "c1 to c2 300 ms",
+        "c1 to c2 1,200 to 1,202",
+        "c1 to c2 40 from 1,200",
+        "t@b:1: no owner for 300 ms",
+        "Shown are all queues.",
+        "5.000 s c2 joined LOCK NOTIFY 2 1 1 400 ms 300 ms 2 40",
+    ):
+        assert words in told
+
+
+def test_a_page_needs_nothing_else(tmp_path: Path) -> None:
+    text = page(read_report(write(tmp_path / "tables")))
+    assert not re.search(r"(src|href|url\()\s*=?", text)
+    assert "<b>g" not in text
+    assert "g&lt;b&gt;" in text
+
+
+def test_several_groups_have_sections_and_too_many_are_named(tmp_path: Path) -> None:
+    report = read_report(write(tmp_path / "tables"))
+    [group] = report.groups
+    many = [replace(group, totals=replace(group.totals, group=f"g{n}")) for n in range(MOST_GROUPS + 2)]
+    told = read(page(replace(report, groups=many)))
+    assert "Group g0 " in told
+    assert f"Not shown: g{MOST_GROUPS}, g{MOST_GROUPS + 1}." in told
+    assert "No member of any group had a queue" in read(page(replace(report, groups=[])))
+
+
+def test_a_page_says_what_its_timeline_leaves_out(tmp_path: Path) -> None:
+    report = read_report(write(tmp_path / "tables"))
+    [group] = report.groups
+    fewer = replace(group, queues_in_all=300)
+    assert "Shown are 2 of 300 queues, those that stood still longest. " in read(page(replace(report, groups=[fewer])))
+    cut = replace(group, left_out=1_234)
+    told = read(page(replace(report, groups=[cut])))
+    assert "The timeline ends at 9.000 s: 1,234 later times that this queue had an owner are left out." in told

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from pipeline.report import svg
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0, "0 ms"), (9.94, "9.9 ms"), (168.4, "168 ms"), (3_219.7, "3.22 s"), (63_000, "63 s"), (600_000, "10.0 min")],
+)
+def test_a_duration_has_three_digits_and_the_unit_that_fits(value: float, told: str) -> None:
+    assert svg.milliseconds(value) == told
+
+
+@pytest.mark.parametrize(("rough", "nice"), [(0.3, 0.5), (1, 1), (1.2, 2), (21, 50), (70, 100), (0, 1)])
+def test_steps_of_an_axis_are_round(rough: float, nice: float) -> None:
+    assert svg.nice_step(rough) == pytest.approx(nice)
+
+
+def test_scales_meet_their_ends_even_where_all_values_are_one() -> None:
+    assert [svg.linear(2, 4, 0, 100)(value) for value in (2, 3, 4)] == [0, 50, 100]
+    assert svg.linear(2, 2, 0, 100)(2) == 0
+    assert [round(svg.logarithmic(1, 100, 0, 10)(value)) for value in (0, 1, 10, 100)] == [0, 0, 5, 10]
+
+
+def interval(owner: str, from_ms: float, to_ms: float) -> dict[str, object]:
+    return {"queue": "q<1>", "owner": owner, "from_ms": from_ms, "to_ms": to_ms, "ended": "lost", "handed_out": 5}
+
+
+def titles(drawn: str) -> list[str]:
+    return [str(each.text) for each in ElementTree.fromstring(drawn).iter("title")]
+
+
+def test_a_timeline_shows_gaps_and_times_with_two_owners() -> None:
+    rows = [interval("a", 0, 100), interval("b", 140, 200), interval("c", 180, 400)]
+    names = (lambda row: str(row["queue"]), lambda row: str(row["owner"]), ["a", "b", "c"])
+    told = titles(svg.timeline(["q<1>"], rows, [(140, "b joined")], 400, names))
+    assert told == [
+        "q<1>: a from 0.000 s until 0.100 s: lost; 5 messages",
+        "q<1>: no owner for 40 ms",
+        "q<1>: b from 0.140 s until 0.200 s: lost; 5 messages",
+        "q<1>: c from 0.180 s until 0.400 s: lost; 5 messages",
+        "q<1>: two owners for 20 ms",
+        "b joined",
+    ]
+
+
+def test_other_charts_are_sound_and_empty_ones_draw_nothing_wrong() -> None:
+    assert titles(svg.strip([("join", [3.0, 40.0, 5.0])], "x")) == [
+        "join: 3 ms",
+        "join: 5 ms",
+        "join: 40 ms",
+        "median 5 ms",
+    ]
+    assert svg.strip([("join", [])], "x") == ""
+    assert titles(svg.bars([("< 10 ms", 0), ("10 ms +", 3)], "x")) == ["< 10 ms: 0", "10 ms +: 3"]
+    ElementTree.fromstring(svg.lines([("lag", [(0.0, 1.0), (50.0, 2.0)]), ("mean", [])], [], 700_000, "ms", steps=True))
+    ElementTree.fromstring(svg.lines([("lag", [])], [], 0, "ms"))

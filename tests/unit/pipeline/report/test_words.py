@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from model.events import EventKind
+from pipeline.report.data import Totals
+from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
+
+
+def rebalance(kind: str, detail: str = "") -> dict[str, object]:
+    return {"kind": kind, "detail": detail, "client": "127.0.0.1@c4"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "told", "short"),
+    [
+        ("MEMBER_JOIN", "t=*", "c4 joined", "join"),
+        ("MEMBER_LEAVE", "unregister", "c4 left", "leave: unregister"),
+        ("MEMBER_LEAVE", "close", "c4 lost its connection", "leave: close"),
+        ("MEMBER_LEAVE", "expiry", "c4 was silent too long", "leave: expiry"),
+        ("MEMBER_LEAVE", "new", "c4 is gone", "leave: new"),
+        ("ROUTE_CHANGED", "", "the queues of a topic changed", "route"),
+        ("NOTIFY_SENT", "", "NOTIFY_SENT", "notify_sent"),
+        ("", "", "unknown", "unknown"),
+    ],
+)
+def test_a_rebalance_is_told_by_its_cause(kind: str, detail: str, told: str, short: str) -> None:
+    assert (what_happened(rebalance(kind, detail)), kind_of(rebalance(kind, detail))) == (told, short)
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_every_kind_of_event_can_be_told(kind: EventKind) -> None:
+    assert what_happened(rebalance(kind))
+    assert kind_of(rebalance(kind))
+
+
+def test_members_go_by_the_name_that_people_gave_them() -> None:
+    assert [member_name(client) for client in ("10.0.0.1@c1", "c2", None)] == ["c1", "c2", "nobody"]
+
+
+def test_numbers_of_things_and_messages() -> None:
+    assert [counted(n, "queue") for n in (1, 2_000)] == ["1 queue", "2,000 queues"]
+    assert [offsets({"start_offset": 1_200}, n) for n in (1, 3)] == ["1,200", "1,200 to 1,202"]
+
+
+def test_a_group_that_moved_nothing_is_said_to_have_moved_nothing() -> None:
+    nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g"}
+    assert summary(Totals(**nothing), None) == "No queue of the group changed hands in this trace."  # type: ignore[arg-type]
+    told = summary(Totals(**nothing | {"rebalances": 1, "moves": 4, "orphans": 1, "double_ms": 5.0}), "c1 left")  # type: ignore[arg-type]
+    assert "No message is known to have come twice" in told
+    assert "two owners at once for 5 ms" in told
+    assert "1 queue had no owner" in told

@@ -1,0 +1,50 @@
+"""Options of the sink: defaults, and errors that name the option."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from model.errors import ConfigError
+from pipeline.sink.options import SINK_OPTIONS, Delivery, Partitioning, parse_sink_options
+
+
+def test_only_the_name_server_has_to_be_given() -> None:
+    options = parse_sink_options({"nameserver": "127.0.0.1:1"})
+    assert (options.topic, options.delivery, options.partitioning) == (
+        *(None, Delivery.AT_LEAST_ONCE),
+        Partitioning.KEY_HASH,
+    )
+
+
+def test_what_is_for_spark_is_passed_over() -> None:
+    options = parse_sink_options(
+        {"nameServer": "h:1", "checkpointLocation": "/c", "topic": "t", "delivery": "ExactlyOnce"}
+    )
+    assert (options.topic, options.delivery) == ("t", Delivery.EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "option nameServer is missing"),
+        ({"nameServer": "nowhere"}, "option nameServer:"),
+        ({"nameServer": "h:1", "topic": "a b"}, "option topic:"),
+        ({"nameServer": "h:1", "delivery": "once"}, "option delivery: 'once' is none of atLeastOnce, exactlyOnce"),
+        ({"nameServer": "h:1", "partitioner": "x"}, "none of keyHash, roundRobin, queueId"),
+        ({"nameServer": "h:1", "sendTimeoutMs": "0"}, "option sendTimeoutMs:"),
+        ({"nameServer": "h:1", "subscribe": "t"}, "the rlab sink has no option 'subscribe'"),
+    ],
+)
+def test_a_wrong_option_is_an_error_that_names_it(options: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        parse_sink_options(options)
+
+
+def test_the_page_has_every_option_in_this_order() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    section = page.split("## Writing a topic", 1)[1].split("### Once", 1)[0]
+    table = section.split("| option |", 1)[1]
+    assert tuple(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == SINK_OPTIONS

@@ -1,0 +1,76 @@
+"""Which queue a row goes to: as a producer picks it, or to the same broker in every run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.produce.queue_picker import select_by_key
+from model.errors import MessageIllegal, TopicNotExist
+from model.message_queue import MessageQueue
+from pipeline.sink.options import Partitioning
+from pipeline.sink.targets import Targets
+
+BY_KEY, IN_TURN, BY_ID = Partitioning.KEY_HASH, Partitioning.ROUND_ROBIN, Partitioning.QUEUE_ID
+
+
+def queues(**counts: int) -> list[MessageQueue]:
+    return [MessageQueue("t", name, number) for name, count in sorted(counts.items()) for number in range(count)]
+
+
+ROWS = st.lists(st.tuples(st.sampled_from(["", "k1", "k2", "ä", "\ud800"]), st.binary(min_size=1, max_size=2)))
+
+
+@given(st.text(min_size=1))
+def test_a_key_goes_where_a_producer_sends_it(key: str) -> None:
+    there = queues(a=3, b=2)
+    assert Targets("t", there, None, BY_KEY).pick(key, b"x", None) == select_by_key(there, key)
+
+
+@pytest.mark.parametrize(("partitioning", "key"), [(BY_KEY, ""), (IN_TURN, "k")])
+def test_rows_that_take_turns_are_even(partitioning: Partitioning, key: str) -> None:
+    targets = Targets("t", queues(a=3, b=2), None, partitioning, start=4)
+    picked = [targets.pick(key, b"x", None) for _ in range(10)]
+    assert Counter(picked) == dict.fromkeys(queues(a=3, b=2), 2)
+    assert picked[0] == MessageQueue("t", "b", 1)
+
+
+@given(ROWS, st.randoms(use_true_random=False), st.integers(0, 99), st.sampled_from([BY_KEY, IN_TURN]))
+def test_exactly_once_a_row_has_the_same_broker_in_any_order_and_after_scaling(
+    rows: list[tuple[str, bytes]], random: object, start: int, partitioning: Partitioning
+) -> None:
+    brokers = ["a", "b", "c"]
+    first = Targets("t", queues(a=2, b=3, c=1), brokers, partitioning)
+    of_row = {row: first.pick(*row, None).broker_name for row in rows}
+    again = list(rows)
+    random.shuffle(again)  # type: ignore[attr-defined]
+    scaled = Targets("t", queues(a=5, b=1, c=2, d=9), brokers, partitioning, start)
+    assert [scaled.pick(*row, None).broker_name for row in again] == [of_row[row] for row in again]
+
+
+def test_exactly_once_a_key_has_one_queue_and_keys_are_spread() -> None:
+    targets = Targets("t", queues(a=2, b=2), ["a", "b"], BY_KEY)
+    picked = {f"k{n}": {targets.pick(f"k{n}", b"%d" % body, None) for body in range(3)} for n in range(50)}
+    assert all(len(found) == 1 for found in picked.values())
+    assert set().union(*picked.values()) == set(queues(a=2, b=2))
+
+
+def test_a_named_queue_is_one_of_the_broker_of_the_row() -> None:
+    targets = Targets("t", queues(a=2, b=3), None, BY_ID)
+    assert {targets.pick("", b"%d" % body, 1) for body in range(20)} == {
+        *(MessageQueue("t", "a", 1), MessageQueue("t", "b", 1))
+    }
+    with pytest.raises(MessageIllegal, match="names queue 3 in a row; topic 't' has 0 to"):
+        targets.pick("", b"x", 3)
+    with pytest.raises(MessageIllegal, match="names no queue in a row"):
+        targets.pick("", b"x", -1)
+
+
+def test_a_topic_without_queues_or_without_a_broker_of_the_batch_is_an_error() -> None:
+    with pytest.raises(TopicNotExist, match="topic 't' has no queue that can be written: create it"):
+        Targets("t", [], None, BY_KEY)
+    with pytest.raises(TopicNotExist, match="on broker 'b', where rows of this batch have to go"):
+        Targets("t", queues(a=2), ["a", "b"], BY_KEY)

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+
+import msgpack
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from model.errors import ConfigError
+from model.message import Message
+from model.message_queue import MessageQueue
+from model.record import RecordCorrupt, encode_record
+from pipeline.source import columns
+from pipeline.source.columns import SCHEMA, ColumnSettings, arrow_batches, check_schema
+from pipeline.source.queue_reader import MessagesLost, Pulled
+from pipeline.source.rows import rows
+from tests.unit.pipeline.fake_cluster import record
+
+QUEUE = MessageQueue("t", "broker-a", 3)
+
+messages = st.builds(
+    Message,
+    topic=st.just("t"),
+    body=st.binary(min_size=1, max_size=40),
+    keys=st.lists(st.text(max_size=5), max_size=3),
+    tags=st.sampled_from(["", "red", "blue"]),
+    properties=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+
+
+def settings(
+    schema: StructType = SCHEMA,
+    tags: frozenset[str] | None = None,
+    *,
+    body: bool = True,
+    properties: bool = True,
+    fails: bool = True,
+) -> ColumnSettings:
+    return ColumnSettings(
+        schema=schema, tags=tags, include_body=body, include_properties=properties, fail_on_data_loss=fails
+    )
+
+
+def pulls_of(found: list[Message], per_pull: int = 3) -> list[Pulled]:
+    return pulled([record(QUEUE, offset, message) for offset, message in enumerate(found)], per_pull)
+
+
+def pulled(stored: list[bytes], per_pull: int = 100) -> list[Pulled]:
+    starts = range(0, len(stored), per_pull)
+    pieces = [stored[start : start + per_pull] for start in starts]
+    return [Pulled(b"".join(piece), start, start + len(piece)) for start, piece in zip(starts, pieces, strict=True)]
+
+
+def as_rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
+    def plain(name: str, value: object) -> object:
+        return dict(value) if name == "properties" and isinstance(value, list) else value
+
+    return [tuple(plain(name, value) for name, value in row.items()) for batch in batches for row in batch.to_pylist()]
+
+
+@given(
+    st.lists(messages, max_size=20),
+    st.integers(0, 25),
+    st.none() | st.just(frozenset({"red"})),
+    st.booleans(),
+    st.booleans(),
+)
+def test_columns_hold_what_rows_hold(
+    found: list[Message], end: int, tags: frozenset[str] | None, body: bool, properties: bool
+) -> None:
+    wanted = settings(tags=tags, body=body, properties=properties)
+    batches = list(arrow_batches(QUEUE, end, pulls_of(found), wanted))
+    expected = list(rows(QUEUE, end, pulls_of(found), wanted))
+    assert as_rows(batches) == expected
+    assert [row[3] for row in expected] == [
+        offset for offset, message in enumerate(found) if offset < end and (tags is None or message.tags in tags)
+    ]
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, StructType([SCHEMA["body"], SCHEMA["offset"]])])
+def test_batches_have_exactly_the_schema_that_spark_compares_them_with(schema: StructType) -> None:
+    (batch,) = arrow_batches(QUEUE, 9, pulls_of([Message("t", b"x")] * 2), settings(schema))
+    assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+
+
+def test_batches_are_cut_at_their_limit_of_rows_and_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = pulls_of([Message("t", b"x" * 100)] * 30)
+    monkeypatch.setattr(columns, "MAX_BATCH_ROWS", 9)
+    assert [batch.num_rows for batch in arrow_batches(QUEUE, 30, found, settings())] == [9, 9, 9, 3]
+    monkeypatch.setattr(columns, "MAX_BATCH_ROWS", 1_000)
+    monkeypatch.setattr(columns, "MAX_BATCH_BYTES", len(found[0].body) * 4)
+    assert [batch.num_rows for batch in arrow_batches(QUEUE, 30, found, settings())] == [12, 12, 6]
+
+
+def test_a_pull_without_a_wanted_message_gives_no_batch() -> None:
+    found = pulls_of([Message("t", b"x", tags="blue")] * 5)
+    assert list(arrow_batches(QUEUE, 5, found, settings(tags=frozenset({"red"})))) == []
+    assert list(arrow_batches(QUEUE, 0, found, settings())) == []
+    assert list(arrow_batches(QUEUE, 5, [], settings())) == []
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda body: body[:-1], lambda body: body + b"\x01", lambda body: b"\x00" + body[1:] + b"\xc0"]
+)
+def test_bytes_that_are_not_whole_records_are_refused(damage) -> None:  # type: ignore[no-untyped-def]
+    (whole,) = pulls_of([Message("t", b"x" * 20)] * 2)
+    with pytest.raises(RecordCorrupt, match="t@broker-a:3"):
+        list(arrow_batches(QUEUE, 9, [whole._replace(body=damage(whole.body))], settings()))
+
+
+def of_payload(offset: int, payload: bytes) -> bytes:
+    return encode_record(1, QUEUE.queue_id, offset, offset * 1000, 0, 0, 3, payload)
+
+
+def with_fields(**wrong: object) -> bytes:
+    fields = {"topic": "t", "body": b"b", "tags": "", "keys": [], "properties": {}, "born_ms": 1, "message_id": "i"}
+    return bytes(msgpack.packb(list({**fields, **wrong}.values())))
+
+
+NO_MESSAGES = {
+    "two fields": msgpack.packb([1, 2]),
+    "a number": msgpack.packb(7),
+    "text": b"hello",
+    "seven letters": msgpack.packb("letters"),
+    "nothing": b"",
+    "half": with_fields()[:-3],
+    "more": with_fields() + b"\x00",
+    "body is text": with_fields(body="b"),
+    "tag is a number": with_fields(tags=3),
+    "tag is a map": with_fields(tags={}),
+    "no tag": with_fields(tags=None),
+    "key is a number": with_fields(keys=[3]),
+    "properties are a list": with_fields(properties=[]),
+    "time is text": with_fields(born_ms="1"),
+    "time is missing": with_fields(born_ms=None),
+    "time is a date": with_fields(born_ms="2026-01-01T00:00:00"),
+    "time has a fraction": with_fields(born_ms=1.5),
+    "id is bytes": with_fields(message_id=b"i"),
+}
+READS = {"columns": lambda *given: as_rows(list(arrow_batches(*given))), "rows": lambda *given: list(rows(*given))}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("payload", NO_MESSAGES.values(), ids=NO_MESSAGES)
+@pytest.mark.parametrize("places", [[0], [3, 4, 8], list(range(10))], ids=str)
+def test_records_that_are_no_messages_end_a_read_or_are_skipped_and_told(
+    read: Callable[..., list[tuple[object, ...]]],
+    payload: bytes,
+    places: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = [of_payload(n, payload if n in places else with_fields()) for n in range(10)]
+    pulls = pulled(stored, 5)
+    with pytest.raises(MessagesLost, match=rf"t@broker-a:3: .* offset {places[0]} is no message \(.*failOnDataLoss"):
+        read(QUEUE, 10, pulls, settings())
+    assert [row[3] for row in read(QUEUE, 10, pulls, settings(fails=False))] == [
+        n for n in range(10) if n not in places
+    ]
+    assert f"offset {places[0]} is no message" in caplog.text
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("wrong", [{"born_ms": 2**62}, {"born_ms": 2**63}, {"keys": ["a", 3]}], ids=str)
+def test_what_consumers_take_but_no_column_holds_is_left_out_as_well(
+    read: Callable[..., list[tuple[object, ...]]], wrong: dict[str, object]
+) -> None:
+    pulls = pulled([of_payload(0, with_fields(**wrong)), of_payload(1, with_fields())])
+    assert [row[3] for row in read(QUEUE, 2, pulls, settings(fails=False))] == [1]
+    with pytest.raises(MessagesLost, match="offset 0 is no message"):
+        read(QUEUE, 2, pulls, settings())
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_record_behind_the_end_may_be_anything(read: Callable[..., list[tuple[object, ...]]]) -> None:
+    for payload in NO_MESSAGES.values():
+        pulls = pulled([of_payload(0, with_fields()), of_payload(1, payload)])
+        assert len(read(QUEUE, 1, pulls, settings())) == 1
+
+
+def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None:
+    for payload in NO_MESSAGES.values():
+        pulls = pulled([of_payload(0, payload), of_payload(1, with_fields(tags="red"))])
+        wanted = settings(tags=frozenset({"red"}), fails=False)
+        assert [row[3] for row in as_rows(list(arrow_batches(QUEUE, 2, pulls, wanted)))] == [1]
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("left", [[], [0, 1, 2, 4], [1, 2, 3, 4], [0, 1, 2, 3]], ids=str)
+def test_records_that_a_broker_left_out_end_a_read_or_are_told(
+    read: Callable[..., list[tuple[object, ...]]], left: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b"".join(of_payload(n, with_fields()) for n in left)
+    with pytest.raises(MessagesLost, match=rf"{5 - len(left)} of the messages from offset 0 to before 5 are damaged"):
+        read(QUEUE, 9, [Pulled(body, 0, 5)], settings())
+    assert [row[3] for row in read(QUEUE, 9, [Pulled(body, 0, 5)], settings(fails=False))] == left
+    assert "are damaged: they are skipped" in caplog.text
+    # With tags nobody can say what is missing and what was not wanted.
+    assert read(QUEUE, 9, [Pulled(body, 0, 5)], settings(tags=frozenset({"red"}))) == []
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_is_damaged_behind_the_end_is_no_loss_and_what_is_no_message_is_told_once(
+    read: Callable[..., list[tuple[object, ...]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = b"".join(of_payload(n, with_fields()) for n in range(3))
+    assert len(read(QUEUE, 3, [Pulled(whole, 0, 5)], settings())) == 3
+    assert len(read(QUEUE, 9, [Pulled(whole + of_payload(3, b"hello"), 0, 4)], settings(fails=False))) == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no message" in caplog.text
+
+
+def test_a_schema_with_a_column_that_is_not_there_is_refused() -> None:
+    assert check_schema(StructType([SCHEMA["body"]])).names == ["body"]
+    with pytest.raises(ConfigError, match="no column value string: known are topic"):
+        check_schema(StructType().add("value", "string"))
+    with pytest.raises(ConfigError, match="no column body string: it is binary"):
+        check_schema(StructType().add("body", "string"))
+
+
+def test_decoding_leaves_no_cycles_behind() -> None:
+    # The collector is off while a range is read: cycles would stay until its end.
+    found = pulls_of([Message("t", b"x")] * 30)
+    list(arrow_batches(QUEUE, 30, found, settings()))
+    gc.collect()
+    for _ in arrow_batches(QUEUE, 30, found, settings()):
+        pass
+    assert gc.collect() == 0
+
+
+def test_columns_without_properties_are_made_without_pandas() -> None:
+    code = """
+import sys
+from model.message import Message
+from tests.unit.pipeline.source.test_columns import QUEUE, arrow_batches, pulls_of, settings
+pulls = pulls_of([Message("t", b"x", tags="red", keys=["k"])] * 3)
+print([batch.num_rows for batch in arrow_batches(QUEUE, 9, pulls, settings(properties=False))], "pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[3] False\n"

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.errors import ConfigError
+from model.message_queue import MessageQueue
+from pipeline.source.offsets import EARLIEST, LATEST
+from pipeline.source.options import OPTIONS, SourceOptions, parse_duration_s, parse_options
+
+BASE = {"nameserver": "127.0.0.1:9876", "subscribe": "t"}
+
+
+def parse(**options: str) -> SourceOptions:
+    return parse_options({**BASE, **options}, streaming=False)
+
+
+def parse_stream(**options: str) -> SourceOptions:
+    return parse_options({**BASE, **options}, streaming=True)
+
+
+def test_the_defaults_are_those_of_the_table() -> None:
+    batch, stream = parse(), parse_stream()
+    assert (batch.start.default, batch.end.default) == (EARLIEST, LATEST)
+    assert stream.start.default == LATEST
+    assert batch.topics == ("t",)
+    assert batch.tags is None
+    assert batch.fail_on_data_loss
+    assert batch.include_body
+    assert not batch.include_properties
+    assert not batch.filter_pushdown
+    assert batch.use_arrow
+    assert stream.max_trigger_delay_s == 900
+
+
+def test_names_of_options_are_read_in_any_case() -> None:
+    assert parse_stream(startingOFFSETS="latest").start.default == LATEST
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"nameserver": "nowhere"}, "option nameServer: .*not an address"),
+        ({"startingOffset": "latest"}, "no option 'startingoffset': did you mean startingOffsets"),
+        ({"zzz": "1"}, "known are nameServer"),
+        ({"assign": '{"t": {"a": [0]}}'}, "got subscribe and assign"),
+        ({"subscribe": "a b"}, "option subscribe: topic name 'a b'"),
+        ({"startingOffsets": "latest"}, "reads nothing"),
+        ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, "reads nothing"),
+        ({"endingOffsets": "earliest"}, "reads nothing"),
+        ({"endingOffsets": '{"t": {"a": {"0": -2}}}'}, "reads nothing"),
+        ({"endingOffsets": "soon"}, "option endingOffsets: earliest, latest or JSON wanted"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp: .*whole number"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
+        ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger is for a stream"),
+        ({"minPartitions": "0"}, "option minPartitions: .*from 1 to"),
+        ({"pullBatchSize": "100000"}, "option pullBatchSize: .*from 1 to 1024"),
+        ({"failOnDataLoss": "yes"}, "option failOnDataLoss: .*neither true nor false"),
+        ({"tags": "||"}, "option tags: .*names no tag"),
+        ({"groupId": "DEFAULT_CONSUMER"}, "option groupId: .*reserved"),
+    ],
+)
+def test_a_wrong_option_is_named_and_explained(options: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse(**options)
+
+
+def test_what_is_read_and_where_from_has_to_be_said() -> None:
+    with pytest.raises(ConfigError, match="nameServer is missing"):
+        parse_options({"subscribe": "t"}, streaming=False)
+    with pytest.raises(ConfigError, match="give one of subscribe, subscribePattern, assign; got none"):
+        parse_options({"nameServer": "a:1"}, streaming=False)
+    with pytest.raises(ConfigError, match="option subscribePattern"):
+        parse_options({"nameServer": "a:1", "subscribePattern": "("}, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "filterPushdown"])
+def test_a_stream_refuses_what_only_a_batch_has(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is for a batch read"):
+        parse_stream(**{name: "1"})
+
+
+def test_a_timestamp_wins_over_offsets() -> None:
+    start = parse(startingTimestamp="5", startingOffsets="earliest").start
+    assert (start.timestamp_ms, start.or_latest) == (5, False)
+    end = parse(endingTimestamp="6", endingOffsets='{"t": {"a": {"0": 1}}}').end
+    assert (end.timestamp_ms, end.or_latest, end.offsets) == (6, True, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "repeatable"),
+    [
+        ({}, False),
+        ({"startingOffsets": "earliest"}, True),
+        ({"startingOffsets": '{"t": {"a": {"0": 7}}}'}, True),
+        ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, False),
+        ({"startingTimestamp": "5"}, True),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"}, False),
+    ],
+)
+def test_a_start_that_moves_with_the_end_of_the_queue_is_known_as_such(
+    options: dict[str, str], repeatable: bool
+) -> None:
+    assert parse_stream(**options).start.is_repeatable is repeatable
+
+
+def test_queues_that_are_not_named_in_starting_offsets_begin_at_the_beginning() -> None:
+    start = parse_stream(startingOffsets='{"t": {"a": {"0": 7}}}').start
+    assert (start.default, start.offsets) == (EARLIEST, {MessageQueue("t", "a", 0): 7})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("15m", 900), ("1.5 h", 5400)])
+def test_times_are_read_with_their_unit(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == pytest.approx(seconds)
+
+
+def test_a_time_without_unit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="option maxTriggerDelay: '15' is no time"):
+        parse_stream(maxTriggerDelay="15")
+
+
+def test_every_option_has_its_row_in_the_documentation() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert [name for name in OPTIONS if f"| `{name}` |" not in page] == []

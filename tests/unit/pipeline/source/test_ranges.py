@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from model.message_queue import MessageQueue
+from pipeline.source import ranges
+from pipeline.source.columns import SCHEMA
+from pipeline.source.offsets import Range
+from pipeline.source.options import SourceOptions, parse_options
+from pipeline.source.queue_reader import MessagesLost
+from pipeline.source.ranges import SMALL_TASK_ROWS, QueueRanges, plan_tasks, read_ranges
+from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
+
+QUEUE = MessageQueue("t", "a", 0)
+
+
+def options(**more: str) -> SourceOptions:
+    return parse_options({"nameServer": "names:1", "subscribe": "t", **more}, streaming=False)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A cluster of 50 messages; returns the addresses of the connections that were closed."""
+    cluster, found = FakeCluster(queues=1), list[str]()
+    cluster.fill(50)
+
+    class Client(FakeClient):
+        def close(self) -> None:
+            found.extend(self._connections)
+            super().close()
+
+    monkeypatch.setattr(ranges, "open_client", lambda options: Client(cluster, 3))
+    return found
+
+
+def test_queues_with_few_messages_share_a_task_unless_as_many_tasks_are_asked_for() -> None:
+    ranges = [Range(QUEUE._replace(queue_id=n), 0, rows) for n, rows in enumerate((10, 0, SMALL_TASK_ROWS, 1, 1))]
+
+    def rows(**more: str) -> list[list[int]]:
+        tasks = [task for task in plan_tasks(ranges, options(**more)) if isinstance(task, QueueRanges)]
+        return [[one.end - one.start for one in task.ranges] for task in tasks]
+
+    assert rows() == [[10], [SMALL_TASK_ROWS], [1, 1]]
+    assert rows(minPartitions="1") == [[10], [SMALL_TASK_ROWS], [1], [1]]
+    assert rows(maxRecordsPerPartition="800") == [[10, 500], [500, 1, 1]]
+
+
+def test_a_plan_without_ranges_reads_nothing(closed: list[str]) -> None:
+    assert list(read_ranges(InputPartition(None), options(), SCHEMA)) == []
+
+
+def test_a_range_is_read_as_arrow_batches_or_as_rows(closed: list[str]) -> None:
+    part = QueueRanges((Range(QUEUE, 10, 40),))
+    (batch,) = read_ranges(part, options(), SCHEMA)
+    assert batch.column("offset").to_pylist() == list(range(10, 40))
+    assert [row[3] for row in read_ranges(part, options(useArrow="false"), SCHEMA)] == list(range(10, 40))
+    assert closed == ["names:1", "a:1"] * 2
+
+
+def test_a_task_reads_each_of_its_ranges(closed: list[str]) -> None:
+    part = QueueRanges((Range(QUEUE, 10, 20), Range(QUEUE, 30, 32)))
+    found = [offset for batch in read_ranges(part, options(), SCHEMA) for offset in batch.column("offset").to_pylist()]
+    assert found == [*range(10, 20), 30, 31]
+    assert closed == ["names:1", "a:1"]
+
+
+@pytest.mark.parametrize("arrow", ["true", "false"])
+def test_the_collector_rests_while_a_range_is_read_and_connections_are_closed_when_nobody_wants_the_rest(
+    closed: list[str], arrow: str
+) -> None:
+    read: Iterator[object] = read_ranges(QueueRanges((Range(QUEUE, 0, 50),)), options(useArrow=arrow), SCHEMA)
+    next(read)
+    assert not gc.isenabled()
+    read.close()  # type: ignore[attr-defined]
+    assert gc.isenabled()
+    assert closed == ["names:1", "a:1"]
+
+
+def test_a_damaged_record_ends_a_read_unless_losses_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster(queues=1)
+    cluster.fill(20)
+    cluster.damaged = {(QUEUE, 7)}
+    monkeypatch.setattr(ranges, "open_client", lambda options: cluster.client())
+    part = QueueRanges((Range(QUEUE, 5, 20),))
+    with pytest.raises(MessagesLost, match=r"t@a:0: 1 of the messages from offset 5 to before 20 are damaged"):
+        list(read_ranges(part, options(), SCHEMA))
+    (batch,) = read_ranges(part, options(failOnDataLoss="false"), SCHEMA)
+    assert batch.column("offset").to_pylist() == [5, 6, *range(8, 20)]
