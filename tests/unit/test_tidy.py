@@ -7,29 +7,24 @@ Invariant: a rule is a function from one parsed file to its problems, so each is
 from __future__ import annotations
 
 import ast
-import functools
-import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
+from tests.unit.source_tree import PURE_MODULES, PYPROJECT, ROOT, Source, parse, sources, texts
+
 BANNED: dict[str, dict[str, str]] = PYPROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
-PURE_MODULES: list[str] = next(
-    contract["source_modules"]
-    for contract in PYPROJECT["tool"]["importlinter"]["contracts"]
-    if contract["id"] == "pure"
-)
 
 MAX_FILE_LINES = 400
+MAX_LONG_FILE_LINES = 600
+
+# Files over MAX_FILE_LINES, each with the reason why it reads better whole. None may pass MAX_LONG_FILE_LINES.
+LONG_FILES: dict[str, str] = {}
+
 MAX_FUNCTION_LINES = 60
 
 # The only places that may catch everything: each runs somebody else's code (a handler, a listener), logs its traceback
@@ -51,9 +46,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "pipeline/trace/tables.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
 }
 
-TEXT_SUFFIXES = {".css", ".html", ".js", ".md", ".py", ".pyi", ".sh", ".toml", ".txt", ".yaml", ".yml"}
-TEXT_NAMES = {".dockerignore", ".gitignore", "Dockerfile", "Makefile", "run"}
-GENERATED = {ROOT / "build", ROOT / "dist", ROOT / "report"}  # hidden folders other than .ci are left out too
 INSTALLERS = {".ci/run", "Dockerfile", "Makefile", "constraints.txt", "pyproject.toml"}
 
 # Put together from halves, so that this file passes its own rules.
@@ -62,53 +54,13 @@ MACHINE_PATHS = re.compile(r"(?<![\w.])/(work|root|home|Users)" + "/")
 INDEX_OPTIONS = re.compile("--(" + "|".join(["index-" + "url", "extra-index-" + "url", "find-" + "links"]) + ")")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """One Python file: its path from the top folder, its text and its syntax tree."""
-
-    path: str
-    text: str
-    tree: ast.Module
-
-
-def parse(path: str, text: str) -> Source:
-    return Source(path=path, text=text, tree=ast.parse(text, path))
-
-
-@functools.cache
-def texts() -> dict[str, str]:
-    """Every text file of the repository by its path from the top folder."""
-    found: dict[str, str] = {}
-    for folder, folders, names in os.walk(ROOT):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if name == ".ci"
-            or not (
-                name.startswith((".", "__pycache__")) or name.endswith(".egg-info") or Path(folder, name) in GENERATED
-            )
-        )
-        for name in sorted(names):
-            if name in TEXT_NAMES or Path(name).suffix in TEXT_SUFFIXES:
-                path = Path(folder, name)
-                found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8", errors="replace")
-    return found
-
-
-@functools.cache
-def sources() -> list[Source]:
-    """Every Python file of the shipped packages and of the tests."""
-    tops = {package.partition(".")[0] for package in PACKAGES} | {"tests"}
-    return [parse(path, text) for path, text in texts().items() if path.endswith(".py") and path.split("/")[0] in tops]
-
-
 # ------------------------------------------------------------------------------------------------- rules on one file
 
 
 def too_long(source: Source) -> Iterator[str]:
-    lines = source.text.count("\n")
-    if lines > MAX_FILE_LINES:
-        yield f"{source.path} has {lines} lines, over {MAX_FILE_LINES}: split it by decision"
+    lines, most = source.text.count("\n"), MAX_LONG_FILE_LINES if source.path in LONG_FILES else MAX_FILE_LINES
+    if lines > most:
+        yield f"{source.path} has {lines} lines, over {most}: split it by decision, or give LONG_FILES a reason"
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             lines = node.end_lineno - node.lineno + 1
@@ -290,6 +242,8 @@ def test_every_source_file_has_its_test_file() -> None:
 def test_every_exception_to_a_rule_is_still_needed() -> None:
     paths = {source.path for source in sources()}
     assert sorted(COVERED_ELSEWHERE.keys() - paths) == []
+    lengths = {source.path: source.text.count("\n") for source in sources()}
+    assert [path for path in LONG_FILES if lengths.get(path, 0) <= MAX_FILE_LINES] == []
     needless = [
         path for path in COVERED_ELSEWHERE if f"tests/unit/{Path(path).parent}/test_{Path(path).name}" in texts()
     ]
