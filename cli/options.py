@@ -15,6 +15,7 @@ tables is for every command that knows it:
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,11 +75,28 @@ NameServers = Annotated[
 ]
 
 
+def confirm(question: str, consequence: str, *, yes: bool) -> None:
+    """Ask before something is deleted, unless `--yes` was given.
+
+    Raises:
+        typer.BadParameter: nobody can be asked, because standard input is not a terminal.
+        typer.Abort: the answer was no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"{consequence}: say --yes")
+    typer.confirm(question, abort=True)
+
+
 def switch(*names: str, help_text: str) -> Any:
     """A flag that is off unless it is given."""
     return typer.Option(*names, help=help_text, show_default=False, show_envvar=False)
 
 
+GroupName = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
+TopicName = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
+Yes = Annotated[bool, switch("--yes", "-y", help_text="Do not ask.")]
 Json = Annotated[bool, switch("--json", help_text="Print JSON instead of text.")]
 Config = Annotated[
     Path | None,

@@ -42,6 +42,14 @@ def print_json(value: Any) -> None:
     print(json.dumps(document(value), ensure_ascii=False), flush=True)
 
 
+def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
+    """Print what a command has done: a JSON document, or one line of text."""
+    if as_json:
+        print_json(value)
+    else:
+        print_line(text)
+
+
 def print_line(text: str) -> None:
     """Print a line that somebody may be waiting for."""
     print(text, flush=True)

@@ -15,10 +15,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import typer
@@ -26,6 +26,9 @@ import uvloop
 
 from cli.output import print_error
 from model.errors import RlabError
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
 
 T = TypeVar("T")
 
@@ -71,6 +74,21 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     finally:
         for number, handler in meant.items():
             signal.signal(number, handler)
+
+
+def ask(name_servers: str, question: Callable[[Admin], Awaitable[T]]) -> T:
+    """Run a question to a cluster, such as `lambda admin: admin.groups()`, and return its answer.
+
+    Raises:
+        typer.Exit: it failed or was stopped; the error has been printed.
+    """
+    from client.admin.admin import Admin
+
+    async def main() -> T:
+        async with Admin(name_servers) as admin:
+            return await question(admin)
+
+    return run(main)
 
 
 @contextmanager

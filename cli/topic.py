@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
-from cli.output import print_json, print_line, print_note, print_table
-from cli.runtime import run
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, Yes, confirm, switch
+from cli.output import print_json, print_line, print_note, print_outcome, print_table
+from cli.runtime import ask
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
 
-app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
+    from client.admin.records import BrokerInfo
 
-Topic = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
+app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_is_help=True)
 
 
 def _count(help_text: str) -> Any:
@@ -31,7 +32,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def create(
-    topic: Topic,
+    topic: TopicName,
     queues: Annotated[
         int, typer.Option(metavar="N", min=1, max=MAX_QUEUES_PER_TOPIC, help="Queues on each broker.")
     ] = DEFAULT_TOPIC_QUEUES,
@@ -48,13 +49,8 @@ def create(
 
     Example: rlab topic create orders --queues 8
     """
-    from client.admin.admin import Admin
-
-    async def main() -> TopicRoute:
-        async with Admin(namesrv) as admin:
-            return await admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
-
-    print_route(run(main), as_json=json, done="created")
+    route = ask(namesrv, lambda admin: admin.create_topic(topic, queues, read=read, write=write, brokers=broker))
+    print_route(route, as_json=json, done="created")
 
 
 @app.command("list")
@@ -68,14 +64,11 @@ def list_topics(
 
     Example: rlab topic list --all
     """
-    from client.admin.admin import Admin
 
-    async def main() -> list[TopicRoute]:
-        async with Admin(namesrv) as admin:
-            names = [name for name in await admin.topics() if everything or not _is_internal(name)]
-            return await admin.routes(names)
+    async def all_routes(admin: Admin) -> list[TopicRoute]:
+        return await admin.routes([name for name in await admin.topics() if everything or not _is_internal(name)])
 
-    routes = run(main)
+    routes = ask(namesrv, all_routes)
     if json:
         print_json({"topics": [route_document(route) for route in routes]})
         return
@@ -90,20 +83,19 @@ def list_topics(
 
 
 @app.command()
-def show(topic: Topic, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
+def show(
+    topic: TopicName, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
+) -> None:
     """Show the queues of a topic and what they hold.
 
     Example: rlab topic show orders
     """
-    from client.admin.admin import Admin
-    from client.admin.records import BrokerInfo
 
-    async def main() -> tuple[TopicRoute, list[BrokerInfo]]:
-        async with Admin(namesrv) as admin:
-            route = await admin.route(topic)
-            return route, [await admin.broker_info(data.broker_name) for data in route.queues]
+    async def stored(admin: Admin) -> tuple[TopicRoute, list[BrokerInfo]]:
+        route = await admin.route(topic)
+        return route, [await admin.broker_info(data.broker_name) for data in route.queues]
 
-    route, infos = run(main)
+    route, infos = ask(namesrv, stored)
     rows = []
     for info in infos:
         found = info.topic(topic)
@@ -130,7 +122,7 @@ def show(topic: Topic, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = 
 
 @app.command()
 def scale(
-    topic: Topic,
+    topic: TopicName,
     queues: Annotated[int | None, _count("Queues on each broker.")] = None,
     read: Annotated[int | None, _count("Queues that can be read, on each broker.")] = None,
     write: Annotated[int | None, _count("Queues that can be written, on each broker.")] = None,
@@ -146,24 +138,19 @@ def scale(
 
     Example: rlab topic scale orders --queues 16
     """
-    from client.admin.admin import Admin
-
     if queues is None and read is None and write is None:
         raise typer.BadParameter("say --queues N, --read N or --write N")
 
-    async def main() -> TopicRoute:
-        async with Admin(namesrv) as admin:
-            return await admin.scale_topic(
-                topic, read=queues if read is None else read, write=queues if write is None else write, force=force
-            )
-
-    print_route(run(main), as_json=json, done="scaled")
+    read = queues if read is None else read
+    write = queues if write is None else write
+    route = ask(namesrv, lambda admin: admin.scale_topic(topic, read=read, write=write, force=force))
+    print_route(route, as_json=json, done="scaled")
 
 
 @app.command()
 def delete(
-    topic: Topic,
-    yes: Annotated[bool, switch("--yes", "-y", help_text="Do not ask.")] = False,
+    topic: TopicName,
+    yes: Yes = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
@@ -172,22 +159,9 @@ def delete(
 
     Example: rlab topic delete orders --yes
     """
-    from client.admin.admin import Admin
-
-    if not yes:
-        if not sys.stdin.isatty():
-            raise typer.BadParameter(f"this deletes every message of {topic}: say --yes")
-        typer.confirm(f"Delete topic {topic} with all its messages?", abort=True)
-
-    async def main() -> None:
-        async with Admin(namesrv) as admin:
-            await admin.delete_topic(topic)
-
-    run(main)
-    if json:
-        print_json({"topic": topic, "deleted": True})
-    else:
-        print_line(f"topic {topic} deleted")
+    confirm(f"Delete topic {topic} with all its messages?", f"this deletes every message of {topic}", yes=yes)
+    ask(namesrv, lambda admin: admin.delete_topic(topic))
+    print_outcome({"topic": topic, "deleted": True}, f"topic {topic} deleted", as_json=json)
 
 
 def _is_internal(topic: str) -> bool:

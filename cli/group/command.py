@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from cli.group import dead_letters as group_dlq
-from cli.group import delete as group_delete
 from cli.group import mode as group_mode
 from cli.group import reset as group_reset
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import document, print_json, print_line, print_table
-from cli.runtime import run
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, Yes, confirm
+from cli.output import document, print_json, print_line, print_outcome, print_table
+from cli.runtime import ask
 from model.heartbeat import MessageModel
 
 if TYPE_CHECKING:
-    from client.admin.records import GroupInfo, GroupMemberInfo, GroupSummary, QueueProgress
+    from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
     from model.group_agreement import Disagreement
 
 app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
@@ -31,7 +30,6 @@ def register(parent: typer.Typer) -> None:
     group_reset.register(app)
     group_dlq.register(app)
     group_mode.register(app)
-    group_delete.register(app)
     parent.add_typer(app, name="group")
 
 
@@ -41,13 +39,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
 
     Example: rlab group list
     """
-    from client.admin.admin import Admin
-
-    async def main() -> tuple[GroupSummary, ...]:
-        async with Admin(namesrv) as admin:
-            return await admin.groups()
-
-    groups = run(main)
+    groups = ask(namesrv, lambda admin: admin.groups())
     if json:
         print_json({"groups": groups})
         return
@@ -60,7 +52,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
 
 @app.command()
 def show(
-    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
+    group: GroupName,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
@@ -71,17 +63,35 @@ def show(
 
     Example: rlab group show billing
     """
-    from client.admin.admin import Admin
-
-    async def main() -> GroupInfo:
-        async with Admin(namesrv) as admin:
-            return await admin.group(group)
-
-    info = run(main)
+    info = ask(namesrv, lambda admin: admin.group(group))
     if json:
         print_json(group_document(info))
     else:
         print_group(info)
+
+
+@app.command()
+def delete(
+    group: GroupName,
+    yes: Yes = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Delete the offsets of a group without members.
+
+    Failed messages that wait for their next attempt go with them, and messages that were kept only for the group may
+    be deleted then. Its dead letters stay, in %DLQ%GROUP.
+
+    Example: rlab group delete billing --yes
+    """
+    confirm(
+        f"Delete group {group}, and forget how far it has come on every topic?",
+        f"this forgets how far {group} has come on every topic",
+        yes=yes,
+    )
+    ask(namesrv, lambda admin: admin.delete_group(group))
+    print_outcome({"group": group, "deleted": True}, f"group {group} deleted", as_json=json)
 
 
 def print_group(info: GroupInfo) -> None:

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.messages.consume import document_of
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
-from cli.output import print_json, print_line, print_note, print_table, report_progress
-from cli.runtime import run
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
+from cli.output import print_json, print_line, print_note, print_outcome, print_table, report_progress
+from cli.runtime import ask
 from model.errors import QueryNotFound
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:
-    from client.admin.dead_letters import DeadLetter, DeadLetterQueue
+    from client.admin.admin import Admin
+    from client.admin.dead_letters import DeadLetter
 
 app = typer.Typer(help="List, show and send again what a group has given up on.", no_args_is_help=True)
 
 _PREVIEW_CHARS = 40
-
-Group = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
 
 
 def register(parent: typer.Typer) -> None:
@@ -32,19 +31,13 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_letters(
-    group: Group, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
+    group: GroupName, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
 ) -> None:
     """Count the dead letters of a group.
 
     Example: rlab group dlq list billing
     """
-    from client.admin.admin import Admin
-
-    async def main() -> tuple[DeadLetterQueue, ...]:
-        async with Admin(namesrv) as admin:
-            return await admin.dead_letters(group).queues()
-
-    queues = run(main)
+    queues = ask(namesrv, lambda admin: admin.dead_letters(group).queues())
     if json:
         print_json({"group": group, "queues": queues})
         return
@@ -59,7 +52,7 @@ def list_letters(
 
 @app.command()
 def show(
-    group: Group,
+    group: GroupName,
     message_id: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Only this message, in full; may be repeated.")
     ] = None,
@@ -75,26 +68,23 @@ def show(
 
     Example: rlab group dlq show billing --limit 5
     """
-    from client.admin.admin import Admin
-
     wanted = set(message_id or ())
 
-    async def main() -> tuple[list[DeadLetter], bool]:
+    async def select(admin: Admin) -> tuple[list[DeadLetter], bool]:
         """Returns the letters, and whether there are more."""
         found: list[DeadLetter] = []
-        async with Admin(namesrv) as admin:
-            async for letter in admin.dead_letters(group).letters():
-                if (pending and letter.resent) or (wanted and letter.message.message_id not in wanted):
-                    continue
-                if len(found) == limit:
-                    return found, True
-                found.append(letter)
+        async for letter in admin.dead_letters(group).letters():
+            if (pending and letter.resent) or (wanted and letter.message.message_id not in wanted):
+                continue
+            if len(found) == limit:
+                return found, True
+            found.append(letter)
         missing = wanted - {letter.message.message_id for letter in found}
         if missing:
             raise QueryNotFound(f"no dead letter of group {group!r} has the id {', '.join(sorted(missing))}")
         return found, False
 
-    letters, more = run(main)
+    letters, more = ask(namesrv, select)
     if json:
         print_json({"group": group, "letters": [letter_document(letter) for letter in letters], "more": more})
     elif wanted:
@@ -109,7 +99,7 @@ def show(
 
 @app.command()
 def resend(
-    group: Group,
+    group: GroupName,
     message_id: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="This message; may be repeated.")
     ] = None,
@@ -130,7 +120,6 @@ def resend(
 
     Example: rlab group dlq resend billing --all
     """
-    from client.admin.admin import Admin
     from client.admin.dead_letters import ResendTo
 
     if bool(message_id) == everything:
@@ -145,8 +134,8 @@ def resend(
         nonlocal sent
         sent = n
 
-    async def main() -> int:
-        async with Admin(namesrv) as admin, background_tasks() as tasks:
+    async def resend_chosen(admin: Admin) -> int:
+        async with background_tasks() as tasks:
             letters = admin.dead_letters(group)
             tasks.start_soon(report_progress, lambda: f"{sent} letters re-sent")
             if everything:
@@ -156,11 +145,9 @@ def resend(
             return len(chosen)
         raise AssertionError("the block returns or raises")
 
-    n = run(main)
-    if json:
-        print_json({"group": group, "resent": n, "to": to})
-    else:
-        print_line(f"{n} {'letter' if n == 1 else 'letters'} re-sent to the {to}")
+    n = ask(namesrv, resend_chosen)
+    text = f"{n} {'letter' if n == 1 else 'letters'} re-sent to the {to}"
+    print_outcome({"group": group, "resent": n, "to": to}, text, as_json=json)
 
 
 def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:

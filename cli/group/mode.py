@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
 from cli.output import print_json, print_line, print_table
-from cli.runtime import run
+from cli.runtime import ask
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
 
 if TYPE_CHECKING:
+    from client.admin.admin import Admin
     from client.admin.assignment_records import AssignmentInfo
 
 
@@ -30,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def mode(
-    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
+    group: GroupName,
     topic: Annotated[
         str | None, typer.Argument(help="Topic; without one, modes are shown.", show_default=False)
     ] = None,
@@ -56,7 +57,6 @@ def mode(
 
     Example: rlab group mode billing orders pop --share 2
     """
-    from client.admin.admin import Admin
     from client.admin.requests import listed
 
     if (topic is None) != (to is None):
@@ -64,17 +64,16 @@ def mode(
     if share is not None and to is not Mode.pop:
         raise typer.BadParameter("--share goes with pop")
 
-    async def main() -> AssignmentInfo:
-        async with Admin(namesrv) as admin:
-            if topic is not None and to is not None:
-                pop_share = -1 if share is None else share
-                await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=pop_share)
-            info = await admin.assignment(group)
-            if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
-                raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
-            return info
+    async def set_and_show(admin: Admin) -> AssignmentInfo:
+        if topic is not None and to is not None:
+            pop_share = -1 if share is None else share
+            await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=pop_share)
+        info = await admin.assignment(group)
+        if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
+            raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+        return info
 
-    info = run(main)
+    info = ask(namesrv, set_and_show)
     if json:
         print_json({"group": group, "modes": info.modes})
     elif topic is not None and to is not None:

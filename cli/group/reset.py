@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, switch
 from cli.output import print_json, print_note, print_table
-from cli.runtime import run
+from cli.runtime import ask
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
 
 def reset(
-    group: Annotated[str, typer.Argument(help="Group name.", show_default=False)],
-    topic: Annotated[str, typer.Argument(help="Topic name.", show_default=False)],
+    group: GroupName,
+    topic: TopicName,
     to: Annotated[
         str | None,
         typer.Option(
@@ -58,16 +58,13 @@ def reset(
 
     Example: rlab group reset billing orders --to -1h
     """
-    from client.admin.admin import Admin
-
     target = target_of(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
-
-    async def main() -> tuple[QueueReset, ...]:
-        async with Admin(namesrv) as admin:
-            return await admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create)
-
-    print_resets(run(main), dry_run=dry_run, as_json=json)
+    resets = ask(
+        namesrv,
+        lambda admin: admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create),
+    )
+    print_resets(resets, dry_run=dry_run, as_json=json)
 
 
 def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named_queues: bool) -> ResetTo:

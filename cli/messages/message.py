@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.messages.consume import document_of
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName
 from cli.output import print_error, print_json, print_line, print_note, print_table
-from cli.runtime import FAILED, run
+from cli.runtime import FAILED, ask
 from model.limits import MAX_LOOKUP_MESSAGES
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def find(
-    topic: Annotated[str, typer.Argument(help="Topic name.", show_default=False)],
+    topic: TopicName,
     key: Annotated[str, typer.Option(show_default=False, help="One of the keys of the message.")],
     since: Annotated[
         str | None, typer.Option(metavar="90s|10m|1h|2d", show_default=False, help="Only what was stored since then.")
@@ -51,15 +51,8 @@ def find(
 
     Example: rlab message find orders --key 42 --since 1h
     """
-    from client.admin.admin import Admin
-
     begin_ms = 0 if since is None else max(0, round(time.time() * 1000) - since_ms(since))
-
-    async def main() -> FoundMessages:
-        async with Admin(namesrv) as admin:
-            return await admin.query_message(topic, key, max_n=most, begin_ms=begin_ms)
-
-    found = run(main)
+    found = ask(namesrv, lambda admin: admin.query_message(topic, key, max_n=most, begin_ms=begin_ms))
     if json:
         print_json(found_document(found))
     elif found.messages:
@@ -86,13 +79,7 @@ def show(
 
     Example: rlab message show 5f0c3a9d27e1b8460000002a
     """
-    from client.admin.admin import Admin
-
-    async def main() -> FoundMessages:
-        async with Admin(namesrv) as admin:
-            return await admin.view_message(message_id)
-
-    found = run(main)
+    found = ask(namesrv, lambda admin: admin.view_message(message_id))
     if json:
         print_json(found_document(found))
     elif found.messages:

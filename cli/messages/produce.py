@@ -14,7 +14,7 @@ import typer
 
 from cli.messages.lines import read_lines
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import print_json, print_line, report_progress
+from cli.output import print_outcome, report_progress
 from cli.runtime import run
 from model.errors import ConfigError, RlabError, SystemError_, UsageError
 from model.limits import MAX_BODY_BYTES
@@ -162,10 +162,9 @@ class Sending:
                 await self._send_all()
         finally:
             seconds = anyio.current_time() - started
-            if as_json:
-                print_json({"sent": self._sent, "failed": self._failed, "seconds": round(seconds, 3)})
-            else:
-                print_line(f"sent {self._sent}, failed {self._failed}, in {seconds:.2f} s")
+            counts = {"sent": self._sent, "failed": self._failed, "seconds": round(seconds, 3)}
+            text = f"sent {self._sent}, failed {self._failed}, in {seconds:.2f} s"
+            print_outcome(counts, text, as_json=as_json)
         if self._failed:
             raise SystemError_(f"{self._failed} messages could not be sent; the last one: {self._last_error}")
 

@@ -11,12 +11,13 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
-from cli.output import document, print_json, print_line
+from cli.output import document, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.options import (
     RETAIN_AGE,
     SEGMENT_AGE,
     SEGMENT_SIZE,
+    UNLIMITED,
     Advertise,
     Data,
     Expiry,
@@ -31,7 +32,6 @@ from cli.servers.options import (
     retention_of,
     store_of,
 )
-from cli.servers.quantities import UNLIMITED
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.flush_mode import FlushMode
@@ -167,10 +167,8 @@ def dialable(address: str) -> str:
 
 def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
     """Print the one line that says that a daemon is ready, and where; `more` is for programs only."""
-    if as_json:
-        print_json({"kind": kind, "name": name, "address": address, **more})
-    else:
-        print_line(f"{kind} {name} listens on {address}")
+    line = {"kind": kind, "name": name, "address": address, **more}
+    print_outcome(line, f"{kind} {name} listens on {address}", as_json=as_json)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import print_error, print_json, print_line, print_note
-from cli.runtime import FAILED, run
+from cli.runtime import FAILED, ask
 from model.errors import RlabError
 from model.names import TRACE_TOPIC
 
@@ -58,7 +58,8 @@ def report(
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
     """
     if not trace:
-        run(lambda: _check_cluster(namesrv))
+        # What is wrong with a cluster is said before Spark starts, which takes long to say it at length.
+        ask(namesrv, lambda admin: admin.route(TRACE_TOPIC))
     try:
         told = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
     except RlabError as error:
@@ -68,14 +69,6 @@ def report(
         print_json({"page": str(page_of(out)), **report_document(told)})
     else:
         print_report(told, out)
-
-
-async def _check_cluster(name_servers: str) -> None:
-    """Say what is wrong with a cluster before Spark starts, which takes its time and says it at length."""
-    from client.admin.admin import Admin
-
-    async with Admin(name_servers) as admin:
-        await admin.route(TRACE_TOPIC)
 
 
 def make_report(

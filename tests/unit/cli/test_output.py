@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from cli.output import document, print_error, print_json, print_note, print_table, report_progress
+from cli.output import document, print_error, print_json, print_note, print_outcome, print_table, report_progress
 from model.heartbeat import MessageModel
 from model.message_queue import MessageQueue
 from model.topic_route import READ_WRITE, Perm
@@ -97,3 +97,9 @@ def test_in_a_log_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[
 
     run_simulation(main)
     assert capsys.readouterr().err == "5 s\n10 s\n"
+
+
+def test_an_outcome_is_a_document_for_programs_and_a_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    print_outcome({"deleted": True}, "topic t deleted", as_json=True)
+    print_outcome({"deleted": True}, "topic t deleted", as_json=False)
+    assert capsys.readouterr().out == '{"deleted": true}\ntopic t deleted\n'

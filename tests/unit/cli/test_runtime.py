@@ -10,7 +10,7 @@ import anyio
 import pytest
 import typer
 
-from cli.runtime import report_bug, run, wait_for_eof
+from cli.runtime import ask, report_bug, run, wait_for_eof
 from model.errors import TopicNotExist
 
 
@@ -119,3 +119,12 @@ def test_the_end_of_a_pipe_is_noticed_and_what_came_before_is_not_it() -> None:
 
     assert run(main) == "closed"
     os.close(reading)
+
+
+def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_exit_code_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(typer.Exit) as exit_info:
+        ask("nowhere", lambda admin: admin.groups())
+    assert exit_info.value.exit_code == 1
+    assert capsys.readouterr().err.startswith("error: ")

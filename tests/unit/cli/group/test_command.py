@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 from cli.group.command import MAX_MATRIX_MEMBERS, group_document, print_group, verdict
+from cli.main import app
 from client.admin.pop_records import PoppedQueue
 from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
 from model.group_agreement import Disagreement, Side
@@ -211,3 +213,18 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "deleted": 0,
         "settled": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), [(["delete"], "Missing argument"), (["delete", "g"], "how far g has come"), ([], "")]
+)
+def test_wrong_usage_is_reported_before_anything_is_asked(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(app, ["group", *arguments])
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.split())
+
+
+def test_the_help_of_delete_says_what_is_lost_and_what_stays() -> None:
+    text = " ".join(CliRunner().invoke(app, ["group", "delete", "--help"]).stdout.split())
+    assert "Failed messages that wait for their next attempt" in text
+    assert "Its dead letters stay" in text
