@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
 
@@ -65,6 +66,23 @@ def _parameters(context: typer.Context) -> dict[str, str]:
         if parameter.name not in ("config", "help") and parameter.name is not None:
             names[longest.lstrip("-")] = parameter.name
     return names
+
+
+class NamesStrategies(TyperCommand):
+    """A command whose help names the allocation strategies where it says `{strategies}`.
+
+    They are read when somebody asks for that help: the list comes with the client, and loading it would slow every
+    command down.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See `TyperCommand.format_help`."""
+        from client.allocate.registry import strategy_names
+
+        for parameter in self.params:
+            if text := getattr(parameter, "help", None):
+                parameter.help = text.replace("{strategies}", ", ".join(strategy_names()))  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
 
 
 NameServers = Annotated[

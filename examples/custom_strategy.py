@@ -5,8 +5,9 @@
 A strategy is a pure function of all queues, all members and «who am I»; each member runs it for itself, so all of them
 must have the same one. It is right when the shares of all members cover every queue exactly once, whatever the number
 of queues and members. Whoever writes one should check that first, as `check` does here, and then watch it in a group;
-here in virtual time. In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; `rlab group
-show` cannot tell who should have which queue then, because it only knows the built-in strategies.
+here in virtual time. In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; for
+`rlab consume --strategy BY_WEIGHT`, and for `rlab group show` to know the targets of its members, the package that
+holds it names it in an entry point (`docs/strategies.md`).
 """
 
 from __future__ import annotations

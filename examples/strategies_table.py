@@ -22,13 +22,13 @@ from typing import NamedTuple
 from client.allocate import (
     AllocateMachineRoomNearby,
     AllocateMessageQueueAveragely,
-    AllocateMessageQueueAveragelyByCircle,
     AllocateMessageQueueBalancedSticky,
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
     md5_hash,
 )
+from client.allocate.registry import BUILT_IN_STRATEGIES
 from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
@@ -65,13 +65,11 @@ class Rooms:
 
 def strategies() -> list[AllocateMessageQueueStrategy]:
     """Those that can be compared: CONFIG and the allow-list by IP do what a person says."""
+    quick = AllocateMessageQueueConsistentHash(10, functools.cache(md5_hash))
     return [
-        AllocateMessageQueueAveragely(),
-        AllocateMessageQueueAveragelyByCircle(),
+        *(quick if name == quick.name else each.make() for name, each in BUILT_IN_STRATEGIES.items()),
         AllocateMessageQueueByMachineRoom({"room1", "room2"}),
         AllocateMachineRoomNearby(AllocateMessageQueueAveragely(), Rooms()),
-        AllocateMessageQueueConsistentHash(10, functools.cache(md5_hash)),
-        AllocateMessageQueueBalancedSticky(),
     ]
 
 
@@ -143,6 +141,15 @@ def measure(strategy: AllocateMessageQueueStrategy, size: Size) -> Figures:
     return Figures(spread, moved, least)
 
 
+def names_table() -> str:
+    """The strategies that a name is enough to make."""
+    rows = [["name", "class in `client.allocate`", "shares"]]
+    for name, each in BUILT_IN_STRATEGIES.items():
+        kind = type(each.make())
+        rows.append([f"`{name}`", f"`{kind.__module__.rpartition('.')[2]}.{kind.__name__}`", each.shares])
+    return _as_markdown(rows)
+
+
 def moves_table() -> str:
     """Spread, and moves in relation to the least, by strategy and size."""
     found = {strategy.name: [measure(strategy, size) for size in SIZES] for strategy in strategies()}
@@ -175,7 +182,7 @@ def _as_markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-TABLES = {"moves": moves_table, "topics": topics_table}
+TABLES = {"names": names_table, "moves": moves_table, "topics": topics_table}
 
 
 def filled(page: str) -> str:

@@ -233,7 +233,9 @@ def verdict(info: GroupInfo) -> str:
     if info.broadcasting:
         parts.append("broadcasting: every member reads every queue, and keeps its own offsets")
     elif info.unknown_strategies:
-        parts.append(f"target unknown: strategy {', '.join(info.unknown_strategies)} is not built in")
+        parts.append(
+            f"target unknown: strategy {', '.join(info.unknown_strategies)} is neither built in nor installed here"
+        )
     elif not info.members:
         parts.append("nobody consumes it")
     elif info.balanced and all(info.mode_of(member) == "pop" for member in info.members):

@@ -15,7 +15,7 @@ import anyio
 import typer
 
 from cli.messages.lines import write_all
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, NamesStrategies, Verbose, switch
 from cli.runtime import run
 from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
@@ -25,9 +25,7 @@ from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
 
 _BATCH = 32
-_STRATEGY = (
-    "How members share the queues, the same for all: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, BALANCED_STICKY, or BROKER."
-)
+_STRATEGY = "How members share the queues, the same for all: {strategies}, or BROKER."
 _ORDER = "Which messages wait for each other: none, those of a queue, or those with the same first key."
 _MODE = (
     "What the members share: whole queues (pull), or single messages (pop), so that more members than queues have work."
@@ -39,7 +37,7 @@ not printed any more."""
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("consume")(consume)
+    app.command("consume", cls=NamesStrategies)(consume)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +193,7 @@ class Consuming:
             OSError: the output cannot be written.
         """
         from client import PushConsumer
-        from client.admin.expected_owners import BUILT_IN_STRATEGIES
+        from client.allocate.registry import strategy_named
         from client.options import ConsumeMode, ConsumeOrder
 
         options = self._options
@@ -204,16 +202,14 @@ class Consuming:
         if options.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {options.mode!r}; there are {', '.join(ConsumeMode)}")
         by_broker = options.strategy == BROKER_STRATEGY
-        if options.strategy not in BUILT_IN_STRATEGIES and not by_broker:
-            known = (*BUILT_IN_STRATEGIES, BROKER_STRATEGY)
-            raise ConfigError(f"no strategy {options.strategy!r}; there are {', '.join(known)}")
+        strategy = None if by_broker else strategy_named(options.strategy)
         if not options.wait:
             await self._check_topic()
         self._done = anyio.Event()
         async with PushConsumer(
             options.namesrv,
             group=options.group,
-            strategy=None if by_broker else BUILT_IN_STRATEGIES[options.strategy],
+            strategy=strategy,
             assignment=AssignedBy.BROKER if by_broker else AssignedBy.CLIENT,
             consume_from=options.start[0],
             consume_timestamp_ms=options.start[1],

@@ -9,7 +9,7 @@ import anyio
 
 from cli.swarm.parts import SwarmPart, run_parts
 from client.admin.admin import Admin
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import strategy_named
 from client.config import wall_clock_ms
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions
 from model.errors import ConfigError, NetworkError, ServiceNotAvailable, TopicNotExist
@@ -74,8 +74,7 @@ class ConductOptions:
     def __post_init__(self) -> None:
         if self.order not in list(ConsumeOrder):
             raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
-        if self.strategy not in BUILT_IN_STRATEGIES:
-            raise ConfigError(f"no strategy {self.strategy!r}; there are {', '.join(BUILT_IN_STRATEGIES)}")
+        strategy_named(self.strategy)
         if self.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
         ConsumerOptions(order=self.order, mode=self.mode)  # before a topic is created for nothing
@@ -150,7 +149,7 @@ class Conductor:
         self._observer = SwarmObserver(
             options.group,
             options.topic,
-            BUILT_IN_STRATEGIES[options.strategy],
+            strategy_named(options.strategy),
             settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
             # That the consumers leave at the end is no news.
             on_rebalance=lambda rebalance: (

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Config, Json
+from cli.options import Config, Json, NamesStrategies
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(strategies)
+    app.command(cls=NamesStrategies)(strategies)
 
 
 def strategies(
@@ -24,7 +24,10 @@ def strategies(
     scenarios: Annotated[int, typer.Option(help="Histories.")] = 10,
     brokers: Annotated[int, typer.Option(help="Brokers that the queues are on.")] = 10,
     strategy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this one; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this one of {strategies}; may be repeated. By default all that are built in."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the first history.")] = 1,
     master: Annotated[
@@ -39,7 +42,8 @@ def strategies(
     """Compare the allocation strategies over random histories of a group.
 
     How many queues a join or leave moves, against the least that an even sharing has to move, and how even the loads
-    are. The strategies are computed with arrays, and give what the shipped ones give.
+    are. The built-in strategies are computed with arrays, and give what the shipped ones give; others are asked for the
+    share of each member in turn.
 
     Example: rlab strategies --queues 1000000 --consumers 10000 --events 20 --scenarios 4
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from cli.options import Config, Json
+from cli.options import Config, Json, NamesStrategies
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
 from model.errors import ConfigError
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(whatif)
+    app.command(cls=NamesStrategies)(whatif)
 
 
 def whatif(
@@ -32,7 +32,10 @@ def whatif(
     ],
     group: Annotated[str | None, typer.Option(help="Consumer group; may be left out if there is one.")] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Try this one; may be repeated. By default all four.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Try this one of {strategies}; may be repeated. By default all that are built in."
+        ),
     ] = None,
     interval: Annotated[
         list[float] | None, typer.Option(metavar="SECONDS", help="Try this rebalance interval. By default 5, 20, 60.")
@@ -113,10 +116,10 @@ def _grid(
 
 
 def _check_recorded(strategy: str | None, capacity: float | None) -> None:
-    from client.admin.expected_owners import BUILT_IN_STRATEGIES
+    from client.allocate.registry import check_strategy_name
 
-    if strategy is not None and strategy not in BUILT_IN_STRATEGIES:
-        raise ConfigError(f"--recorded-strategy must be one of {', '.join(BUILT_IN_STRATEGIES)}; got {strategy!r}")
+    if strategy is not None:
+        check_strategy_name("--recorded-strategy", strategy)
     if capacity is not None and not 0 < capacity < math.inf:
         raise ConfigError(f"--capacity must be a number above 0, got {capacity:g}")
 

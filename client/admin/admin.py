@@ -5,6 +5,7 @@ Brokers are asked directly, each for its own part, all at the same time; name se
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from random import Random
 from types import TracebackType
@@ -19,11 +20,15 @@ from client.admin.offsets import OffsetAdmin
 from client.admin.pop_records import PoppedQueue
 from client.admin.records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
 from client.admin.requests import ClusterRequests, fail, listed, unpack, unpack_group
-from model.errors import GroupNotExist, IllegalOperation, RlabError
+from client.allocate import AllocateMessageQueueStrategy
+from client.allocate.registry import has_strategy, strategy_named
+from model.errors import ConfigError, GroupNotExist, IllegalOperation, RlabError
 from model.limits import REQUEST_TIMEOUT_S
 from model.names import check_group
 from model.topic_route import BrokerData
 from remoting.wire.request_code import RequestCode
+
+_log = logging.getLogger(__name__)
 
 
 class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
@@ -203,4 +208,16 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
         silent = list(dict.fromkeys(silent + silent_later + silent_last))
         popped = [PoppedQueue.from_wire(name, row) for name, answer in pops.items() for row in unpack(answer)]
-        return group_info(group, reports, routes, silent, await self.assignment(group), popped)
+        strategies = _installed({member.consumer.strategy for report in reports for member in report.members})
+        return group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
+
+
+def _installed(names: set[str]) -> dict[str, AllocateMessageQueueStrategy]:
+    """The strategies of these names that can be computed here."""
+    found: dict[str, AllocateMessageQueueStrategy] = {}
+    for name in filter(has_strategy, sorted(names)):
+        try:
+            found[name] = strategy_named(name)
+        except ConfigError as error:
+            _log.warning("no targets of its members: %s", error)
+    return found

@@ -19,13 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo
 from client.admin.pop_records import PoppedQueue
 from client.admin.records import GroupInfo, GroupMemberInfo, GroupReport, MemberReport, QueueProgress
-from client.allocate import (
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueAveragelyByCircle,
-    AllocateMessageQueueBalancedSticky,
-    AllocateMessageQueueConsistentHash,
-    AllocateMessageQueueStrategy,
-)
+from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
 from model.assignment import BROKER_STRATEGY
 from model.group_agreement import disagreements
@@ -33,20 +27,6 @@ from model.heartbeat import ConsumeType, GroupView
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 from model.topic_route import TopicRoute
-
-BUILT_IN_STRATEGIES: dict[str, AllocateMessageQueueStrategy] = {
-    strategy.name: strategy
-    for strategy in (
-        AllocateMessageQueueAveragely(),
-        AllocateMessageQueueAveragelyByCircle(),
-        AllocateMessageQueueConsistentHash(),
-        AllocateMessageQueueBalancedSticky(),
-    )
-}
-"""Strategies that their name alone is enough to make, as they are without arguments.
-
-CONSISTENT_HASH may have been made with other ones, which its name does not tell; the target is wrong then.
-"""
 
 
 def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
@@ -97,14 +77,17 @@ def target_of(
     members: Sequence[GroupMemberInfo],
     routes: Mapping[str, TopicRoute],
     views: Mapping[str, GroupView],
+    strategies: Mapping[str, AllocateMessageQueueStrategy],
 ) -> dict[MessageQueue, tuple[str, ...]]:
     """Compute what every member should own.
 
     Args:
         group: the group.
-        members: its members; those that pop, and those whose strategy is not built in, are left out.
+        members: its members; those that pop, and those whose strategy is not in `strategies`, are left out.
         routes: by topic; a topic that is not in it does not exist.
         views: member list by name of the broker that told it; brokers that did not answer are not in it.
+        strategies: by the name that heartbeats carry. CONSISTENT_HASH may have been made with other arguments by the
+            members, which its name does not tell; the target is wrong then.
 
     Returns:
         queue -> client ids of the members that should own it, sorted; queues that nobody should own are not in it.
@@ -114,7 +97,7 @@ def target_of(
     for member in sorted(members, key=lambda member: member.client_id):
         topics = [subscription.topic for subscription in member.subscriptions]
         view = _view_that_it_sees(topics, routes, views)
-        strategy = BUILT_IN_STRATEGIES.get(member.strategy)
+        strategy = strategies.get(member.strategy)
         if view is None or strategy is None or member.consume_type is ConsumeType.POP:
             continue
         for queue in allocate_target(strategy, group, member.client_id, member.model, topics, queues_of, view):
@@ -140,6 +123,7 @@ def group_info(
     reports: Sequence[GroupReport],
     routes: Mapping[str, TopicRoute],
     unreachable: Sequence[str],
+    strategies: Mapping[str, AllocateMessageQueueStrategy],
     assignment: AssignmentInfo = NO_ASSIGNMENT,
     popped_queues: Iterable[PoppedQueue] = (),
 ) -> GroupInfo:
@@ -150,6 +134,7 @@ def group_info(
         reports: what each broker that answered says, even if that is nothing.
         routes: routes of the topics that members subscribe to; a topic that is not in it does not exist.
         unreachable: names of brokers that did not answer.
+        strategies: see `target_of`.
         assignment: what a broker has shared out, to members that leave it to one.
         popped_queues: what brokers say is popped and not ended.
     """
@@ -166,7 +151,7 @@ def group_info(
         )
         for report in reports
     }
-    target = target_of(group, members, routes, views)
+    target = target_of(group, members, routes, views, strategies)
     for queue, client_id in assignment.targets().items():
         target[queue] = tuple(sorted({*target.get(queue, ()), client_id}))
     progress = (progress for report in reports for progress in report.queues)
@@ -188,9 +173,7 @@ def group_info(
             for each in sorted(progress, key=lambda each: each.queue)
         ),
         disagreements=disagreements({cid: member.consumer for cid, member in _newest(reports).items()}),
-        unknown_strategies=tuple(
-            sorted({member.strategy for member in members} - {*BUILT_IN_STRATEGIES, BROKER_STRATEGY})
-        ),
+        unknown_strategies=tuple(sorted({member.strategy for member in members} - {*strategies, BROKER_STRATEGY})),
         assignment=assignment,
         popped_queues=tuple(sorted(popped_queues, key=lambda each: each.queue)),
         unreachable=tuple(sorted(unreachable)),

@@ -170,7 +170,8 @@ class GroupInfo:
         members: sorted by client id.
         queues: every queue of every topic that it subscribes to or has offsets on, sorted.
         disagreements: what members say differently and have to say alike, sorted.
-        unknown_strategies: strategies of members that are not built in: `targets` leaves those members out.
+        unknown_strategies: strategies of members that are neither built in nor installed here; `targets` leaves their
+            members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
         assignment: what a broker has shared out, if members leave it to one.
         popped_queues: queues of which messages are popped and not ended, sorted.

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
 from pipeline.replay.costs import Costs, capacity_of, costs_of
@@ -33,7 +33,7 @@ class Grid:
     """The rules to try: each combination of these.
 
     Attributes:
-        strategies: names of built-in strategies.
+        strategies: their names; by default all that are built in.
         intervals_s: rebalance intervals.
         timeouts_s: session timeouts.
         handovers: how queues go over.
@@ -137,7 +137,7 @@ def baseline_of(recorded: Recorded, was_timeout_s: float, strategy: str | None =
     Args:
         recorded: the trace.
         was_timeout_s: its session timeout.
-        strategy: its strategy, if known.
+        strategy: its strategy, if known; by default the built-in ones are tried.
     """
     found: list[Baseline] = []
     for name in BUILT_IN_STRATEGIES if strategy is None else (strategy,):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import check_strategy_name
 from model.errors import ConfigError
 from model.limits import LEASE_CLOSE_GRACE_S, MEMBER_EXPIRY_S
 from pipeline.replay.recorded import STEP_MS, Change, Leave, Recorded
@@ -35,7 +35,7 @@ class Rules:
     """What a replay goes by.
 
     Attributes:
-        strategy: name of a built-in allocation strategy.
+        strategy: name of an allocation strategy.
         interval_ms: between two looks of a member that is balanced.
         timeout_ms: session timeout: how long brokers keep a member that is silent.
         was_timeout_ms: what it was when the trace was recorded; events do not tell it.
@@ -56,8 +56,7 @@ class Rules:
         Raises:
             ConfigError: naming the rule.
         """
-        if self.strategy not in BUILT_IN_STRATEGIES:
-            raise ConfigError(f"strategy must be one of {', '.join(BUILT_IN_STRATEGIES)}; got {self.strategy!r}")
+        check_strategy_name("strategy", self.strategy)
         for name in ("interval_ms", "timeout_ms", "was_timeout_ms"):
             if not 100 <= getattr(self, name) <= 3_600_000:
                 raise ConfigError(f"{name} must be 100 to 3600000, got {getattr(self, name):g}")

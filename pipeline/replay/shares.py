@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
-from client.allocate import AllocateMessageQueueStrategy
+from client.allocate.registry import strategy_named
 from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 from pipeline.replay.routes import Queues
-from pipeline.strategies.allocate_all import STRATEGIES, AllocateAll, QueueSet
+from pipeline.strategies.allocate_all import AllocateAll, QueueSet
 
 Members = Mapping[str, tuple[str, ...]]
 """Client -> topics that it subscribes to, sorted by client."""
@@ -25,12 +24,12 @@ class Shares:
 
     Args:
         group: the group.
-        strategy: name of a built-in strategy.
+        strategy: its name, see `client/allocate/registry.py`.
     """
 
     def __init__(self, group: str, strategy: str) -> None:
         self._group = group
-        self._strategy: AllocateMessageQueueStrategy = BUILT_IN_STRATEGIES[strategy]
+        self._strategy = strategy_named(strategy)
         self._known: dict[tuple[int, RouteId], dict[str, tuple[MessageQueue, ...]]] = {}
         self._arrays: dict[Queues, AllocateAll] = {}
 
@@ -77,7 +76,7 @@ class Shares:
             if not queues or queue_set is None:
                 continue
             arrays = self._arrays.setdefault(queues, AllocateAll(queue_set))
-            for queue, owner in zip(queues, STRATEGIES[_BY_ARRAYS](arrays, readers).tolist(), strict=True):
+            for queue, owner in zip(queues, arrays.owners(_BY_ARRAYS, readers).tolist(), strict=True):
                 shares[readers[owner]].append(queue)
         return {client: tuple(share) for client, share in shares.items()}
 

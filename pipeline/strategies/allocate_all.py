@@ -1,8 +1,9 @@
-"""The strategies of `client/allocate`, for all members at once and with arrays: a million queues in a second. Pure.
+"""The strategies of `client/allocate`, for all members at once and with arrays: a million queues in a second.
 
 Shipped strategies answer one member with its share, in a time that grows with the queues; asking ten thousand members
 about a million queues would take days. Each of these answers with the owner of every queue, an index into the members,
-and is proven equal to its original on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`).
+and is proven equal to its original on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`). A strategy
+that is not written with arrays here is asked for each member, which is for thousands of queues.
 
 Queues are those of one topic on some brokers, `queues_per_broker` each, in RocketMQ's order: by broker, then by number.
 Members are client ids, sorted, each once.
@@ -31,6 +32,9 @@ from client.allocate.hash_ring import (
     positions_of,
     ring_of,
 )
+from client.allocate.registry import strategy_named
+from client.rebalance.plan import StrategyError, allocate_target
+from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 
 Owners = npt.NDArray[np.int32]
@@ -53,6 +57,12 @@ class QueueSet(NamedTuple):
     def __len__(self) -> int:
         return len(self.brokers) * self.per_broker
 
+    def every(self) -> list[MessageQueue]:
+        """All of them, in order."""
+        return [
+            MessageQueue(self.topic, broker, number) for broker in self.brokers for number in range(self.per_broker)
+        ]
+
     def first_on(self, broker_name: str) -> MessageQueue:
         """The first queue on a broker."""
         return MessageQueue(self.topic, broker_name, 0)
@@ -68,6 +78,32 @@ class AllocateAll:
     def __init__(self, queues: QueueSet) -> None:
         self._queues = queues
         self._member_md5: dict[str, list[int]] = {}
+
+    def owners(self, strategy: str, members: Sequence[str]) -> Owners:
+        """What the strategy of this name gives; by arrays where it is written with them, else by asking each member.
+
+        Raises:
+            ConfigError: there is no such strategy.
+            StrategyError: it gave a queue to several members, or to none.
+        """
+        by_arrays = _BY_ARRAYS.get(strategy)
+        return self._asked(strategy, members) if by_arrays is None else by_arrays(self, members)
+
+    def _asked(self, name: str, members: Sequence[str]) -> Owners:
+        topic, every = self._queues.topic, self._queues.every()
+        view = GroupView(group="g", version=1, members=dict.fromkeys(members, (topic,)))
+        strategy, number_of = strategy_named(name), {queue: number for number, queue in enumerate(every)}
+        owners = np.full(len(every), -1, dtype=np.int32)
+        shared = 0
+        for index, member in enumerate(members):
+            share = allocate_target(strategy, "g", member, MessageModel.CLUSTERING, [topic], {topic: every}, view)
+            owners[[number_of[queue] for queue in share]] = index
+            shared += len(share)
+        if shared != len(every) or (owners < 0).any():
+            raise StrategyError(
+                f"strategy {name} gave {shared} shares of {len(every)} queues: each must have one owner"
+            )
+        return owners
 
     def averagely(self, members: Sequence[str]) -> Owners:
         """AVG. See `AllocateMessageQueueAveragely`."""
@@ -135,7 +171,7 @@ def _md5_points(client_id: str) -> list[int]:
     return [md5_hash(f"{client_id}-{replica}") for replica in range(VIRTUAL_NODE_CNT)]
 
 
-STRATEGIES: dict[str, Callable[[AllocateAll, Sequence[str]], Owners]] = {
+_BY_ARRAYS: dict[str, Callable[[AllocateAll, Sequence[str]], Owners]] = {
     "AVG": AllocateAll.averagely,
     "AVG_BY_CIRCLE": AllocateAll.averagely_by_circle,
     "CONSISTENT_HASH": AllocateAll.consistent_hash,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.strategies.allocate_all import STRATEGIES, AllocateAll, QueueSet
+from pipeline.strategies.allocate_all import AllocateAll, QueueSet
 
 
 class Event(NamedTuple):
@@ -70,7 +70,7 @@ def live_through(strategy: str, queues: QueueSet, members: int, events: int, see
     """Share queues among the members of a history, and compare each step with the one before.
 
     Args:
-        strategy: a name in `STRATEGIES`.
+        strategy: its name, see `client/allocate/registry.py`.
         queues: what is shared.
         members: see `memberships`.
         events: see `memberships`.
@@ -79,13 +79,13 @@ def live_through(strategy: str, queues: QueueSet, members: int, events: int, see
     Yields:
         What each event did; the beginning is none.
     """
-    allocate_all, allocate = AllocateAll(queues), STRATEGIES[strategy]
+    allocate_all = AllocateAll(queues)
     number_of: dict[str, int] = {}
     before, members_before = None, 0
     for event, present in enumerate(memberships(members, events, seed)):
         # Owners are told by their place in the list, which changes with every event.
         numbers = np.array([number_of.setdefault(cid, len(number_of)) for cid in present], dtype=np.int64)
-        owners = allocate(allocate_all, present)
+        owners = allocate_all.owners(strategy, present)
         loads = np.bincount(owners, minlength=len(present))
         now = numbers[owners]
         if before is not None:

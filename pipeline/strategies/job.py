@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_names
 from model.errors import ConfigError
-from pipeline.strategies.allocate_all import STRATEGIES, QueueSet
+from pipeline.strategies.allocate_all import QueueSet
 from pipeline.strategies.histories import live_through
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Comparison:
         consumers: members at the beginning.
         events: joins and leaves of each history.
         scenarios: histories.
-        strategies: names in `STRATEGIES`.
+        strategies: their names; by default all that are built in.
         seed: of the first history; the next ones count up.
     """
 
@@ -41,7 +42,7 @@ class Comparison:
     consumers: int = 100
     events: int = 20
     scenarios: int = 10
-    strategies: tuple[str, ...] = tuple(STRATEGIES)
+    strategies: tuple[str, ...] = tuple(BUILT_IN_STRATEGIES)
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -55,9 +56,10 @@ class Comparison:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.brokers <= self.queues <= MAX_QUEUES:
             raise ConfigError(f"queues must be {self.brokers} (one on each broker) to {MAX_QUEUES}, got {self.queues}")
-        unknown = [name for name in self.strategies if name not in STRATEGIES]
+        known = strategy_names() if self.strategies != tuple(BUILT_IN_STRATEGIES) else self.strategies
+        unknown = [name for name in self.strategies if name not in known]
         if unknown or not self.strategies:
-            raise ConfigError(f"strategies must be some of {', '.join(STRATEGIES)}; got {', '.join(unknown) or 'none'}")
+            raise ConfigError(f"strategies must be some of {', '.join(known)}; got {', '.join(unknown) or 'none'}")
 
     @property
     def queue_set(self) -> QueueSet:

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import strategy_named
 from client.config import wall_clock_ms
 from client.produce.producer import Producer
 from client.push.consumer import PushConsumer
@@ -87,7 +87,7 @@ class SwarmOptions:
         keys: of each producer, which the messages have in turns; 0 for none.
         churn_s: seconds between two consumers joining or leaving by chance; 0 for never.
         seed: decides what is left to chance.
-        strategy: name of the one with which its consumers share queues; one of `BUILT_IN_STRATEGIES`.
+        strategy: name of the one with which its consumers share queues; see `client/allocate/registry.py`.
         consumer_options: further options of each `PushConsumer`.
         client_options: further options of every client (`ClientConfig`).
         clock_ms: wall clock in milliseconds.
@@ -192,7 +192,7 @@ class Swarm:
             **{
                 "instance_name": name,
                 "consume_batch": 32,
-                "strategy": BUILT_IN_STRATEGIES[options.strategy],
+                "strategy": strategy_named(options.strategy),
                 "event_sink": self._sink.event,
                 "clock_ms": options.clock_ms,
                 "rng": Random(f"{options.seed} {name}"),

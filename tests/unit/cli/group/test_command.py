@@ -177,7 +177,10 @@ def test_a_group_without_members_says_so(capsys: pytest.CaptureFixture[str]) -> 
             replace(MOVING, queues=(progress(0, "c@1", "c@1"), progress(1, None))),
             "lag 6; not balanced: 1 queues are nobody's to consume",
         ),
-        (replace(MOVING, unknown_strategies=("MINE",)), "lag 6; target unknown: strategy MINE is not built in"),
+        (
+            replace(MOVING, unknown_strategies=("MINE",)),
+            "lag 6; target unknown: strategy MINE is neither built in nor installed here",
+        ),
         (
             replace(MOVING, members=(member("c@1", model=MessageModel.BROADCASTING),)),
             "broadcasting: every member reads every queue, and keeps its own offsets",

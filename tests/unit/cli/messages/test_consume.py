@@ -14,13 +14,15 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.messages.consume import ConsumeOptions, Consuming, broadcast_options, document_of, start_of
 from client.admin.admin import Admin
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate import AllocateMessageQueueAveragely
+from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.errors import ConfigError, QueryNotFound, TopicNotExist
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
+from tests.unit.client.allocate.strategy_package import install
 
 pytestmark = pytest.mark.simulation
 
@@ -162,6 +164,46 @@ def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
 def test_the_help_names_every_strategy_that_can_be_chosen() -> None:
     shown = " ".join(CliRunner().invoke(app, ["consume", "--help"], terminal_width=200, color=False).output.split())
     assert all(name in shown for name in BUILT_IN_STRATEGIES)
+    assert "{strategies}" not in shown
+
+
+def test_a_strategy_of_an_installed_package_consumes_and_the_group_has_targets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.start_consumer("g", "t", strategy=strategy_named("LAST_TAKES_ALL"))
+        async with anyio.create_task_group() as tasks, Admin(cluster.addresses) as admin:
+            tasks.start_soon(consuming(cluster, strategy="LAST_TAKES_ALL", timeout_s=60.0).run)
+            await anyio.sleep(30)
+            info = await admin.group("g")
+            (queue,) = [each for each in info.queues if each.queue.topic == "t"]
+            last = max(member.client_id for member in info.members)
+            assert len(info.members) == 2
+            assert (queue.targets, queue.owner, info.unknown_strategies, info.balanced) == ((last,), last, (), True)
+
+    install(monkeypatch, tmp_path, "LAST_TAKES_ALL")
+    shown = CliRunner().invoke(app, ["consume", "--help"], terminal_width=200, color=False).output
+    assert "LAST_TAKES_ALL" in shown
+    in_cluster(scenario, tmp_path / "brokers")
+
+
+def test_a_group_whose_strategy_is_broken_here_is_shown_without_targets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Elsewhere(AllocateMessageQueueAveragely):
+        name = "BROKEN_HERE"
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.start_consumer("g", "t", strategy=Elsewhere())
+        await anyio.sleep(5)
+        async with Admin(cluster.addresses) as admin:
+            info = await admin.group("g")
+        assert info.unknown_strategies == ("BROKEN_HERE",)
+        assert {queue.targets for queue in info.queues} == {()}
+
+    install(monkeypatch, tmp_path, "BROKEN_HERE", package="broken-here", code="raise RuntimeError('{name}')")
+    in_cluster(scenario, tmp_path / "brokers")
+    assert "strategy 'BROKEN_HERE' of package broken-here" in caplog.text
 
 
 def test_a_strategy_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES, group_info, members_of, target_of
+from client.admin.expected_owners import group_info, members_of, target_of
 from client.admin.records import GroupReport, MemberReport, ProgressReport
+from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute
+
+STRATEGIES = {name: strategy_named(name) for name in BUILT_IN_STRATEGIES}
 
 
 def route(topic: str, *brokers: str, queues: int = 2) -> TopicRoute:
@@ -62,7 +65,7 @@ def target(reports: list[GroupReport], *routes: TopicRoute) -> dict[MessageQueue
         )
         for each in reports
     }
-    return target_of("g", members_of(reports), {each.topic: each for each in routes}, views)
+    return target_of("g", members_of(reports), {each.topic: each for each in routes}, views, STRATEGIES)
 
 
 def test_members_are_put_together_from_what_every_broker_says() -> None:
@@ -116,12 +119,13 @@ def test_broadcasting_members_each_read_every_queue() -> None:
     assert set(target([report("a", *both)], route("t", "a")).values()) == {("c1", "c2")}
 
 
-def test_a_strategy_that_is_not_built_in_leaves_its_members_out_and_is_named() -> None:
+def test_a_strategy_that_is_not_known_leaves_its_members_out_and_is_named() -> None:
     info = group_info(
         "g",
         [report("a", member("c1", strategy="MINE"), member("c2"), queues=(queue("a", 0), queue("a", 1)))],
         {"t": route("t", "a")},
         ["broker-z"],
+        STRATEGIES,
     )
     assert info.unknown_strategies == ("MINE",)
     assert info.unreachable == ("broker-z",)
@@ -130,10 +134,10 @@ def test_a_strategy_that_is_not_built_in_leaves_its_members_out_and_is_named() -
 
 def test_members_that_contradict_each_other_are_found_by_what_they_said_last() -> None:
     before, now = member("c1", strategy="OLD", expires_in_s=1.0), member("c1", expires_in_s=9.0)
-    agreeing = group_info("g", [report("a", before, member("c2")), report("b", now, member("c2"))], {}, [])
+    agreeing = group_info("g", [report("a", before, member("c2")), report("b", now, member("c2"))], {}, [], STRATEGIES)
     assert agreeing.disagreements == ()
     other = member("c3", strategy="AVG_BY_CIRCLE")
-    split = group_info("g", [report("a", before, other), report("b", now)], {}, [])
+    split = group_info("g", [report("a", before, other), report("b", now)], {}, [], STRATEGIES)
     assert [str(each) for each in split.disagreements] == ["strategy: AVG (c1), AVG_BY_CIRCLE (c3)"]
 
 
@@ -144,6 +148,7 @@ def test_a_member_that_a_broker_lists_twice_takes_two_places_and_is_shown_once()
         [report("a", twins, twins, member("c2"), queues=tuple(queue("a", n) for n in range(6)))],
         {"t": route("t", "a", queues=6)},
         [],
+        STRATEGIES,
     )
     assert [(each.client_id, each.brokers, len(each.queues)) for each in info.members] == [
         ("c1", ("a",), 2),
@@ -155,20 +160,15 @@ def test_a_member_that_a_broker_lists_twice_takes_two_places_and_is_shown_once()
 
 def test_a_group_is_as_new_as_its_newest_version_and_as_old_as_its_oldest_birth() -> None:
     reports = [report("a", version=0), report("b", version=9), report("c", version=5, queues=(queue("c", 0),))]
-    info = group_info("g", reports, {}, [])
+    info = group_info("g", reports, {}, [], STRATEGIES)
     assert (info.version, info.created_ms) == (9, 5)
-    assert group_info("g", [report("a", version=0)], {}, []).created_ms == 0
+    assert group_info("g", [report("a", version=0)], {}, [], STRATEGIES).created_ms == 0
 
 
 def test_queues_are_sorted_whatever_broker_they_are_of() -> None:
     reports = [report("b", queues=(queue("b", 1), queue("b", 0))), report("a", queues=(queue("a", 0),))]
-    assert [each.queue for each in group_info("g", reports, {}, []).queues] == [
+    assert [each.queue for each in group_info("g", reports, {}, [], STRATEGIES).queues] == [
         queue("a", 0),
         queue("b", 0),
         queue("b", 1),
     ]
-
-
-def test_built_in_strategies_are_known_by_the_name_that_heartbeats_carry() -> None:
-    assert all(name == strategy.name for name, strategy in BUILT_IN_STRATEGIES.items())
-    assert list(BUILT_IN_STRATEGIES) == ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "BALANCED_STICKY"]

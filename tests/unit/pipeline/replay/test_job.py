@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from pipeline.replay.costs import Costs
 from pipeline.replay.job import Grid, baseline_of, pareto_front, recorded_in, try_rules
@@ -17,7 +18,7 @@ COSTS = st.builds(Costs, *([st.integers(0, 3)] * 5))
 
 def test_a_grid_is_every_combination() -> None:
     rules = Grid(was_timeout_s=5.0).rules()
-    assert len(rules) == len(set(rules)) == 4 * 3 * 2 * 2 * 2
+    assert len(rules) == len(set(rules)) == len(BUILT_IN_STRATEGIES) * 3 * 2 * 2 * 2
     assert {each.was_timeout_ms for each in rules} == {5_000.0}
     assert {each.handover for each in rules} == {Handover.DRAIN, Handover.OVERLAP}
 

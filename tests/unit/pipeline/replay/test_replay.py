@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.message_queue import MessageQueue
 from pipeline.replay.outcome import Outcome
 from pipeline.replay.recorded import Recorded, read_recorded

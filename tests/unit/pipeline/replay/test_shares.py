@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.admin.expected_owners import BUILT_IN_STRATEGIES
+from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
@@ -28,6 +28,6 @@ def test_targets_are_those_of_the_shipped_code(members: dict[str, tuple[str, ...
     for client, topics in members.items():
         route = tuple((topic, ROUTES[topic]) for topic in topics if topic in ROUTES)
         view = GroupView(group="g", version=1, members=members)
-        of_members = BUILT_IN_STRATEGIES[strategy]
+        of_members = strategy_named(strategy)
         expected = allocate_target(of_members, "g", client, MessageModel.CLUSTERING, topics, ROUTES, view)
         assert sorted(shares.target(client, 1, members, route, ROUTES)) == sorted(expected)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.allocate import (
-    AllocateMessageQueueAveragely,
-    AllocateMessageQueueAveragelyByCircle,
-    AllocateMessageQueueBalancedSticky,
-    AllocateMessageQueueConsistentHash,
-    AllocateMessageQueueStrategy,
-)
-from model.message_queue import MessageQueue
-from pipeline.strategies.allocate_all import STRATEGIES, AllocateAll, QueueSet
-
-SHIPPED: dict[str, AllocateMessageQueueStrategy] = {
-    "AVG": AllocateMessageQueueAveragely(),
-    "AVG_BY_CIRCLE": AllocateMessageQueueAveragelyByCircle(),
-    "CONSISTENT_HASH": AllocateMessageQueueConsistentHash(),
-    "BALANCED_STICKY": AllocateMessageQueueBalancedSticky(),
-}
+from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
+from client.rebalance.plan import StrategyError
+from pipeline.strategies.allocate_all import AllocateAll, QueueSet
+from tests.unit.client.allocate.strategy_package import STRATEGY, install
 
 queue_sets = st.builds(
     QueueSet,
@@ -37,12 +27,12 @@ groups = st.lists(st.text("abcxyz0123456789@#.-", min_size=1, max_size=12), min_
 
 
 def shipped(name: str, queues: QueueSet, members: list[str]) -> list[str]:
-    every = [MessageQueue(queues.topic, broker, n) for broker in queues.brokers for n in range(queues.per_broker)]
-    owner = {mq: cid for cid in members for mq in SHIPPED[name].allocate("g", cid, every, members)}
+    every, strategy = queues.every(), strategy_named(name)
+    owner = {mq: cid for cid in members for mq in strategy.allocate("g", cid, every, members)}
     return [owner[mq] for mq in every]
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
 @settings(max_examples=120, deadline=None)
 @given(queues=queue_sets, histories=st.lists(groups, min_size=1, max_size=3))
 def test_every_queue_goes_to_the_member_that_the_shipped_strategy_gives_it_to(
@@ -50,12 +40,25 @@ def test_every_queue_goes_to_the_member_that_the_shipped_strategy_gives_it_to(
 ) -> None:
     allocate_all = AllocateAll(queues)
     for members in histories:
-        owners = STRATEGIES[name](allocate_all, members)
+        owners = allocate_all.owners(name, members)
         assert [members[owner] for owner in owners] == shipped(name, queues, members)
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
 def test_a_larger_group_is_shared_alike_too(name: str) -> None:
     queues, members = QueueSet("t", ("a", "b", "c"), 333), sorted(f"10.0.0.{n}@{n * 7919}" for n in range(200))
-    owners = STRATEGIES[name](AllocateAll(queues), members)
+    owners = AllocateAll(queues).owners(name, members)
     assert [members[owner] for owner in owners] == shipped(name, queues, members)
+
+
+def test_a_strategy_that_is_not_written_with_arrays_is_asked_for_each_member(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    install(monkeypatch, tmp_path, "ASKED")
+    assert AllocateAll(QueueSet("t", ("a", "b"), 2)).owners("ASKED", ["c1", "c2", "c3"]).tolist() == [2, 2, 2, 2]
+
+
+def test_a_strategy_that_leaves_queues_out_cannot_be_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, "LEAVES_OUT", code=STRATEGY.replace("list(mq_all)", "list(mq_all)[1:]"))
+    with pytest.raises(StrategyError, match=r"LEAVES_OUT .* each must have one owner"):
+        AllocateAll(QueueSet("t", ("a", "b"), 2)).owners("LEAVES_OUT", ["c1", "c2", "c3"])

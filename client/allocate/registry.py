@@ -1,0 +1,136 @@
+"""The strategies that a name is enough to make: those built in, and those of installed packages.
+
+A built-in strategy is one line in `_BUILT_IN`. Help texts, `rlab strategies`, `rlab whatif`, tests and the tables of
+`docs/strategies.md` read the list from here. A package adds one of its own by an entry point, whose name is the
+strategy's name, and whose value is its class or another callable that makes one without arguments:
+
+    [project.entry-points."rlab.strategies"]
+    BY_WEIGHT = "weights:AllocateMessageQueueByWeight"
+
+Then `rlab consume --strategy BY_WEIGHT` uses it, and `rlab group show` computes its targets. A package is imported when
+somebody names its strategy, so a broken one stops nothing else.
+
+RocketMQ has no such list: consumers are given objects, and mqadmin computes no targets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from client.allocate.averagely import AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle
+from client.allocate.balanced_sticky import AllocateMessageQueueBalancedSticky
+from client.allocate.consistent_hash import AllocateMessageQueueConsistentHash
+from client.allocate.strategy import AllocateMessageQueueStrategy, check_strategy
+from model.assignment import BROKER_STRATEGY
+from model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINTS = "rlab.strategies"
+"""Group of the entry points by which packages add strategies."""
+_log = logging.getLogger(__name__)
+
+
+class BuiltInStrategy(NamedTuple):
+    """A strategy of this project.
+
+    Attributes:
+        make: its class; made without arguments, so whoever says its name gets its defaults.
+        shares: how it shares the queues, for tables.
+        even: whether loads of members with the same topics differ by at most one in each topic, or in total.
+    """
+
+    make: Callable[[], AllocateMessageQueueStrategy]
+    shares: str
+    even: bool = True
+
+
+_BUILT_IN = (
+    BuiltInStrategy(AllocateMessageQueueAveragely, "consecutive blocks of each topic; the default"),
+    BuiltInStrategy(AllocateMessageQueueAveragelyByCircle, "each topic dealt out like cards"),
+    BuiltInStrategy(AllocateMessageQueueConsistentHash, "by a ring of hashes", even=False),
+    BuiltInStrategy(AllocateMessageQueueBalancedSticky, "all topics together, evenly, with few moves"),
+)
+BUILT_IN_STRATEGIES: dict[str, BuiltInStrategy] = {each.make().name: each for each in _BUILT_IN}
+"""By the name that members' heartbeats carry."""
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Names that `strategy_named` knows: those built in, then those of installed packages; nothing is loaded."""
+    return (*BUILT_IN_STRATEGIES, *(name for name in sorted(_installed()) if not _is_taken(name)))
+
+
+def has_strategy(name: str) -> bool:
+    """Whether `strategy_named` knows this name; a package that has it may still be broken."""
+    return name in BUILT_IN_STRATEGIES or name in strategy_names()
+
+
+@cache
+def strategy_named(name: str) -> AllocateMessageQueueStrategy:
+    """The strategy of this name, as it is without arguments.
+
+    It is the same object at each call, for strategies may remember what they computed last. A consumer may have been
+    given one with other arguments, which the name does not show (CONSISTENT_HASH).
+
+    Raises:
+        ConfigError: there is none; or two packages have one; or the package that has it is broken, which is named.
+    """
+    packaged = _installed().get(name, [])
+    if _is_taken(name):
+        for entry in packaged:
+            _log.warning("strategy %s of package %s is ignored: the name is built in", name, _package_of(entry))
+    if name in BUILT_IN_STRATEGIES:
+        return BUILT_IN_STRATEGIES[name].make()
+    if name == BROKER_STRATEGY or not packaged:
+        raise ConfigError(f"no strategy {name!r}; there are {', '.join(strategy_names())}")
+    if len(packaged) > 1:
+        packages = ", ".join(sorted(_package_of(entry) for entry in packaged))
+        raise ConfigError(f"strategy {name!r} is in several packages ({packages}): uninstall all but one of them")
+    return _loaded(packaged[0])
+
+
+def check_strategy_name(what: str, name: str) -> None:
+    """Refuse a name that `strategy_named` does not know; nothing is loaded.
+
+    Raises:
+        ConfigError: naming the option and what it may be.
+    """
+    if not has_strategy(name):
+        raise ConfigError(f"{what} must be one of {', '.join(strategy_names())}; got {name!r}")
+
+
+def _is_taken(name: str) -> bool:
+    return name in BUILT_IN_STRATEGIES or name == BROKER_STRATEGY
+
+
+def _installed() -> dict[str, list[EntryPoint]]:
+    """Strategy name -> entry points of installed packages; each package counts once, though it be found twice."""
+    # Late: the import and the search take some 40 ms, and most processes name no strategy.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, {}).setdefault(_package_of(entry), entry)
+    return {name: list(of_packages.values()) for name, of_packages in found.items()}
+
+
+def _package_of(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.module
+
+
+def _loaded(entry: EntryPoint) -> AllocateMessageQueueStrategy:
+    where = f"strategy {entry.name!r} of package {_package_of(entry)} ({entry.value})"
+    try:
+        made = entry.load()()
+        check_strategy("it", made)
+    # Somebody else's code: whatever it raises is the package's fault, and the command that asked for it says so.
+    except Exception as error:
+        raise ConfigError(f"{where} cannot be used: {error!r}") from error
+    if made.name != entry.name:
+        raise ConfigError(f"{where} calls itself {made.name!r}: members would not recognise it; give both one name")
+    strategy: AllocateMessageQueueStrategy = made
+    return strategy
