@@ -15,7 +15,7 @@ from broker.retention.needs import Need, needs_of_groups
 from broker.retention.plan import TrimPlan, TrimReason, plan_trim, soft_end
 from broker.store.disk.errors import StoreError
 from broker.store.disk.options import MIB
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 from broker.store.trimming import SegmentSpan
 from model.events import EventKind
 from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S, RETENTION_LOOK_S
@@ -76,12 +76,12 @@ class RetentionService:
         options = self._broker.config.retention
         return plan_trim(spans, now_ms, options, needed_position=needed, parked_position=parked)
 
-    def _waiting_now(self) -> dict[QueueKey, int]:
+    def _waiting_now(self) -> dict[LogKey, int]:
         """Queue -> first offset of what the broker itself has still to do."""
         delays = self._broker.delays
         return {delays.parked_queue: delays.first_waiting, **self._broker.sinks.pinned()}
 
-    def _note_waiting(self) -> dict[QueueKey, int]:
+    def _note_waiting(self) -> dict[LogKey, int]:
         waiting_from, written = self._noted
         now = self._waiting_now()
         if self._store.synced_position >= written:
@@ -106,7 +106,7 @@ class RetentionService:
             return spans[-1].end_position, None
         return first.position, needs[first.key]
 
-    def _position_of(self, needs: Mapping[QueueKey, int], spans: list[SegmentSpan], before: int) -> int:
+    def _position_of(self, needs: Mapping[LogKey, int], spans: list[SegmentSpan], before: int) -> int:
         try:
             first = self._store.first_needed(needs, before)
         except StoreError as error:

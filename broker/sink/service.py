@@ -33,7 +33,7 @@ from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 from broker.topics.table import TopicTable
 from model.errors import RlabError
 from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
@@ -58,7 +58,7 @@ class _Publishing:
         kept_s: how long the batch is remembered once it is published.
     """
 
-    def __init__(self, intent: Intent, skip: dict[QueueKey, int]) -> None:
+    def __init__(self, intent: Intent, skip: dict[LogKey, int]) -> None:
         self.intent = intent
         self.at = (0, 0)
         self.skip = skip
@@ -81,7 +81,7 @@ class _Slice(NamedTuple):
 
     targets: list[tuple[str, int]]
     at: tuple[int, int]
-    skip: dict[QueueKey, int]
+    skip: dict[LogKey, int]
 
 
 class SinkService:
@@ -125,7 +125,7 @@ class SinkService:
         self.driver = DeadlineDriver(self._next_deadline, self._act)
         self._recover()
 
-    def pinned(self) -> dict[QueueKey, int]:
+    def pinned(self) -> dict[LogKey, int]:
         """Queue -> offset from which on the log must be kept: staged chunks, and the ends that an intent names."""
         pins = {} if (first := self.table.first_offset()) is None else {(self._topic_id, 0): first}
         for publishing in self._queue:
@@ -386,7 +386,7 @@ class SinkService:
             logger.info("batch %d of %s was brought to its end", intent.batch_id, intent.query_id)
         self._chunk = None
 
-    def _count_published(self, key: QueueKey, offset: int) -> int:
+    def _count_published(self, key: LogKey, offset: int) -> int:
         n = 0
         while True:
             result = self._store.read(*key, offset, max_n=4096, max_bytes=MAX_PULL_BYTES, tag_hashes=None)

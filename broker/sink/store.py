@@ -17,7 +17,7 @@ import msgpack
 
 from broker.durability.metadata import MetadataStore
 from broker.sink.stage_table import Attempt, Chunk, LastBatch
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 
 SCHEMA = """
 create table if not exists sink_chunks (
@@ -45,7 +45,7 @@ class Intent:
     query_id: str
     batch_id: int
     offsets: tuple[int, ...]
-    starts: dict[QueueKey, int]
+    starts: dict[LogKey, int]
 
 
 class SinkStore:

@@ -1,10 +1,10 @@
-"""What was found damaged or missing, by segment and offset range: skipped by readers, but reported, never silent."""
+"""Records what was found damaged or missing, by segment and offset range: readers skip it, the statistics report it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 
 MAX_RANGES = 10_000
 """Ranges that are remembered; more are only counted. A disk that bad is to be replaced, not listed."""
@@ -12,13 +12,9 @@ MAX_RANGES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Damage:
-    """A range of offsets of one queue that cannot be served.
+    """The offsets [first_offset, end_offset) of one queue, which cannot be served.
 
-    Attributes:
-        segment: file name of the segment that holds, or should hold, the records.
-        topic_id, queue_id: the queue.
-        first_offset: the first offset that is missing.
-        end_offset: the first one after it that is not.
+    `segment` is the file name of the segment that holds, or should hold, their records.
     """
 
     segment: str
@@ -32,11 +28,11 @@ class DamageLog:
     """Collects ranges as recovery and reads come upon them, joining those that touch."""
 
     def __init__(self) -> None:
-        self._ranges: dict[tuple[str, QueueKey], list[tuple[int, int]]] = {}
+        self._ranges: dict[tuple[str, LogKey], list[tuple[int, int]]] = {}
         self._count = 0
         self.unlisted_count = 0
 
-    def note(self, segment: str, key: QueueKey, first_offset: int, end_offset: int) -> None:
+    def note(self, segment: str, key: LogKey, first_offset: int, end_offset: int) -> None:
         """Add a range; one that is known already changes nothing."""
         ranges = self._ranges.setdefault((segment, key), [])
         apart = [known for known in ranges if known[1] < first_offset or known[0] > end_offset]

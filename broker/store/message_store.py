@@ -3,12 +3,12 @@
 Everything is synchronous and belongs to one thread, the broker's event loop; only `SyncJob.run` may be called
 elsewhere.
 
-    append    wraps the payload, gives it the queue's next offset, buffers it: nobody sees it yet
+    append    wraps the payload, gives it the queue's next offset, buffers it: not visible yet
     flush     writes all that is buffered with one system call, then shows it to readers: now it survives the process
     sync      makes what is written durable: now it survives a loss of power
 
 Invariants:
-- Readers see only what is in the file. A flush that fails takes everything back, offsets included.
+- Readers see only what is in the file. A flush that fails undoes the whole batch, offsets included.
 - Offsets of a queue have no gaps, other than by damage, which is noted (`statistics().damage`).
 - Stored times never decrease along the log, even if the wall clock does, so that a time can be searched for.
 - Memory is bounded by the options, whatever is stored (`disk/options.py`).
@@ -28,20 +28,18 @@ from types import TracebackType
 from typing import Self
 
 from broker.store.damage import Damage, DamageLog
-from broker.store.disk.directory import claim_directory, unusable
-from broker.store.disk.directory_lock import DirectoryLock
+from broker.store.disk.directory import DirectoryLock, claim_directory, unusable
 from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
-from broker.store.queue_state import QueueState
+from broker.store.queue_state import QueueState, read_tail
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.store.reader import LogReader
 from broker.store.recovery import Recovery, RecoveryReport
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 from broker.store.segments.sync_job import SyncJob
 from broker.store.syncing import Durability
-from broker.store.tail_cache import read_tail
 from broker.store.trimming import FirstNeeded, SegmentSpan, first_needed, remove_before, spans_of
 from broker.store.writer import StoreWriter
 
@@ -52,11 +50,10 @@ _new_tuple = tuple.__new__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """A picture of a store at one moment.
+    """The state of a store at one moment.
 
     Attributes:
-        queues: number of queues.
-        segments: number of segment files.
+        queues, segments: how many there are.
         min_position: log position of the oldest byte stored.
         written_position: after the newest byte flushed.
         synced_position: everything before it is durable.
@@ -64,7 +61,7 @@ class StoreStatistics:
         index_cache_bytes: memory of loaded index parts.
         unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
         damage: offset ranges found missing, by segment.
-        unlisted_damage: more ranges than are listed.
+        unlisted_damage: number of further ranges, which are not listed.
     """
 
     queues: int
@@ -80,11 +77,7 @@ class StoreStatistics:
 
 
 class MessageStore(StoreWriter):
-    """Stores the messages of one broker in one directory.
-
-    Attributes:
-        recovery: what opening it had to do.
-    """
+    """Stores the messages of one broker in one directory; `recovery` says what opening it had to do."""
 
     recovery: RecoveryReport
 
@@ -106,16 +99,8 @@ class MessageStore(StoreWriter):
     ) -> Self:
         """Open the store in a directory, or create it.
 
-        Recovers what a crash left (`recovery.py`). Everything found is durable when this returns.
-
-        Args:
-            directory: made if it does not exist; it must be empty or a store.
-            options: sizes and limits.
-            clock_ms: wall clock in milliseconds, for stored times.
-            files: the file layer; the real one by default.
-
-        Returns:
-            The store, a context manager that closes it.
+        Recovers what a crash left (`recovery.py`). Everything found is durable when this returns. The directory must be
+        empty, a store, or not exist yet. The store is a context manager that closes it.
 
         Raises:
             StoreUnusable: one of its kinds, saying what to change.
@@ -143,7 +128,7 @@ class MessageStore(StoreWriter):
         self.sync()
 
     def close(self) -> None:
-        """Make what was flushed durable, write the index of the last segment, and let the directory go.
+        """Make what was flushed durable, write the index of the last segment, and release the directory.
 
         What was appended but not flushed is discarded: nobody was told that it is stored. A second call does nothing.
 
@@ -180,19 +165,10 @@ class MessageStore(StoreWriter):
         max_bytes: int,
         tag_hashes: frozenset[int] | None = None,
     ) -> ReadResult:
-        """Read messages of one queue.
+        """Read messages of one queue from an offset on; a queue that is not known is empty.
 
-        Args:
-            topic_id: the topic.
-            queue_id: the queue; an unknown one is an empty one.
-            offset: the first message wanted.
-            max_n: most messages, at least 1.
-            max_bytes: most bytes of `body`; a first message that is longer is returned alone.
-            tag_hashes: only messages with one of these hashes; None for all.
-
-        Returns:
-            What was found, and where to go on; see `ReadStatus`. There may be fewer messages than asked for although
-            more are stored.
+        There may be fewer messages than asked for although more are stored. `max_bytes` bounds `body`; a first message
+        that is longer is returned alone. With `tag_hashes`, only messages with one of these hashes are returned.
 
         Raises:
             StoreReadFailed: an I/O error; nothing has changed.
@@ -248,11 +224,6 @@ class MessageStore(StoreWriter):
     def offset_at(self, topic_id: int, queue_id: int, timestamp_ms: int) -> int:
         """Return the first offset of a queue that was stored at or after a time; its end if there is none.
 
-        Args:
-            topic_id: the topic.
-            queue_id: the queue.
-            timestamp_ms: wall clock, milliseconds.
-
         Raises:
             StoreReadFailed: an I/O error.
         """
@@ -264,7 +235,7 @@ class MessageStore(StoreWriter):
         except OSError as error:
             raise self._read_error(error) from error
 
-    def queues(self) -> list[QueueKey]:
+    def queues(self) -> list[LogKey]:
         """Return (topic_id, queue_id) of every queue, sorted."""
         return sorted(self._queues)
 
@@ -291,10 +262,8 @@ class MessageStore(StoreWriter):
     def begin_sync(self) -> SyncJob:
         """Begin to make durable what has been flushed. Run the job in a thread, then pass it to `finish_sync`.
 
-        If the caller is cancelled in between, the next `begin_sync` or `close` waits for the job and takes note of it.
-
-        Returns:
-            The job; `job.position` says how far it reaches.
+        `job.position` is the log position that it reaches. If the caller is cancelled in between, the next `begin_sync`
+        or `close` waits for the job and takes note of it.
 
         Raises:
             StoreReadOnly: a sync failed earlier.
@@ -327,8 +296,8 @@ class MessageStore(StoreWriter):
 
         Args:
             to_position: log position.
-            free: called with a descriptor of each log file that is removed, to be closed in a thread: only then is the
-                space given back, which takes the system 10 or 20 ms for 64 MiB. Without it, that is done here.
+            free: called with a descriptor of each log file that is removed, to be closed in a thread: only then does
+                the system free the space, which takes it 10 or 20 ms for 64 MiB. Without it, that is done here.
 
         Returns:
             How many were removed. The queues' `min_offset` has moved past them.
@@ -357,8 +326,8 @@ class MessageStore(StoreWriter):
         """Log position of the first byte of the segment that is being written."""
         return self._log.active.base_position
 
-    def first_needed(self, needs: Mapping[QueueKey, int], before: int) -> FirstNeeded | None:
-        """Find the oldest segment that somebody has still to read; see `trimming.first_needed`.
+    def first_needed(self, needs: Mapping[LogKey, int], before: int) -> FirstNeeded | None:
+        """Find the oldest segment that is still needed; see `trimming.first_needed`.
 
         Raises:
             StoreReadFailed: an I/O error.
@@ -376,7 +345,7 @@ class MessageStore(StoreWriter):
             queue.last_read_segment = None
 
     def statistics(self) -> StoreStatistics:
-        """Return a picture of the store."""
+        """Return the state of the store now."""
         return StoreStatistics(
             queues=len(self._queues),
             segments=len(self._log.segments),

@@ -1,4 +1,4 @@
-"""What the store keeps in memory for one queue. A plain record: `MessageStore` is the only one that changes it.
+"""The memory of one queue: its offsets and newest records, and the budget for the newest records of all queues.
 
 min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flushed_offset
 
@@ -6,23 +6,34 @@ min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flus
 [tail_base, flushed_offset)     in the files and in `tail`
 [end_offset, flushed_offset)    in the files, and held back until they are synced; mostly empty
 [flushed_offset, next_offset)   appended but not flushed: in `tail`, visible to nobody
+
+The newest records leave memory first in, first out, over all queues, under one budget of bytes. A read finds them at
+their queue, with one slice. The order is kept in generations of a fraction of the budget, not per record: one
+generation maps each queue to where it ended when the generation was full, and evicting a generation cuts the tail of
+every such queue there. So an append costs one dict store per queue and batch, and evicting costs one `del` per queue
+and generation.
+
+    g1 {q0: 3, q1: 1}   g2 {q0: 5}   ...      evict g1: q0.tail starts at 3 now, q1.tail at 1
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from struct import Struct
 
-from broker.store.segments.index import IndexRow, QueueKey
+from broker.store.segments.index import IndexRow, LogKey, Segment
 
-if TYPE_CHECKING:
-    from broker.store.segments.segment import Segment
+_GENERATIONS = 32
+RECORD_OVERHEAD_BYTES = 48
+"""What a record in memory costs beyond its bytes: the object's header, its slot in the list, rounding."""
 
 
 class QueueState:
     """Offsets, recent records and current index row of one queue; the module header says how the offsets relate.
 
+    A plain record: only `MessageStore` changes it.
+
     Attributes:
-        key: (topic_id, queue_id).
         min_offset: the oldest message that is still stored.
         end_offset: the offset after the newest message that a reader may see.
         flushed_offset: the offset after the newest message that is in the file; see `StoreWriter.show_only_synced`.
@@ -47,7 +58,7 @@ class QueueState:
         "tail_base",
     )
 
-    def __init__(self, key: QueueKey, min_offset: int, end_offset: int, row: IndexRow) -> None:
+    def __init__(self, key: LogKey, min_offset: int, end_offset: int, row: IndexRow) -> None:
         self.key = key
         self.min_offset = min_offset
         self.end_offset = end_offset
@@ -64,3 +75,60 @@ class QueueState:
         if self.tail_base < offset:
             del self.tail[: offset - self.tail_base]
             self.tail_base = offset
+
+
+class TailCache:
+    """Keeps the sum of all queues' tails under a budget."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._generation_bytes = budget_bytes // _GENERATIONS
+        self._full: deque[tuple[dict[QueueState, int], int]] = deque()
+        self._newest: dict[QueueState, int] = {}
+        self._newest_bytes = 0
+        self.bytes = 0
+
+    def added(self, queues: list[QueueState], size: int, count: int) -> None:
+        """Account for a flushed batch of `count` records in these queues, and evict what no longer fits."""
+        newest = self._newest
+        for queue in queues:
+            newest[queue] = queue.flushed_offset
+        size += count * RECORD_OVERHEAD_BYTES
+        self.bytes += size
+        self._newest_bytes += size
+        if self._newest_bytes >= self._generation_bytes:
+            self._full.append((newest, self._newest_bytes))
+            self._newest = {}
+            self._newest_bytes = 0
+            while self.bytes > self._budget_bytes and self._full:
+                self._evict(*self._full.popleft())
+
+    def _evict(self, ends: dict[QueueState, int], size: int) -> None:
+        for queue, end_offset in ends.items():
+            queue.drop_tail_before(end_offset)
+        self.bytes -= size
+
+
+_unpack_tag_hash = Struct(">i").unpack_from
+_TAG_HASH_AT = 32
+
+
+def read_tail(
+    queue: QueueState, offset: int, *, max_n: int, max_bytes: int, scan_records: int, tag_hashes: frozenset[int] | None
+) -> tuple[bytes, int, int]:
+    """Read records that are in memory, from an offset in the queue's tail; as `LogReader.read`."""
+    found: list[bytes] = []
+    size = 0
+    first = offset - queue.tail_base
+    last = min(queue.end_offset - queue.tail_base, first + scan_records)
+    for record in queue.tail[first:last]:
+        if tag_hashes is None or _unpack_tag_hash(record, _TAG_HASH_AT)[0] in tag_hashes:
+            size += len(record)
+            if found and size > max_bytes:
+                break
+            found.append(record)
+            if len(found) == max_n:
+                offset += 1
+                break
+        offset += 1
+    return b"".join(found), len(found), offset

@@ -1,4 +1,4 @@
-"""What a read of the store answers."""
+"""The answer of a read of the store. Apart from the reader, because decisions that are pure take it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class ReadResult(NamedTuple):
     """Answer of `MessageStore.read`.
 
     Attributes:
-        status: see `ReadStatus`.
-        body: whole records back to back, for `model.record.iter_records`.
-        n: number of records in `body`.
+        body: `n` whole records back to back, for `model.record.iter_records`.
         next_offset: where to go on. May be beyond the last record of `body`, when others were skipped.
         min_offset: the queue's oldest offset.
         max_offset: the queue's end: the offset of the next message.

@@ -1,4 +1,4 @@
-"""Reading old records from the files: through the index rows, several records per read, every record verified.
+"""Reads old records from the files: through the index rows, several records per read, every record verified.
 
 Records of one queue lie scattered among those of the others. Neighbours that are close enough are fetched with one
 `pread`, the bytes between them thrown away: copying 16 KiB costs less than another system call.
@@ -13,8 +13,7 @@ from zlib import crc32
 from broker.store.damage import DamageLog
 from broker.store.queue_state import QueueState
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, QueueKey
-from broker.store.segments.segment import Segment
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey, Segment
 from model.record import CRC_FROM, HEADER_BYTES
 
 _GAP_BYTES = 16 * 1024
@@ -46,15 +45,9 @@ class LogReader:
         max_bytes: int,
         tag_hashes: frozenset[int] | None,
     ) -> tuple[bytes, int, int]:
-        """Read records of one queue from one segment.
+        """Read records of one queue in [offset, end_offset) from one segment.
 
-        Args:
-            queue: the queue.
-            offset: where to begin, at least the queue's `min_offset`.
-            end_offset: where to stop; more than `offset`.
-            max_n: most records.
-            max_bytes: most bytes; the first record is returned also if it is longer.
-            tag_hashes: only records with one of these; None for all.
+        The first record is returned even if it is longer than `max_bytes`.
 
         Returns:
             The records back to back, their number, and the offset to go on from. There may be none, because everything
@@ -94,7 +87,7 @@ class LogReader:
         if number == len(segments):
             return queue.end_offset
         row = self._log.row(segments[number], queue.key)
-        # No row: the queue was born after this segment, so all its messages are later.
+        # No row: the queue was created after this segment, so all its messages are later.
         offset = row.first_at_or_after(timestamp_ms) if row is not None else queue.min_offset
         return min(max(offset, queue.min_offset), queue.end_offset)
 
@@ -115,8 +108,8 @@ class LogReader:
                 return segment, row
         raise AssertionError(f"offset {offset} of queue {key} is below its end, but in no segment")
 
-    def _note_gap(self, segment: Segment, key: QueueKey, offset: int, end_offset: int) -> None:
-        """Note what a queue lacks at the end of the segment before this one, which was cut short or is gone."""
+    def _note_gap(self, segment: Segment, key: LogKey, offset: int, end_offset: int) -> None:
+        """Note the offsets that are missing at the end of the segment before, which was cut short or is gone."""
         segments = self._log.segments
         before = segments[max(segments.index(segment) - 1, 0)]
         self._damage.note(before.name, key, offset, end_offset)
@@ -124,7 +117,7 @@ class LogReader:
     def _pick(
         self,
         segment: Segment,
-        key: QueueKey,
+        key: LogKey,
         row: IndexRow,
         offset: int,
         look: int,
@@ -149,7 +142,7 @@ class LogReader:
             offset += 1
         return picked, offset
 
-    def _fetch(self, segment: Segment, key: QueueKey, picked: _Picked) -> tuple[bytes, int]:
+    def _fetch(self, segment: Segment, key: LogKey, picked: _Picked) -> tuple[bytes, int]:
         parts: list[bytes] = []
         first = count = 0
         while first < len(picked):
@@ -168,7 +161,7 @@ class LogReader:
         return b"".join(parts), count
 
     def _verify(
-        self, segment: Segment, key: QueueKey, picked: _Picked, start: int, block: bytes, parts: list[bytes]
+        self, segment: Segment, key: LogKey, picked: _Picked, start: int, block: bytes, parts: list[bytes]
     ) -> int:
         """Append to `parts` the records of a fetched block that are what the index says, and note the others.
 

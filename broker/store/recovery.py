@@ -1,10 +1,10 @@
-"""Opening the log: find the segments, trust those with an index file, scan the others, cut the torn tail.
+"""Opens the log: finds the segments, trusts those with an index file, scans the others, cuts the torn tail.
 
 A segment has an index file only if it was finished and synced (`segments/sync_job.py`), so after a crash what is
-scanned is the segment that was being written and at most the few finished just before: recovery takes as long as what
-was written since then, not as what is stored. Afterwards a new segment is begun; an old one is never written again. So
-there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its head, the
-new one takes its place.)
+scanned is the segment that was being written and at most the few finished just before: the time of a recovery depends
+on what was written since then, not on what is stored. Afterwards a new segment is begun; an old one is never written
+again. So there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its
+head, the new one replaces it.)
 
 Damage in the middle is noted by segment and offset range, and the rest is served.
 """
@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from broker.store.damage import DamageLog
 from broker.store.disk.files import TEMPORARY_SUFFIX
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.control_record import encode_queue_table
-from broker.store.segments.index import MemoryIndex, QueueKey
-from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
+from broker.store.segments.index import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, LogKey, MemoryIndex, Segment
+from broker.store.segments.scan import encode_queue_table
 
 _LOG_NAME = re.compile(r"(\d{20})\.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a store had to do.
+    """What opening a store found and did.
 
     Attributes:
         segments: segments found.
@@ -46,17 +45,11 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One opening of a log.
-
-    Attributes:
-        first_offsets: after `run`: the oldest offset of each queue.
-        end_offsets: after `run`: the end of each queue.
-        last_stored_ms: after `run`: time of the newest record, 0 without any.
-    """
+    """One opening of a log; `run` fills in the offsets of each queue, and the time of the newest record (0: none)."""
 
     def __init__(self, log: CommitLog, damage: DamageLog) -> None:
-        self.first_offsets: dict[QueueKey, int] = {}
-        self.end_offsets: dict[QueueKey, int] = {}
+        self.first_offsets: dict[LogKey, int] = {}
+        self.end_offsets: dict[LogKey, int] = {}
         self.last_stored_ms = 0
         self._log = log
         self._damage = damage
@@ -69,13 +62,7 @@ class Recovery:
         self._cut_bytes = 0
 
     def run(self, now_ms: int) -> RecoveryReport:
-        """Fill `log.segments` and begin the segment to write to.
-
-        Args:
-            now_ms: wall clock, milliseconds.
-
-        Returns:
-            What was done. Damage is in the damage log.
+        """Fill `log.segments` and begin the segment to write to; damage is in the damage log.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -186,7 +173,7 @@ class Recovery:
                 self._damage.note(segment.name, key, first_offset, end_offset)
 
     def _remove_empty_last(self) -> None:
-        """Forget the last segment: the new one is given its name, and replaces the file in one step."""
+        """Forget the last segment: the new one gets its name, and replaces the file in one step."""
         log = self._log
         segment = log.discard_newest()
         log.files.remove(log.directory / segment.index_name)

@@ -1,4 +1,4 @@
-"""Syncing: what is known to be on the disk itself, and what follows from a sync that failed.
+"""Runs the syncs of the log: what is known to be on the disk itself, and what follows from a sync that failed.
 
 After a failed sync the system may report success for the next one although the data is gone: it marks the pages it
 could not write as clean. So the first failure is final: nothing after it is called durable, and nothing more is
@@ -17,7 +17,7 @@ class Durability:
     """Runs the sync jobs of one log, one at a time.
 
     Attributes:
-        held_back: where queues end once what was flushed since the last job began is durable, and readers may see it.
+        held_back: the end of each queue that readers may see once what was flushed since the last job began is durable.
     """
 
     def __init__(self, log: CommitLog) -> None:

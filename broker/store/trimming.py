@@ -1,4 +1,4 @@
-"""The removal of old segments, and what it asks of the log; `broker/retention/plan.py` decides how far."""
+"""Removes old segments, and answers what retention asks of the log; `broker/retention/plan.py` decides how far."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.index import QueueKey
+from broker.store.segments.index import LogKey
 
 
 class SegmentSpan(NamedTuple):
-    """One file of the log, as retention sees it.
-
-    Attributes:
-        base_position: log position of its first byte.
-        end_position: log position after its last byte.
-        newest_ms: wall clock in milliseconds of its newest record, or of its start before there is one.
-    """
+    """One file of the log, as retention sees it; `newest_ms` is the time of its newest record, or else of its start."""
 
     base_position: int
     end_position: int
@@ -24,15 +18,10 @@ class SegmentSpan(NamedTuple):
 
 
 class FirstNeeded(NamedTuple):
-    """The oldest segment that somebody still has to read.
-
-    Attributes:
-        position: log position of its first byte.
-        key: a queue with messages in it that are needed.
-    """
+    """The oldest segment that is still needed, by its log position, and a queue with messages in it that are needed."""
 
     position: int
-    key: QueueKey
+    key: LogKey
 
 
 def spans_of(log: CommitLog) -> list[SegmentSpan]:
@@ -40,16 +29,12 @@ def spans_of(log: CommitLog) -> list[SegmentSpan]:
     return [SegmentSpan(each.base_position, each.end_position, each.last_stored_ms) for each in log.segments]
 
 
-def first_needed(log: CommitLog, needs: Mapping[QueueKey, int], before: int) -> FirstNeeded | None:
-    """Find the oldest segment that holds a message at or after what its queue is needed from.
+def first_needed(log: CommitLog, needs: Mapping[LogKey, int], before: int) -> FirstNeeded | None:
+    """Find the oldest segment that holds a message at or after the first offset that is needed of its queue.
 
-    Only segments that end at or before a position are looked at, because the others are not about to be removed. Of
-    each, only where its queues end is asked, which is one part of its index file.
-
-    Args:
-        log: the log.
-        needs: queue -> first offset that is needed of it; a queue that is not in it is not needed.
-        before: log position.
+    Only segments that end at or before the log position `before` are looked at, because the others are not about to be
+    removed. Of each, only where its queues end is read, which is one part of its index file. A queue that is not in
+    `needs` is not needed.
 
     Raises:
         OSError: an index cannot be read.
@@ -67,15 +52,7 @@ def first_needed(log: CommitLog, needs: Mapping[QueueKey, int], before: int) -> 
 
 
 def remove_before(log: CommitLog, to_position: int, free: Callable[[int], None] | None = None) -> int:
-    """Remove the oldest segments that end at or before a position; never the last one that is durable.
-
-    Args:
-        log: the log.
-        to_position: log position.
-        free: see `MessageStore.trim`.
-
-    Returns:
-        How many.
+    """Remove the oldest segments that end at or before a log position, and return how many; see `MessageStore.trim`.
 
     Raises:
         OSError: a file could not be removed; the segments before it are gone.
@@ -83,7 +60,7 @@ def remove_before(log: CommitLog, to_position: int, free: Callable[[int], None] 
     before = len(log.segments)
     while len(log.segments) > 1:
         second = log.segments[1]
-        # Where the queues stand is written at the start of the second one; the disk must not forget both.
+        # The ends of the queues are written at the start of the second one; the disk must not forget both.
         if second.base_position > to_position or not second.synced_size:
             break
         log.remove_oldest(free)

@@ -1,4 +1,4 @@
-"""The writing half of the message store: the batch that is appended to, flushed as one write, or taken back.
+"""The writing half of the message store: a batch is appended to, then flushed as one write, or discarded.
 
 This is the path of every message sent, so it is written for few steps: one header packed, one checksum, one index
 entry. What all messages of a batch share, the clock reading and the system call, is done once per batch.
@@ -15,13 +15,11 @@ from collections.abc import Callable, Iterable
 
 from broker.store.disk.errors import StoreError, StoreFull, StoreReadOnly, StoreSyncFailed, StoreWriteFailed
 from broker.store.disk.options import StoreOptions
-from broker.store.queue_state import QueueState
+from broker.store.queue_state import QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.control_record import encode_queue_table, encode_topic_dropped
-from broker.store.segments.index import ENTRY, MemoryIndex, QueueKey
-from broker.store.segments.scan import MAX_RECORD_BYTES
+from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
+from broker.store.segments.scan import MAX_RECORD_BYTES, encode_queue_table, encode_topic_dropped
 from broker.store.syncing import Durability
-from broker.store.tail_cache import TailCache
 from model.record import CONTROL_FLAG, encode_record
 
 _pack_entry = ENTRY.pack
@@ -40,7 +38,7 @@ class StoreWriter:
         self._durability = durability
         self._options = options
         self._clock_ms = clock_ms
-        self._queues: dict[QueueKey, QueueState] = {}
+        self._queues: dict[LogKey, QueueState] = {}
         self._tail = TailCache(options.tail_bytes)
         self._stored_ms = 0
         # The batch: appended, not flushed.
@@ -53,12 +51,12 @@ class StoreWriter:
     def show_only_synced(self) -> None:
         """Show messages to readers only once they are durable, instead of once they are in the file.
 
-        Without it, a reader may have seen what a loss of power takes back, and go on behind it: the messages that get
-        those offsets next are lost to him, however durable they are.
+        Without it, a reader may have read messages that a loss of power removes, and go on after them: it never reads
+        the messages that get those offsets next, however durable they are.
         """
         self._held_back = self._durability.held_back
 
-    def _begin(self, firsts: dict[QueueKey, int], ends: dict[QueueKey, int], last_stored_ms: int) -> None:
+    def _begin(self, firsts: dict[LogKey, int], ends: dict[LogKey, int], last_stored_ms: int) -> None:
         """Take over what recovery found; the active segment has a row for each queue."""
         rows = self._active_index.rows
         for key, end_offset in ends.items():
@@ -76,18 +74,11 @@ class StoreWriter:
         flags: int = 0,
         times_delivered: int = 0,
     ) -> int:
-        """Buffer one message. It is stored, and visible, after the next `flush`.
+        """Buffer one message, and return its offset. It is stored, and visible, once the next `flush` succeeds.
 
-        Args:
-            topic_id: the broker's number for the topic; never one of a topic that was dropped.
-            queue_id: the queue.
-            payload: the producer's bytes, less than 16 MiB.
-            tag_hash: signed 32-bit hash of the tag, 0 without one.
-            flags: 15 bits for the broker.
-            times_delivered: earlier failed deliveries, at most 65535.
-
-        Returns:
-            The offset that the message has if the flush succeeds.
+        The topic is never one that was dropped. The payload, the producer's bytes, is less than 16 MiB; the hash of the
+        tag has 32 signed bits, and is 0 without one; the broker has 15 bits of flags; `times_delivered` counts the
+        deliveries that failed, at most 65535.
 
         Raises:
             ValueError: the payload is too long, or a flag is the store's own.
@@ -114,15 +105,9 @@ class StoreWriter:
         return offset
 
     def append_batch(self, topic_id: int, queue_id: int, messages: Iterable[tuple[bytes, int]]) -> int:
-        """Buffer messages of one queue, which get consecutive offsets.
+        """Buffer messages of one queue, each (payload, tag hash), and return the offset of the first one.
 
-        Args:
-            topic_id: as for `append`.
-            queue_id: as for `append`.
-            messages: (payload, tag hash) of each.
-
-        Returns:
-            The offset of the first one.
+        They get consecutive offsets.
 
         Raises:
             ValueError: a payload is too long; those before it are buffered.
@@ -134,12 +119,9 @@ class StoreWriter:
         return first_offset
 
     def drop_topic(self, topic_id: int) -> None:
-        """Forget the queues of a topic. Durable as a message is: with the next `flush`, and taken back if that fails.
+        """Forget the queues of a topic. Durable as a message is: with the next `flush`, and undone if that fails.
 
-        The space comes back when the segments are removed. The id must never be used again.
-
-        Args:
-            topic_id: one without queues changes nothing.
+        The space is free again when the segments are removed. The id must never be used again.
         """
         keys = [key for key in self._queues if key[0] == topic_id]
         if not keys:
@@ -199,7 +181,7 @@ class StoreWriter:
             self._begin_next_segment()
 
     def discard(self) -> None:
-        """Take back all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
+        """Drop all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
         if self._buffer:
             self._roll_back()
 
@@ -210,7 +192,7 @@ class StoreWriter:
         return index
 
     def _begin_batch(self) -> None:
-        # One clock reading for a batch; it lasts one turn of the loop. Never back: offsets are searched by time.
+        # One clock reading for a batch, which lasts one event-loop iteration. Never back: offsets are searched by time.
         self._stored_ms = max(self._stored_ms, self._clock_ms())
 
     def _check(self, queue: QueueState, length: int, flags: int) -> None:
@@ -218,7 +200,7 @@ class StoreWriter:
             raise ValueError(f"a record of {length} bytes with flags {flags:#x} cannot be stored")
         queue.longest_bytes = length
 
-    def _add_queue(self, key: QueueKey) -> QueueState:
+    def _add_queue(self, key: LogKey) -> QueueState:
         if not (0 <= key[0] <= _MAX_ID and 0 <= key[1] <= _MAX_ID):
             raise ValueError(f"topic_id {key[0]} or queue_id {key[1]} does not fit 32 bits")
         queue = self._queues[key] = QueueState(key, 0, 0, self._active_index.add_row(key, 0))

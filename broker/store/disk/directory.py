@@ -1,4 +1,4 @@
-"""The directory of a message store: is it ours, in our format, free and writable?
+"""Checks that the directory of a message store is ours, in our format, free and writable, and locks it.
 
 STORE                        marker: one line with the format version
 LOCK                         held by the process that has the store open
@@ -13,10 +13,10 @@ import errno
 import os
 from pathlib import Path
 
-from broker.store.disk.directory_lock import LOCK_NAME, DirectoryLock
 from broker.store.disk.errors import (
     StoreForeign,
     StoreFormatUnsupported,
+    StoreInUse,
     StoreNotADirectory,
     StoreNotWritable,
     StoreUnusable,
@@ -31,14 +31,7 @@ _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def claim_directory(directory: Path, files: Files) -> DirectoryLock:
-    """Create or check the directory of a store, and lock it.
-
-    Args:
-        directory: made with its parents if it does not exist.
-        files: the file layer.
-
-    Returns:
-        The lock of the directory, which the caller has to release.
+    """Create or check the directory of a store, and lock it; the caller has to release the lock.
 
     Raises:
         StoreUnusable: one of its kinds; the directory is left as it was.
@@ -94,7 +87,7 @@ def _check_format(directory: Path, files: Files) -> None:
 
 
 def unusable(directory: Path, error: OSError) -> StoreUnusable:
-    """Make the error that tells what to change from the one that the system raised while the store was opened."""
+    """Turn the error that the system raised while the store was opened into one that says what to change."""
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return StoreNotADirectory(f"{error.filename or directory} is not a directory: name another data directory")
     if error.errno in _NOT_WRITABLE:
@@ -105,3 +98,48 @@ def unusable(directory: Path, error: OSError) -> StoreUnusable:
     return StoreUnusable(
         f"cannot use {directory} ({error}): free space or check the disk, or name another data directory"
     )
+
+
+LOCK_NAME = "LOCK"
+_PID_BYTES = 32
+
+
+class DirectoryLock:
+    """The lock that keeps two brokers out of one data directory, held until `release`, or until the process ends.
+
+    `flock` on the file `LOCK`, not the existence of the file: the system releases it however the process ends, so a
+    crash leaves nothing to clean up. The file holds the process id of the holder, only for the message. It is never
+    removed: another process may have it open, and would lock a nameless file.
+    """
+
+    def __init__(self, files: Files, fd: int) -> None:
+        self._files = files
+        self._fd: int | None = fd
+
+    @classmethod
+    def acquire(cls, directory: Path, files: Files) -> DirectoryLock:
+        """Take the lock of an existing directory without waiting.
+
+        Raises:
+            StoreInUse: another process (or another store of this one) holds it.
+            OSError: the lock file cannot be made.
+        """
+        fd = files.open(directory / LOCK_NAME, create=True)
+        try:
+            if not files.try_lock(fd):
+                holder = files.pread(fd, _PID_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
+                raise StoreInUse(
+                    f"{directory} is in use by process {holder}: stop it, or give this broker its own data directory"
+                )
+            files.truncate(fd, 0)
+            files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            files.close(fd)
+            raise
+        return cls(files, fd)
+
+    def release(self) -> None:
+        """Release the directory. A second call does nothing."""
+        if self._fd is not None:
+            self._files.close(self._fd)
+            self._fd = None

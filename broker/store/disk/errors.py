@@ -1,4 +1,4 @@
-"""What can go wrong in the message store: who has to act, and what is true of the records afterwards.
+"""The errors of the message store: who has to act, and what is true of the records afterwards.
 
 StoreError
 +-- StoreUnusable            (ConfigError)          the directory cannot be used: change something, start again
@@ -25,7 +25,7 @@ class StoreError(RlabError):
 
 
 class StoreUnusable(StoreError, ConfigError):
-    """The store cannot be opened where it was told to be."""
+    """The store cannot be opened in the directory that the configuration names."""
 
 
 class StoreNotADirectory(StoreUnusable):

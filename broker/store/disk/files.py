@@ -24,14 +24,9 @@ class Files:
         return sorted(os.listdir(directory))
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading and writing.
+        """Open a file for reading and writing, and return a descriptor, which belongs to the caller.
 
-        Args:
-            path: the file.
-            create: make it, empty, if it does not exist.
-
-        Returns:
-            A descriptor, which belongs to the caller.
+        With `create`, a file that does not exist is made, empty.
         """
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
@@ -108,13 +103,8 @@ class Files:
     def create(self, path: Path, data: bytes, *, durable: bool) -> int:
         """Write a whole file so that, whenever this stops, either the old content or all of the new is there.
 
-        Args:
-            path: the file.
-            data: its content.
-            durable: sync the content before it takes the place of the old. The directory is left to the caller.
-
-        Returns:
-            A descriptor, which belongs to the caller. Made before the rename, so that nothing can fail after it.
+        Returns a descriptor, which belongs to the caller; it is made before the rename, so that nothing can fail after
+        it. With `durable`, the content is synced before it replaces the old; the directory is left to the caller.
         """
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         fd = self.open(temporary, create=True)
@@ -135,4 +125,4 @@ class Files:
 
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Files of this suffix are leftovers of a `create` that was cut short."""
+"""Files of this suffix are what a `create` that was cut short left behind."""

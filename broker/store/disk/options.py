@@ -1,4 +1,4 @@
-"""The knobs of a message store, and what they bound."""
+"""The sizes and limits of a message store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which records of a segment have a term: a sorted table of hashes, in memory while it grows, then in a file.
+"""Maps each term to the records of a segment that have it: sorted hashes, in memory while they grow, then in a file.
 
 A *term* is what a record can be found by: bytes, which this module only hashes. Nothing is lost with such a file:
-whatever is missing or damaged is built again from the segment. Hashes collide, so a position from the table is a
-candidate; whoever reads it looks whether the record has the term.
+a file that is missing or damaged is built again from the segment. Hashes collide, so a position from the table is a
+candidate; its reader checks that the record has the term.
 
     header     magic 8s, base position u64, bytes of the segment it covers u64, entries u32,
                CRC of the directory u32, CRC of the header so far u32                                   36 bytes
@@ -92,13 +92,7 @@ class KeyTable:
 
 
 def encode_keys(table: KeyTable, *, base_position: int, covered_bytes: int) -> bytes:
-    """Return the content of the file of a finished segment.
-
-    Args:
-        table: has every record of the segment, and is not overfull.
-        base_position: log position of the segment.
-        covered_bytes: its size.
-    """
+    """Return the content of the file of a finished segment of `covered_bytes`, whose records are all in the table."""
     assert not table.overfull, "a table without its entries must not be written"
     directory = bytearray()
     buckets = []
@@ -116,12 +110,7 @@ class KeyFile:
     """Reads the file of one segment. Memory: the directory, 8 KiB, and one bucket."""
 
     def __init__(self, read: Read, base_position: int, covered_bytes: int) -> None:
-        """Open a file.
-
-        Args:
-            read: reads it.
-            base_position: of the segment that it has to belong to.
-            covered_bytes: size of that segment now.
+        """Open a file of the segment at `base_position`, which has `covered_bytes` bytes now.
 
         Raises:
             KeyFileCorrupt: damaged, or of another state of the segment.

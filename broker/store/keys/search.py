@@ -1,14 +1,14 @@
-"""Finding records by a term: segment by segment, the newest first. RocketMQ: IndexService.
+"""Finds records by a term, segment by segment, the newest first. RocketMQ: IndexService.
 
-Sending costs nothing for it: no key is looked at before somebody searches. The first search that comes to a finished
-segment reads all of it and leaves a file beside it (`file.py`); later ones read a few KiB of that. Of the segment
-that is being written the table is kept in memory, and each search adds what came since the last one.
+Sending pays nothing for this: no key is looked at before somebody searches. The first search that comes to a finished
+segment reads all of it and leaves a file beside it (`file.py`); later ones read a few KiB of that. The table of the
+segment that is being written is kept in memory, and each search adds what was stored since the last one.
 
 A search is an iterator, each step of which is about a millisecond of work for a worker thread; in between the event
 loop runs, so neither the lock of the interpreter nor a slow disk keeps it from its clients. What the loop does in the
 meantime is harmless: a segment is opened by the search itself, and one that was removed is passed over.
 
-What a term is, the caller decides: `terms_of` gives those of a record, for the table and to check what was found.
+The caller decides what a term is: `terms_of` returns the terms of a record, for the table and to check what was found.
 """
 
 from __future__ import annotations
@@ -30,20 +30,14 @@ TermsOf = Callable[[int, int, bytes], Collection[bytes]]
 """(topic_id, queue_id, payload) -> the terms of the record."""
 
 _STEP_RECORDS = 128
-"""About half a millisecond: for so long a step may keep the lock of the interpreter from the event loop."""
+"""About half a millisecond of work, the longest that a step may keep the interpreter's lock from the event loop."""
 _TABLES_KEPT = 2
 """The segment being written, and the one before it whose index is not written yet, or that a search was left at."""
 _FIRST_READ_BYTES = 4096
 
 
 class FoundRecord(NamedTuple):
-    """A record that has the term.
-
-    Attributes:
-        position: its log position.
-        topic_id, queue_id, queue_offset, stored_ms: from its header.
-        record: all of its bytes, verified.
-    """
+    """A record that has the term, at a log position; `record` is all of its bytes, verified."""
 
     position: int
     topic_id: int
@@ -54,12 +48,7 @@ class FoundRecord(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one step has done.
-
-    Attributes:
-        found: a record, or None.
-        position: log position from which on everything has been searched; to go on later, begin before it.
-    """
+    """One step: everything from log position `position` on has been searched; to go on later, begin before it."""
 
     found: FoundRecord | None
     position: int
@@ -69,12 +58,7 @@ class Progress(NamedTuple):
 class SegmentView:
     """A segment at the moment at which the search began.
 
-    Attributes:
-        path: its file.
-        keys_path: where its table belongs.
-        base_position: log position of its first byte.
-        size: bytes of whole records in it.
-        is_settled: it will never change, not even by a loss of power.
+    `size` counts whole records. One that `is_settled` will never change, not even by a loss of power.
     """
 
     path: Path
@@ -85,13 +69,9 @@ class SegmentView:
 
 
 def segment_views(log: CommitLog, *, begin_ms: int, end_ms: int, before: int) -> list[SegmentView]:
-    """Choose the segments that may hold records of a time, the newest first. To be called on the event loop.
+    """Choose the segments that may hold records of a time before a log position, the newest first.
 
-    Args:
-        log: the log.
-        begin_ms: the earliest stored time.
-        end_ms: the latest.
-        before: only records before this log position.
+    To be called on the event loop; both times are included.
     """
     views = []
     for number in range(len(log.segments) - 1, -1, -1):
@@ -123,16 +103,10 @@ class KeySearcher:
     def search(
         self, views: Iterable[SegmentView], term: bytes, terms_of: TermsOf, before: int
     ) -> Generator[Progress, None, None]:
-        """Find the records that have a term, the newest first.
+        """Find the records before a log position that have a term, the newest first; yields its steps.
 
-        Args:
-            views: the segments, newest first.
-            term: what to look for.
-            terms_of: gives the terms of a record; always the same ones for the same record.
-            before: only records before this log position.
-
-        Returns:
-            The steps. Close the iterator if it is not used up: it holds a file open.
+        The views are newest first too, and `terms_of` always gives the same terms for the same record. Close the
+        iterator if it is not used up: it holds a file open.
 
         Raises:
             OSError: while iterating: a segment cannot be read.
@@ -154,7 +128,7 @@ class KeySearcher:
         positions = self._look_up(view, term) if view.is_settled else None
         if positions is None:
             positions = yield from self._index(view, fd, term, terms_of, begun)
-        # A record two of whose terms have the same hash stands in the table twice.
+        # A record two of whose terms have the same hash is in the table twice.
         for number, position in enumerate(dict.fromkeys(positions), 1):
             at = view.base_position + position
             if at < before:
@@ -164,7 +138,7 @@ class KeySearcher:
         yield Progress(None, view.base_position)
 
     def _look_up(self, view: SegmentView, term: bytes) -> list[int] | None:
-        """Ask the file of a segment; None if there is none that can be used."""
+        """Look the term up in the key file of a segment; None if there is no usable one."""
         try:
             fd = self._files.open(view.keys_path)
             try:
@@ -175,7 +149,7 @@ class KeySearcher:
             finally:
                 self._files.close(fd)
         except (KeyFileCorrupt, OSError):
-            return None  # whatever it is, the segment itself has the answer
+            return None  # the segment itself has the answer
 
     def _index(
         self, view: SegmentView, fd: int, term: bytes, terms_of: TermsOf, begun: int
@@ -235,12 +209,12 @@ class KeySearcher:
         try:
             self._files.close(self._files.open(view.path))
         except FileNotFoundError:
-            # Removed meanwhile. Whoever did so removed the segment first, then this file, or its lack.
+            # The segment was removed while we wrote; its removal came too early to take this file along.
             with contextlib.suppress(OSError):
                 self._files.remove(view.keys_path)
 
     def _read(self, view: SegmentView, fd: int, position: int, term: bytes, terms_of: TermsOf) -> FoundRecord | None:
-        """Read a candidate; None if it has not the term, or is damaged."""
+        """Read a candidate; None if it does not have the term, or is damaged."""
         data = self._files.pread(fd, min(_FIRST_READ_BYTES, view.size - position), position)
         if len(data) < HEADER.size:
             return None

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
-from broker.store.segments.index import IndexRow, MemoryIndex, QueueKey, SegmentIndex
+from broker.store.segments.index import IndexRow, LogKey, MemoryIndex, Segment, SegmentIndex
 from broker.store.segments.index_file import (
     HEADER_BYTES,
     FileIndex,
@@ -30,7 +30,6 @@ from broker.store.segments.index_file import (
     decode_header,
 )
 from broker.store.segments.scan import Scan, scan_segment
-from broker.store.segments.segment import Segment
 from broker.store.segments.sync_job import SegmentSync, SyncJob
 
 _T = TypeVar("_T")
@@ -79,17 +78,8 @@ class CommitLog:
     ) -> Segment:
         """Make a new segment, which is the active one from now on.
 
-        The file appears with its head complete or not at all.
-
-        Args:
-            base_position: log position of its first byte.
-            head: the queue table.
-            index: rows for the queues in the table.
-            now_ms: wall clock.
-            durable: sync the file now.
-
-        Returns:
-            The segment.
+        The file appears with its head, the queue table, complete or not at all. The index has a row for each queue in
+        the table.
 
         Raises:
             OSError: the file could not be made; the old segment is still active and can be written.
@@ -102,7 +92,7 @@ class CommitLog:
         return segment
 
     def add(self, segment: Segment) -> None:
-        """Take a segment as the newest."""
+        """Add a segment as the newest."""
         self.segments.append(segment)
         self._unfinished[segment] = None
 
@@ -150,12 +140,7 @@ class CommitLog:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, segment: Segment, length: int, position: int) -> bytes:
-        """Read bytes of a segment; fewer at the end of its file.
-
-        Args:
-            segment: one of `segments`.
-            length: bytes.
-            position: inside the segment.
+        """Read bytes at a position inside a segment; fewer at the end of its file.
 
         Raises:
             OSError: the file cannot be read.
@@ -163,19 +148,19 @@ class CommitLog:
         fd = segment.fd if segment.fd is not None else self._open_file(segment.name)
         return self.files.pread(fd, length, position)
 
-    def row(self, segment: Segment, key: QueueKey) -> IndexRow | None:
+    def row(self, segment: Segment, key: LogKey) -> IndexRow | None:
         """Return a queue's row in the index of a segment. One in a bad index file is rebuilt from the segment."""
         return self._with_index(segment, lambda index: index.row(key))
 
-    def first_offset(self, segment: Segment, key: QueueKey) -> int:
+    def first_offset(self, segment: Segment, key: LogKey) -> int:
         """Return the first offset of a queue's row, see `SegmentIndex.first_offset`; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.first_offset(key))
 
-    def firsts(self, segment: Segment) -> dict[QueueKey, int]:
+    def firsts(self, segment: Segment) -> dict[LogKey, int]:
         """Return each queue's first offset in a segment; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.firsts())
 
-    def ends(self, segment: Segment) -> dict[QueueKey, int]:
+    def ends(self, segment: Segment) -> dict[LogKey, int]:
         """Return each queue's end in a segment; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.ends())
 
@@ -198,10 +183,7 @@ class CommitLog:
         return scan_segment(lambda length, position: self.read(segment, length, position), segment.size, ends_before)
 
     def load_index(self, segment: Segment) -> IndexHeader | None:
-        """Use the index file of a finished segment, if there is a good one that belongs to it.
-
-        Returns:
-            The header of the file, or None: `segment.index` is not changed then.
+        """Use the index file of a finished segment; None, and nothing changed, if there is no good one of this segment.
 
         Raises:
             OSError: the file is there but cannot be read.
@@ -241,8 +223,7 @@ class CommitLog:
     def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
         """Collect what is not durable yet, and which finished segments have no index file.
 
-        Args:
-            finish_active: the active segment will not be written again: write its index too.
+        With `finish_active`, the active segment will not be written again, and gets its index file too.
 
         Raises:
             OSError: out of file descriptors.
@@ -280,7 +261,7 @@ class CommitLog:
         for done in job.work:
             segment = done.segment
             if segment not in self._unfinished:
-                # Removed while the job was running, which has written an index for nothing.
+                # It was removed while the job was running, which has written an index for nothing.
                 with contextlib.suppress(OSError):
                     self.files.remove(done.index_path)
                 continue
@@ -304,9 +285,7 @@ class CommitLog:
         The log file goes first: an index without its segment is removed when the store is opened, while a segment
         without its index would be scanned.
 
-        Args:
-            free: called with a descriptor of the log file, to be closed by whoever it is given to; see
-                `MessageStore.trim`.
+        `free` is called with a descriptor of the log file, and closes it; see `MessageStore.trim`.
 
         Raises:
             OSError: the file could not be removed; the segment stays.
@@ -315,7 +294,7 @@ class CommitLog:
         segment = self.segments[0]
         last = None
         if free is not None:
-            with contextlib.suppress(OSError):  # without it the removal takes longer, that is all
+            with contextlib.suppress(OSError):  # without it the removal only takes longer
                 last = self.files.open(self.directory / segment.name)
         try:
             self.files.remove(self.directory / segment.name)

@@ -1,4 +1,4 @@
-"""Which record of a segment is message n of queue q: one row per queue, one entry per message.
+"""Finds message n of queue q in a segment: an index with one row per queue and one entry per message.
 
 Each segment has an index of its own, so removing a segment removes its index, and an index file, once there, never
 changes: its presence says that the segment is complete and synced, and need not be scanned after a crash. A row
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import Protocol
 
 ENTRY = struct.Struct(">IIiQ")
@@ -23,7 +24,7 @@ ENTRY_BYTES = ENTRY.size
 _STORED_MS = struct.Struct(">Q")
 _STORED_MS_AT = 12
 
-QueueKey = tuple[int, int]
+LogKey = tuple[int, int]
 """(topic_id, queue_id)."""
 
 
@@ -53,7 +54,7 @@ class IndexRow:
         return self.first_offset + len(self.entries) // ENTRY_BYTES
 
     def remove_last(self, count: int) -> None:
-        """Take back the newest entries."""
+        """Remove the newest entries."""
         self.entries = self.entries[: len(self.entries) - count * ENTRY_BYTES]
 
     def first_at_or_after(self, timestamp_ms: int) -> int:
@@ -83,44 +84,35 @@ class IndexRow:
 
 
 class SegmentIndex(Protocol):
-    """What a reader asks the index of a segment, wherever it is kept."""
+    """The index of a segment as a reader sees it, in memory or in a file."""
 
-    def row(self, key: QueueKey) -> IndexRow | None:
+    def row(self, key: LogKey) -> IndexRow | None:
         """Return the row of a queue; None if the segment is older, or the queue was dropped before it."""
 
-    def first_offset(self, key: QueueKey) -> int:
+    def first_offset(self, key: LogKey) -> int:
         """Return the first offset of a queue's row, without loading entries; 0 if there is no row.
 
-        A queue without a row was born later, so its offsets begin, at 0, in a later segment.
+        A queue without a row was created later, so its offsets begin, at 0, in a later segment.
         """
 
-    def firsts(self) -> dict[QueueKey, int]:
+    def firsts(self) -> dict[LogKey, int]:
         """Return the first offset of every row: `first_offset` for all queues at once, in a tenth of the time."""
 
-    def ends(self) -> dict[QueueKey, int]:
+    def ends(self) -> dict[LogKey, int]:
         """Return the offset after the last entry for each queue."""
 
 
 class MemoryIndex:
-    """The index of a segment that is being written, or whose index file is still to be written.
-
-    Attributes:
-        rows: per queue.
-        hole_count: number of holes in all rows together.
-    """
+    """The index of a segment that is being written, or whose index file is still to be written."""
 
     __slots__ = ("hole_count", "rows")
 
-    def __init__(self, firsts: dict[QueueKey, int]) -> None:
-        """Begin with an empty row for each queue.
-
-        Args:
-            firsts: for each queue, the offset of the next message it gets.
-        """
+    def __init__(self, firsts: dict[LogKey, int]) -> None:
+        """Begin with an empty row for each queue; `firsts` is the offset of the next message that it gets."""
         self.rows = {key: IndexRow(first, bytearray()) for key, first in firsts.items()}
         self.hole_count = 0
 
-    def add_row(self, key: QueueKey, first_offset: int) -> IndexRow:
+    def add_row(self, key: LogKey, first_offset: int) -> IndexRow:
         """Begin the row of a new queue."""
         row = self.rows[key] = IndexRow(first_offset, bytearray())
         return row
@@ -135,19 +127,70 @@ class MemoryIndex:
         for key in [key for key in self.rows if key[0] == topic_id]:
             del self.rows[key]
 
-    def row(self, key: QueueKey) -> IndexRow | None:
+    def row(self, key: LogKey) -> IndexRow | None:
         """Return the row of a queue, or None."""
         return self.rows.get(key)
 
-    def first_offset(self, key: QueueKey) -> int:
+    def first_offset(self, key: LogKey) -> int:
         """Return the first offset of a queue's row, 0 without one."""
         row = self.rows.get(key)
         return row.first_offset if row is not None else 0
 
-    def firsts(self) -> dict[QueueKey, int]:
+    def firsts(self) -> dict[LogKey, int]:
         """Return the first offset of every row."""
         return {key: row.first_offset for key, row in self.rows.items()}
 
-    def ends(self) -> dict[QueueKey, int]:
+    def ends(self) -> dict[LogKey, int]:
         """Return the offset after the last entry for each queue."""
         return {key: row.end_offset for key, row in self.rows.items()}
+
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+KEYS_SUFFIX = ".keys"
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Segment:
+    """One file of the log.
+
+    Attributes:
+        base_position: log position of its first byte.
+        size: bytes of whole records in it.
+        index: in memory until the segment is finished and its index file written.
+        record_count: records, without those of the store itself; 0 if not known.
+        first_stored_ms: time of the first record, 0 before there is one.
+        last_stored_ms: time of the newest record, or of the segment's start.
+        synced_size: bytes of it that are known to be on the disk itself.
+        fd: open while anything in it is not synced, so that an error of the disk is reported to us.
+    """
+
+    base_position: int
+    size: int
+    index: SegmentIndex
+    record_count: int = 0
+    first_stored_ms: int = 0
+    last_stored_ms: int = 0
+    synced_size: int = 0
+    fd: int | None = None
+
+    @property
+    def name(self) -> str:
+        """File name of the segment."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"
+
+    @property
+    def index_name(self) -> str:
+        """File name of its index."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{INDEX_SUFFIX}"
+
+    @property
+    def keys_name(self) -> str:
+        """File name of its table of terms, which the first search in it makes (`keys/file.py`)."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{KEYS_SUFFIX}"
+
+    @property
+    def end_position(self) -> int:
+        """Position after its last byte."""
+        return self.base_position + self.size

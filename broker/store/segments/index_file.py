@@ -1,10 +1,10 @@
-"""The index of a finished segment, in a file: written once, read in parts, never changed.
+"""The index of a finished segment in a file: written once, read in parts, never changed.
 
     header     magic 8s, base position u64, bytes of the segment it covers u64, last stored_ms u64,
                rows u32, holes u32, CRC of the directory u32, CRC of the header so far u32             48 bytes
     directory  per queue, sorted: topic_id u32, queue_id u32, first offset u64, entries u32,
                index of its first entry u32, CRC of its entries u32                                    28 bytes
-    entries    see `index.py`;         those of one queue stand together                               20 bytes
+    entries    see `index.py`;         those of one queue are together                                 20 bytes
 
 Opening reads the header only. Directory and rows are loaded when a read asks for them and kept in one cache with a
 byte budget over all segments, so memory does not grow with what is stored. Each part is loaded under its own
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from broker.store.disk.errors import StoreError
-from broker.store.segments.index import ENTRY_BYTES, IndexRow, MemoryIndex, QueueKey
+from broker.store.segments.index import ENTRY_BYTES, IndexRow, LogKey, MemoryIndex
 
 _MAGIC = b"rlabidx1"
 _HEADER = struct.Struct(">8sQQQIII")
@@ -38,7 +38,7 @@ class IndexFileCorrupt(StoreError):
 
 
 class IndexHeader(NamedTuple):
-    """What opening a store needs to know of an index file.
+    """The header of an index file, which is all that opening a store reads of it.
 
     Attributes:
         base_position: log position of its segment.
@@ -91,17 +91,17 @@ class PartCache:
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget_bytes = budget_bytes
-        self._parts: OrderedDict[tuple[int, QueueKey | None], IndexRow | bytes] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, LogKey | None], IndexRow | bytes] = OrderedDict()
         self.bytes = 0
 
-    def get(self, base_position: int, key: QueueKey | None) -> IndexRow | bytes | None:
+    def get(self, base_position: int, key: LogKey | None) -> IndexRow | bytes | None:
         """Return a row (or the directory, for the key None) of the segment at a position, if it is loaded."""
         part = self._parts.get((base_position, key))
         if part is not None:
             self._parts.move_to_end((base_position, key))
         return part
 
-    def put(self, base_position: int, key: QueueKey | None, part: IndexRow | bytes) -> None:
+    def put(self, base_position: int, key: LogKey | None, part: IndexRow | bytes) -> None:
         """Add a loaded part, and forget others while the budget is exceeded; the newest always stays."""
         self._parts[base_position, key] = part
         self.bytes += _bytes_of(part)
@@ -129,18 +129,12 @@ class FileIndex:
     __slots__ = ("_cache", "_read", "header")
 
     def __init__(self, header: IndexHeader, read: Read, cache: PartCache) -> None:
-        """Use an index file whose header has been read.
-
-        Args:
-            header: the decoded header.
-            read: reads the file.
-            cache: shared by all segments.
-        """
+        """Use an index file whose header has been read; the cache is shared by all segments."""
         self.header = header
         self._read = read
         self._cache = cache
 
-    def row(self, key: QueueKey) -> IndexRow | None:
+    def row(self, key: LogKey) -> IndexRow | None:
         """Return the row of a queue, or None.
 
         Raises:
@@ -161,26 +155,26 @@ class FileIndex:
         self._cache.put(base_position, key, row)
         return row
 
-    def first_offset(self, key: QueueKey) -> int:
+    def first_offset(self, key: LogKey) -> int:
         """Return the first offset of a queue's row, 0 without one. Raises as `row` does."""
         found = self._find(key)
         return found[0] if found is not None else 0
 
-    def firsts(self) -> dict[QueueKey, int]:
+    def firsts(self) -> dict[LogKey, int]:
         """Return the first offset of every row. Raises as `row` does."""
         return {
             (topic_id, queue_id): first_offset
             for topic_id, queue_id, first_offset, _, _, _ in _DIRECTORY_ROW.iter_unpack(self._directory())
         }
 
-    def ends(self) -> dict[QueueKey, int]:
+    def ends(self) -> dict[LogKey, int]:
         """Return the offset after the last entry for each queue. Raises as `row` does."""
         return {
             (topic_id, queue_id): first_offset + count
             for topic_id, queue_id, first_offset, count, _, _ in _DIRECTORY_ROW.iter_unpack(self._directory())
         }
 
-    def _find(self, key: QueueKey) -> tuple[int, int, int, int] | None:
+    def _find(self, key: LogKey) -> tuple[int, int, int, int] | None:
         directory = self._directory()
         # Big-endian numbers sort as bytes do, so the search compares slices and unpacks only the row that it finds.
         wanted = _KEY.pack(*key)

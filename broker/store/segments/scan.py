@@ -1,23 +1,56 @@
-"""Reading a segment from its bytes alone: every whole record, and where the damage is.
+"""Rebuilds the index of a segment from its bytes alone: every whole record, and where the damage is.
 
 After a crash this rebuilds the index of what was written last. A record counts only with a matching checksum. Where
 one does not match, the scan looks for the next place at which a record does, so one flipped bit costs one record and
 not the rest of the segment. Damage that nothing valid follows is a torn tail: the write that a crash interrupted.
 
     |head|r0|r1|r2?|r3|r4|half of r5        valid: r0 r1 r3 r4    damaged: r2's bytes    valid_bytes: end of r4
+
+Two kinds of records belong to the store itself, and make the log enough to rebuild everything. Both are ordinary
+records with `CONTROL_FLAG`; they belong to no queue, and no reader gets them.
+
+- A **queue table** is at the start of each segment: every queue with the offset of its next message. So a segment can
+  be read without the ones before it, which may have been deleted, and a queue without messages keeps its offsets.
+- **Topic dropped**: the queues of a topic end here, and do not come back when the log is scanned.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from broker.store.segments.control_record import QUEUE_TABLE, TOPIC_DROPPED, decode_queue_table
-from broker.store.segments.index import ENTRY, ENTRY_BYTES, MemoryIndex, QueueKey
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, LogKey, MemoryIndex
 from broker.store.segments.index_file import Read
-from model.record import CONTROL_FLAG, CRC_FROM, HEADER, HEADER_BYTES
+from model.record import CONTROL_FLAG, CRC_FROM, HEADER, HEADER_BYTES, encode_record
+
+QUEUE_TABLE = CONTROL_FLAG | 1
+TOPIC_DROPPED = CONTROL_FLAG | 2
+
+_TABLE_ROW = struct.Struct(">IIQ")
+_TABLE_ROWS_PER_RECORD = 65_536
+
+
+def encode_queue_table(ends: dict[LogKey, int], stored_ms: int) -> bytes:
+    """Return the records that begin a segment; at least one, also without queues."""
+    packed = b"".join([_TABLE_ROW.pack(*key, end) for key, end in ends.items()])
+    step = _TABLE_ROWS_PER_RECORD * _TABLE_ROW.size
+    parts = [packed[at : at + step] for at in range(0, len(packed), step)] or [b""]
+    return b"".join([encode_record(0, 0, 0, stored_ms, 0, QUEUE_TABLE, 0, part) for part in parts])
+
+
+def decode_queue_table(payload: bytes) -> Iterator[tuple[LogKey, int]]:
+    """Yield (queue, offset of its next message) from the payload of one queue table record."""
+    for topic_id, queue_id, end in _TABLE_ROW.iter_unpack(payload):
+        yield (topic_id, queue_id), end
+
+
+def encode_topic_dropped(topic_id: int, stored_ms: int) -> bytes:
+    """Return the record that ends the queues of a topic."""
+    return encode_record(topic_id, 0, 0, stored_ms, 0, TOPIC_DROPPED, 0, b"")
+
 
 BLOCK_BYTES = 1024 * 1024
 MAX_RECORD_BYTES = 2**24 - 1
@@ -55,17 +88,11 @@ class Scan:
     damaged_bytes: int = 0
 
 
-def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None) -> Scan:
-    """Rebuild the index of a segment.
+def scan_segment(read: Read, size: int, ends_before: dict[LogKey, int] | None) -> Scan:
+    """Rebuild the index of a segment from the first `size` bytes of its file.
 
-    Args:
-        read: reads the segment file.
-        size: bytes of the file to look at.
-        ends_before: the queues' ends in the segment before, for the case that the queue table is damaged; None if there
-            is no such segment.
-
-    Returns:
-        What was found. Missing offsets between found ones are holes in the rows.
+    Missing offsets between found ones are holes in the rows. `ends_before` is where the queues end in the segment
+    before, for the case that the queue table is damaged; None if there is no such segment.
 
     Raises:
         OSError: the file cannot be read.
@@ -92,7 +119,7 @@ def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None)
             row = scan.index.add_row(key, 0 if queues_known else offset)
         missing = offset - row.first_offset - len(row.entries) // ENTRY_BYTES
         if missing < 0:
-            # A whole record whose place is taken: the first one stands, as for every reader so far.
+            # A second record with this offset: the first one is kept, which every reader so far has got.
             scan.damaged_bytes += length
             continue
         if missing:
@@ -106,13 +133,10 @@ def scan_segment(read: Read, size: int, ends_before: dict[QueueKey, int] | None)
 
 
 def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = False) -> Iterator[_Found]:
-    """Yield every whole record; what lies between two of them is damaged.
+    """Yield every whole record in the first `size` bytes of a segment; the bytes between two of them are damaged.
 
-    Args:
-        read: reads the segment file.
-        size: bytes of the file to look at.
-        position: where to begin: the start of a record.
-        with_payloads: yield the payload of every record, and not only of the store's own.
+    Begins at `position`, the start of a record. Without `with_payloads`, only the store's own records have their
+    payload.
 
     Raises:
         OSError: while iterating: the file cannot be read.

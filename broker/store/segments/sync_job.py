@@ -1,4 +1,4 @@
-"""Making the log durable, away from the event loop.
+"""Makes the log durable, away from the event loop.
 
 `MessageStore.begin_sync` collects on the loop what has to be done; `SyncJob.run` does it, in a worker thread; then
 `MessageStore.finish_sync` takes note, on the loop. In between the store can be used freely: the job has descriptors
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.store.disk.files import Files
-from broker.store.segments.index import MemoryIndex
+from broker.store.segments.index import MemoryIndex, Segment
 from broker.store.segments.index_file import HEADER_BYTES, IndexHeader, decode_header, encode_index
-from broker.store.segments.segment import Segment
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,12 +24,10 @@ class SegmentSync:
     """What a job does for one segment.
 
     Attributes:
-        segment: which one; the job does not look inside, it may be changing.
+        segment: the job does not look inside, because it may be changing.
         fd: descriptor to sync, the job's own; None if the records are durable already.
         size: bytes of the segment when the job began.
         index: write its index file from this; None if the segment is still being written, or has one.
-        index_path: where.
-        last_stored_ms: for the index.
         header: set by the job once the index file is there.
     """
 
@@ -60,14 +57,10 @@ class SyncJob:
     """
 
     def __init__(self, files: Files, position: int, work: list[SegmentSync], new_names_in: Path | None) -> None:
-        """Describe a round.
+        """Describe a round that makes the log durable up to its end, `position`; `work` has the oldest segment first.
 
-        Args:
-            files: the file layer.
-            position: end of the log now.
-            work: oldest segment first.
-            new_names_in: the directory, if a segment was begun since the last round: it is durable only when its name
-                is.
+        `new_names_in` is the directory if a segment was begun since the last round: it is durable only when its name
+        is.
         """
         self.position = position
         self.work = work

@@ -7,8 +7,8 @@ import pytest
 
 from broker.store.disk.options import StoreOptions
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.control_record import encode_queue_table
 from broker.store.segments.index import ENTRY, MemoryIndex
+from broker.store.segments.scan import encode_queue_table
 from model.record import encode_record
 from tests.unit.broker.store.faulty_files import FaultyFiles
 

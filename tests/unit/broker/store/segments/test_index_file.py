@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.segments.index import ENTRY, MemoryIndex, QueueKey
+from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
 from broker.store.segments.index_file import (
     HEADER_BYTES,
     FileIndex,
@@ -19,7 +19,7 @@ U32 = st.integers(0, 2**32 - 1)
 ENTRIES = st.lists(st.tuples(U32, U32, st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**40)), max_size=5)
 
 
-def index_of(rows: dict[QueueKey, tuple[int, list[tuple[int, int, int, int]]]]) -> MemoryIndex:
+def index_of(rows: dict[LogKey, tuple[int, list[tuple[int, int, int, int]]]]) -> MemoryIndex:
     index = MemoryIndex({key: first for key, (first, _) in rows.items()})
     for key, (_, entries) in rows.items():
         index.rows[key].entries += b"".join(ENTRY.pack(*entry) for entry in entries)
@@ -44,7 +44,7 @@ SMALL = encode(index_of({(1, 0): (5, [(0, 40, 1, 2), (40, 41, 2, 3)]), (1, 1): (
 
 @given(st.dictionaries(KEYS, st.tuples(st.integers(0, 2**64 - 1), ENTRIES), max_size=20), st.integers(0, 500))
 def test_what_is_written_is_read_back_whatever_the_cache_holds(
-    rows: dict[QueueKey, tuple[int, list[tuple[int, int, int, int]]]], budget: int
+    rows: dict[LogKey, tuple[int, list[tuple[int, int, int, int]]]], budget: int
 ) -> None:
     memory = index_of(rows)
     index = file_index(encode(memory), PartCache(budget))

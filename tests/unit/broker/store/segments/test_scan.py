@@ -5,11 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.segments import scan as segment_scan
-from broker.store.segments.control_record import encode_queue_table, encode_topic_dropped
 from broker.store.segments.index import ENTRY
 from broker.store.segments.index_file import Read
-from broker.store.segments.scan import Scan, scan_segment
-from model.record import encode_record
+from broker.store.segments.scan import (
+    QUEUE_TABLE,
+    TOPIC_DROPPED,
+    Scan,
+    decode_queue_table,
+    encode_queue_table,
+    encode_topic_dropped,
+    scan_segment,
+)
+from model.record import CONTROL_FLAG, HEADER, check_record, encode_record, iter_records
 
 HEAD = encode_queue_table({(1, 0): 5, (2, 0): 9}, 1_000)
 
@@ -127,3 +134,24 @@ def test_a_record_whose_place_is_taken_does_not_replace_the_first() -> None:
     result = scan(HEAD, record(5, b"first"), record(5, b"second"), record(6))
     assert lengths(result) == [45, 47]
     assert result.damaged_bytes == 46
+
+
+@pytest.mark.parametrize("rows_per_record", [1, 2, 3, 100])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_queue_table_is_read_back_also_when_it_takes_several_records(
+    monkeypatch: pytest.MonkeyPatch, count: int, rows_per_record: int
+) -> None:
+    monkeypatch.setattr(segment_scan, "_TABLE_ROWS_PER_RECORD", rows_per_record)
+    ends = {(1, queue_id): queue_id * 10**12 for queue_id in range(count)}
+    records = list(iter_records(encode_queue_table(ends, 5), check_crc=True))
+    assert len(records) == max(1, -(-count // rows_per_record))
+    assert all(record.flags == QUEUE_TABLE and record.stored_ms == 5 for record in records)
+    assert {key: end for record in records for key, end in decode_queue_table(record.payload)} == ends
+
+
+def test_the_end_of_a_topic_names_it() -> None:
+    record = encode_topic_dropped(42, 5)
+    check_record(record)
+    _, _, topic_id, _, _, stored_ms, _, flags, _ = HEADER.unpack_from(record)
+    assert (topic_id, stored_ms, flags) == (42, 5, TOPIC_DROPPED)
+    assert QUEUE_TABLE & TOPIC_DROPPED & CONTROL_FLAG
