@@ -73,5 +73,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 $(CLASSES): $(STAMP)
-	@$(BIN)/python -m pipeline.spark.class_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
+	@$(BIN)/python -m pipeline.spark.make_archive || echo 'The tests of Spark start slowly, without an archive.' >&2
 	@touch $(CLASSES)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pipeline.source.reader import RlabDataSource as DefaultSource
+from pipeline.data_source import RlabDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

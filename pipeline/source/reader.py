@@ -1,115 +1,31 @@
-"""`format("rlab")`: topics as DataFrames. The data source, and its batch reader.
+"""Reads a batch of a topic: plans what to read, reads it on executors, takes filters from Spark.
 
-    spark.read.format("rlab").option("nameServer", "127.0.0.1:9876").option("subscribe", "orders").load()
+`pipeline/source/stream.py` does the same for a stream.
 
-The options stand in docs/pipeline.md, the stream in `pipeline/source/stream.py`.
-
-Nothing here joins a group or takes a lock: a read must not cause the rebalances that it may be there to study. Spark
-makes these objects in processes of its own, pickles readers, and calls `reader` and `streamReader` by keyword, so the
-parameter is `schema` whether it is used or not.
+No reader joins a group or takes a lease: a read must not cause the rebalances that it may be there to study.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    DataSourceWriter,
-    Filter,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
-from pipeline.source.columns import SCHEMA, check_schema
 from pipeline.source.offsets import Range, queues_to_text, to_text
 from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.planner import Planner
 from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
 from pipeline.source.ranges import open_client, plan_tasks, read_ranges
-from pipeline.source.stream import StreamReader
-
-if TYPE_CHECKING:
-    from pipeline.sink.options import SinkOptions
 
 _SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
 _RESOLVED = frozenset(name.lower() for name in (*_SELECTIONS, *_POSITIONS))
 """Options that `resolve_offsets` replaces, as Spark compares names."""
-
-
-class RlabDataSource(DataSource):
-    """Topics of a cluster, for `spark.read` and `spark.readStream`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """What stands in `format(...)`."""
-        return "rlab"
-
-    def schema(self) -> StructType:
-        """All columns; see `pipeline/source/columns.py`."""
-        return SCHEMA
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
-        options = parse_options(self.options, streaming=False)
-        # Two classes, because in pyspark 4.3 a reader that has `pushFilters` fails unless a setting of the session,
-        # which is off by default, allows it.
-        kind = PushingReader if options.filter_pushdown else BatchReader
-        return kind(options, check_schema(schema))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of a stream.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
-        return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make the writer of a batch.
-
-        Raises:
-            ConfigError: an option or a column is wrong, or the topic does not exist.
-        """
-        if overwrite:
-            raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
-        # Late, as all of the sink: the processes that Spark starts for a read have no use for it, and wait for it.
-        from pipeline.sink.writer import BatchSink, check_topic_exists  # noqa: PLC0415
-
-        options = self._sink_options(schema)
-        check_topic_exists(options)
-        return BatchSink(options)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Make the writer of a stream.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
-        from pipeline.sink.writer import StreamSink  # noqa: PLC0415
-
-        return StreamSink(self._sink_options(schema))
-
-    def _sink_options(self, schema: StructType) -> SinkOptions:
-        from pipeline.sink.options import Partitioning, parse_sink_options  # noqa: PLC0415
-        from pipeline.sink.rows import check_sink_schema  # noqa: PLC0415
-
-        options = parse_sink_options(self.options)
-        needs_queue_id = options.partitioning is Partitioning.QUEUE_ID
-        check_sink_schema(schema, topic=options.topic, needs_queue_id=needs_queue_id)
-        return options
 
 
 class BatchReader(DataSourceReader):

@@ -172,7 +172,7 @@ def register_source(spark: SparkSession) -> None:
     no task of this source can be serialized («Illegal size 5 of collection, expected 6»). Variables that are there
     already are only replaced.
     """
-    from pipeline.source.reader import RlabDataSource  # noqa: PLC0415 - it needs pyspark
+    from pipeline.data_source import RlabDataSource  # noqa: PLC0415 - it needs pyspark
 
     spark.dataSource.register(RlabDataSource)
     environment = source_environment(spark)

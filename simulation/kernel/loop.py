@@ -3,8 +3,8 @@
 Only two ends of asyncio are replaced: the clock, and the `select` call that would wait in the kernel. Timers, tasks,
 transports and servers are asyncio's own, so shipped code runs unmodified, in one thread, as fast as Python can run it.
 
-What becomes ready besides timers is a *virtual file*, a simulated socket (`simulation/kernel/sockets.py`). Its side
-books with `VirtualSelector.at` what happens when, and says with `wake` which file that may have made ready.
+Below it is the simulated kernel (`simulation/kernel/selector.py`); a network (`simulation/kernel/network.py`) gives it
+connections.
 
 Invariant: virtual time never goes back and never passes while anything can run. Nothing here reads a real clock, waits,
 or depends on where objects lie in memory, so the same program with the same random numbers gives the same history.
@@ -19,22 +19,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import itertools
-import math
-import selectors
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from contextvars import Context
-from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
+from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple, cast
 
+from simulation.kernel.selector import NotSimulated, VirtualSelector
+from simulation.kernel.sockets import Listener, VirtualSocket
 from simulation.kernel.task_order import numbered_cancel_scopes, numbered_task_factory
-
-if TYPE_CHECKING:
-    from simulation.kernel.network import SimulatedNetwork
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -46,165 +41,21 @@ MAX_START_S = 1e6
 DEFAULT_LIMIT_S = 86_400.0
 """A simulation that lives on its timers never ends by itself; a virtual day is more than any scenario needs."""
 
-CLEANUP_S = 60.0
-"""Virtual time that tasks get to clean up in once the limit has been reported."""
 
-MAX_TASKS_SHOWN = 20
-FIRST_FD = 1 << 20  # far above the descriptors of real files, so that one is never taken for a virtual file
+class Network(Protocol):
+    """What a loop asks of the network that carries its connections."""
 
-
-class SimulationDeadlock(RuntimeError):
-    """Every task waits, and no timer and no packet is on its way that could wake one."""
-
-
-class SimulationTimeout(RuntimeError):
-    """The virtual clock reached its limit before the simulation was done."""
-
-
-class NotSimulated(NotImplementedError):
-    """The code asked for something real: a thread, a socket, a name server, a signal."""
-
-
-class VirtualFile(Protocol):
-    """What the selector needs to know of a simulated socket."""
-
-    fd: int
-
-    def poll(self) -> int:
-        """Say what would not block now.
-
-        Returns:
-            `selectors.EVENT_READ` and `selectors.EVENT_WRITE`, or-ed.
-        """
+    def bind(self, host: str | None, port: int) -> Listener:
+        """Take an address for a server."""
         ...
 
+    async def connect(self, host: str | None, port: int) -> VirtualSocket:
+        """Connect from the current host."""
+        ...
 
-class VirtualSelector(selectors.BaseSelector):
-    """The clock and the poll of a simulated kernel, level-triggered as the real ones are."""
-
-    def __init__(self, *, start_s: float, limit_s: float) -> None:
-        self.now_s = start_s
-        self.loop: VirtualLoop  # set by the loop, which needs its selector first
-        self._end_s = start_s + limit_s
-        self._files: dict[int, VirtualFile] = {}
-        self._keys: dict[int, selectors.SelectorKey] = {}
-        self._woken: dict[VirtualFile, None] = {}  # every file that is ready for what it is watched for is among these
-        self._booked: list[tuple[float, int, Callable[[], object]]] = []
-        self._order = itertools.count()  # what is booked for one instant happens in the order of booking
-        self._fds = itertools.count(FIRST_FD)
-
-    def open(self) -> int:
-        """Take a descriptor for a new virtual file; descriptors are never used twice."""
-        return next(self._fds)
-
-    def attach(self, file: VirtualFile) -> None:
-        """Let `file` be watched."""
-        self._files[file.fd] = file
-
-    def detach(self, file: VirtualFile) -> None:
-        """Forget `file`, which was closed."""
-        self._files.pop(file.fd, None)
-        self._keys.pop(file.fd, None)
-        self._woken.pop(file, None)
-
-    def at(self, when_s: float, happen: Callable[[], object]) -> None:
-        """Call `happen` when the clock reaches `when_s`, before the timers of that instant.
-
-        This is what makes thousands of clients affordable: an asyncio timer is a Python object that the heap compares
-        by calling Python; a booking is a tuple.
-        """
-        heapq.heappush(self._booked, (when_s, next(self._order), happen))
-
-    def wake(self, file: VirtualFile) -> None:
-        """Look at `file` in the next turn of the loop; something happened to it."""
-        self._woken[file] = None
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready, and move the clock instead of waiting.
-
-        Args:
-            timeout: 0 when the loop has callbacks to run. Other values only say that it has none: the instant to jump
-                to is read from the timers themselves, since now + (when - now) may miss it by a rounding.
-
-        Returns:
-            The watched files that are ready, each with what it is ready for.
-
-        Raises:
-            SimulationDeadlock: Nothing is ready, booked or scheduled.
-            SimulationTimeout: The clock would pass its limit.
-        """
-        ready = self._ready() if self._woken else []
-        if timeout != 0 and not ready:
-            self._jump()
-        booked = self._booked
-        if booked and booked[0][0] <= self.now_s:
-            while booked and booked[0][0] <= self.now_s:
-                heapq.heappop(booked)[2]()
-            ready = self._ready()
-        return ready
-
-    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = []
-        for file in tuple(self._woken):
-            key = self._keys.get(file.fd)
-            if key is not None and (mask := file.poll() & key.events):
-                ready.append((key, mask))
-            else:
-                del self._woken[file]
-        return ready
-
-    def _jump(self) -> None:
-        booked, timers = self._booked, self.loop._scheduled
-        when_s = timers[0].when() if timers else math.inf
-        if booked and booked[0][0] < when_s:
-            when_s = booked[0][0]
-        if when_s == math.inf:  # also the only timer, if all that is left is anyio.sleep_forever
-            raise SimulationDeadlock(
-                f"at {self.now_s:.6f} s of virtual time nothing is ready and nothing is scheduled, so nothing can ever "
-                f"happen again. Still waiting:\n{waiting_tasks(self.loop)}"
-            )
-        if when_s > self._end_s:
-            limit_s, self._end_s = self._end_s, when_s + CLEANUP_S
-            raise SimulationTimeout(
-                f"the simulation was not done at its limit, {limit_s:.6f} s of virtual time; raise limit_s if it only "
-                f"needs longer. Still waiting:\n{waiting_tasks(self.loop)}"
-            )
-        self.now_s = max(self.now_s, when_s)
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Watch a virtual file; see `selectors.BaseSelector.register`.
-
-        Raises:
-            NotSimulated: `fileobj` is a real one.
-        """
-        file = self._files.get(fileobj)
-        if file is None:
-            raise NotSimulated(
-                f"{fileobj!r} is a real file or socket, and time would not wait for it. In the simulation connections "
-                "are made with loop.create_connection and loop.create_server"
-            )
-        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj, events, data)
-        self._woken[file] = None
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Watch a virtual file no longer; raises KeyError if it was not watched."""
-        return self._keys.pop(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Watch a virtual file for something else."""
-        return self.register(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return what is watched, by descriptor."""
-        return self._keys
-
-    def close(self) -> None:
-        """Drop everything that was still to happen."""
-        self._booked.clear()
-        self._woken.clear()
-        self._keys.clear()
-        self._files.clear()
+    def host(self, host: str) -> contextlib.AbstractContextManager[None]:
+        """Be on `host` in this block."""
+        ...
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -225,7 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, start_s: float = 0.0, limit_s: float = DEFAULT_LIMIT_S) -> None:
         self.kernel = VirtualSelector(start_s=start_s, limit_s=limit_s)
         self.kernel.loop = self
-        self.network: SimulatedNetwork | None = None
+        self.network: Network | None = None
         self._scope_numbers = itertools.count()
         self._owner = threading.get_ident()
         super().__init__(self.kernel)
@@ -317,7 +168,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             on_failure.pop_all()
         return connected
 
-    def _network(self, options: Mapping[str, object]) -> SimulatedNetwork:
+    def _network(self, options: Mapping[str, object]) -> Network:
         if self.network is None:
             raise NotSimulated("this virtual loop has no network: make one with SimulatedNetwork(loop, random)")
         for name in ("sock", "local_addr"):
@@ -377,24 +228,3 @@ def _call_for(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -
             future.set_exception(error)
         else:
             future.set_result(called.result())
-
-
-def waiting_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Describe the tasks that are not done, one a line: the name, and the calls from its first to where it waits."""
-    tasks = sorted(asyncio.all_tasks(loop), key=hash)
-    lines = [f"  {task.get_name()}: {' > '.join(_calls(task.get_coro())) or 'not started'}" for task in tasks]
-    if len(lines) > MAX_TASKS_SHOWN:
-        lines[MAX_TASKS_SHOWN:] = [f"  ... and {len(lines) - MAX_TASKS_SHOWN} more"]
-    return "\n".join(lines) or "  no task at all"
-
-
-def _calls(awaited: Any) -> Iterator[str]:
-    while awaited is not None:
-        # A coroutine, a generator and an async generator name the same two things differently.
-        kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(awaited, f"{kind}_frame")), None)
-        frame = getattr(awaited, f"{kind}_frame", None)
-        if frame is None:
-            return
-        place = "/".join(Path(frame.f_code.co_filename).parts[-2:])
-        yield f"{frame.f_code.co_name} ({place}:{frame.f_lineno})"
-        awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")

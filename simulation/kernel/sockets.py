@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 
-from simulation.kernel.loop import VirtualSelector
+from simulation.kernel.selector import VirtualSelector
 
 Address = tuple[str, int]
 Arrival = bytes | Callable[[], object]

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThanOrEqual, InputPartition, IsNotNull
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, EqualTo, GreaterThanOrEqual, IsNotNull
 
 from model.errors import ConfigError
 from model.message_queue import MessageQueue
+from pipeline.data_source import RlabDataSource
 from pipeline.source import reader as source
 from pipeline.source.columns import SCHEMA
 from pipeline.source.queue_reader import MessagesLost
 from pipeline.source.ranges import QueueRanges
-from pipeline.source.reader import BatchReader, PushingReader, RlabDataSource, resolve_offsets
-from pipeline.source.stream import StreamReader
+from pipeline.source.reader import resolve_offsets
 from remoting.wire.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
@@ -40,33 +37,6 @@ def planned(partitions: object) -> list[tuple[int, int, int]]:
     assert isinstance(partitions, list), "Spark refuses anything else"
     ranges = [one for part in partitions if isinstance(part, QueueRanges) for one in part.ranges]
     return [(one.queue.queue_id, one.start, one.end) for one in ranges]
-
-
-def test_the_processes_of_a_read_do_not_wait_for_what_writes() -> None:
-    code = (
-        "import pipeline.source.reader, sys; print([name for name in sys.modules if name.startswith('pipeline.sink')])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
-
-
-def test_the_format_is_rlab_and_has_all_columns() -> None:
-    assert RlabDataSource.name() == "rlab"
-    assert RlabDataSource(OPTIONS).schema() == SCHEMA
-
-
-def test_only_a_reader_that_was_asked_to_take_filters_has_that_method() -> None:
-    # In pyspark 4.3 every read of a reader that has it fails where the session's setting for it is off.
-    assert type(reader()) is BatchReader
-    assert BatchReader.pushFilters is DataSourceReader.pushFilters
-    assert type(reader(filterPushdown="true")) is PushingReader
-
-
-def test_readers_are_made_by_keyword_and_check_options_and_columns() -> None:
-    assert isinstance(RlabDataSource(OPTIONS).streamReader(schema=SCHEMA), StreamReader)
-    with pytest.raises(ConfigError, match="maxOffsetsPerTrigger is for a stream"):
-        reader(maxOffsetsPerTrigger="1")
-    with pytest.raises(ConfigError, match="no column value string"):
-        RlabDataSource(OPTIONS).reader(schema=StructType().add("value", "string"))
 
 
 def test_a_plan_has_a_range_of_each_queue_that_holds_something(cluster: FakeCluster) -> None:
@@ -169,8 +139,3 @@ def test_resolved_offsets_name_a_queue_whose_broker_went_away(cluster: FakeClust
 def test_nothing_is_nothing_to_resolve(cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="select no queue"):
         resolve_offsets({"nameServer": "names:1", "subscribePattern": "other"})
-
-
-def test_what_spark_sends_around_can_be_pickled() -> None:
-    for one in (reader(), reader(filterPushdown="true"), RlabDataSource(OPTIONS), InputPartition(None)):
-        assert type(pickle.loads(pickle.dumps(one))) is type(one)

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from model.errors import ConfigError
 from pipeline.spark import class_archive
-from pipeline.spark.class_archive import archive_options, archive_path, archived_jars, make_archive
+from pipeline.spark.class_archive import archive_options, archive_path, archived_jars
 
 
 @pytest.fixture(autouse=True)
@@ -59,17 +58,3 @@ def test_a_link_to_a_java_has_the_archive_of_that_java(tmp_path: Path) -> None:
     (tmp_path / "a" / "bin" / "java").touch()
     (tmp_path / "java").symlink_to(java)
     assert archive_path(str(tmp_path / "java")) == archive_path(java)
-
-
-def test_a_java_that_makes_no_archives_is_named_with_its_own_words(tmp_path: Path) -> None:
-    java = Path(some_java(tmp_path / "a"))
-    java.write_text("#!/bin/sh\necho there is no class list\nexit 1\n")
-    java.chmod(0o755)
-    with pytest.raises(ConfigError, match=r"a/bin/java makes no archive .*: there is no class list"):
-        make_archive(str(java))
-
-
-def test_a_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
-    folder.write_text("a file")
-    with pytest.raises(ConfigError, match=r"cannot write .*share .* virtual environment"):
-        make_archive(some_java(tmp_path / "a"))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -18,15 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.kernel.loop import (
-    CLEANUP_S,
-    MAX_TASKS_SHOWN,
-    NotSimulated,
-    SimulationDeadlock,
-    SimulationTimeout,
-    VirtualLoop,
-)
+from simulation.kernel.loop import VirtualLoop
 from simulation.kernel.network import SimulatedNetwork
+from simulation.kernel.selector import NotSimulated
 
 T = TypeVar("T")
 
@@ -106,20 +98,6 @@ def test_a_cancelled_timer_does_not_move_the_clock() -> None:
         return now_s()
 
     assert run(main) == 0.5
-
-
-def test_what_the_kernel_booked_happens_before_the_timers_of_that_instant_in_order() -> None:
-    async def main() -> list[str]:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        happened: list[str] = []
-        loop.call_later(1, happened.append, "timer")
-        for when_s, name in ((1.0, "first"), (1.0, "second"), (0.5, "earlier")):
-            loop.kernel.at(when_s, partial(happened.append, name))
-        await anyio.sleep(2)
-        return happened
-
-    assert run(main) == ["earlier", "first", "second", "timer"]
 
 
 @pytest.mark.parametrize("options", [{"start_s": -1.0}, {"start_s": 1e9}, {"limit_s": 0.0}, {"limit_s": 1e9}])
@@ -204,70 +182,6 @@ def test_async_generators_are_finished_at_the_end() -> None:
 
     assert run(main) == 1
     assert closed == ["closed"]
-
-
-# ------------------------------------------------------------------------------------- when nothing can happen any more
-
-
-def test_a_deadlock_names_the_tasks_and_where_they_wait() -> None:
-    async def wait_for_nothing() -> None:
-        await anyio.Event().wait()
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait_for_nothing, name="stuck consumer")
-            await anyio.sleep(3)
-
-    with pytest.raises(SimulationDeadlock) as caught:
-        run(main)
-    assert "at 3.000000 s of virtual time nothing is ready" in str(caught.value)
-    assert re.search(r"  stuck consumer: .*wait_for_nothing \(kernel/test_loop.py:\d+\) > ", str(caught.value))
-    assert re.search(r"  Task-1: body \(kernel/test_loop.py:\d+\) > main \(", str(caught.value))
-
-
-def test_a_deadlock_report_is_bounded() -> None:
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
-            for _ in range(1_000):
-                group.start_soon(anyio.sleep_forever)
-
-    with pytest.raises(SimulationDeadlock) as caught:
-        run(main)
-    assert str(caught.value).endswith(f"... and {1_001 - MAX_TASKS_SHOWN} more")
-    assert len(str(caught.value).splitlines()) == MAX_TASKS_SHOWN + 2
-
-
-def test_a_deadlock_lets_the_tasks_clean_up() -> None:
-    cleaned: list[str] = []
-
-    async def main() -> None:
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(1)
-            cleaned.append("cleaned")
-
-    with pytest.raises(SimulationDeadlock):
-        run(main)
-    assert cleaned == ["cleaned"]
-
-
-def test_a_simulation_that_lives_on_its_timers_ends_at_the_limit_and_may_clean_up() -> None:
-    cleaned: list[float] = []
-
-    async def main() -> None:
-        try:
-            for _ in range(100):
-                await anyio.sleep(30)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(CLEANUP_S / 2)
-            cleaned.append(now_s())
-
-    with pytest.raises(SimulationTimeout, match=r"at its limit, 1100\.000000 s .*raise limit_s(.|\n)*main \("):
-        run(main, start_s=1_000.0, limit_s=100.0)
-    assert len(cleaned) == 1
 
 
 # -------------------------------------------------------------------------------------- what is not in virtual time

@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from simulation.kernel.loop import SimulationDeadlock, SimulationTimeout
 from simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
+from simulation.kernel.selector import SimulationDeadlock, SimulationTimeout
 from tests.tcp.transport_conformance import Recorder
 
 ROOT = Path(__file__).resolve().parents[4]
