@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 import anyio
 
 from cli.crash.schedule import Kill, Moment
-from cli.servers.cluster import START_TIMEOUT_S, Child
+from cli.servers.children import DAEMON, MODULE, START_TIMEOUT_S, Child, spawn
 from model.errors import ServiceNotAvailable
 
 POLL_S = 0.001
@@ -25,8 +24,7 @@ ROLL_TIMEOUT_S = 3.0
 FIRST_START_S = 0.8
 """How long a start takes, before one was measured."""
 _PORTS = range(20_000, 32_000)
-# -P: a folder of the user that is called cli must not take our place.
-_BROKER = (sys.executable, "-P", "-m", "cli.main", "broker")
+_BROKER = (*MODULE, "cli.main", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
 
@@ -108,7 +106,7 @@ class BrokerProcess:
         self._files = files
         self._address = f"127.0.0.1:{free_port()}"
         where = ["--name", name, "--data", str(files.data), "--listen", self._address]
-        self._command = [*program, *where, *arguments, "--json", "--exit-with-stdin"]
+        self._command = [*program, *where, *arguments, *DAEMON]
         self._child: Child | None = None
         self._stderr: BinaryIO | None = None
         self._started_at = 0.0
@@ -119,7 +117,7 @@ class BrokerProcess:
         return self._address
 
     async def __aenter__(self) -> BrokerProcess:
-        self._stderr = _appending(self._files.log)
+        self._stderr = appending(self._files.log)
         return self
 
     async def __aexit__(
@@ -190,8 +188,7 @@ class BrokerProcess:
 
     async def _spawn(self) -> None:
         self._started_at = anyio.current_time()
-        process = await anyio.open_process(self._command, stderr=self._stderr, start_new_session=True)
-        self._child = Child(self.name, process)
+        self._child = Child(self.name, await spawn(self._command, stderr=self._stderr))
 
     async def _wait_ready(self) -> None:
         child = self._child
@@ -203,7 +200,7 @@ class BrokerProcess:
                 await child.wait_ready()
         except (ServiceNotAvailable, TimeoutError) as error:
             raise self._failed(str(error) or f"{self.name} does not listen after {START_TIMEOUT_S:g} s") from error
-        recovery = child.said.get("recovery", {})
+        recovery = child.announced.get("recovery", {})
         self.lives.append(
             Life(
                 broker=self.name,
@@ -225,7 +222,8 @@ class BrokerProcess:
         return ServiceNotAvailable(f"{text}; the last it said, in {self._files.log}: {said[-1]}")
 
 
-def _appending(path: Path) -> BinaryIO:
+def appending(path: Path) -> BinaryIO:
+    """Open a log file for a process."""
     return path.open("ab")
 
 

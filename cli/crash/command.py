@@ -14,7 +14,7 @@ from cli.output import print_json, print_note, report_progress
 from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
-    from cli.crash.conduct import CrashOptions, CrashResult
+    from cli.crash.run import CrashOptions, CrashResult
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +60,7 @@ def crash(
 
     Example: rlab crash --kills 20 --seed 7
     """
-    from cli.crash.conduct import CrashOptions
+    from cli.crash.run import CrashOptions
 
     if kills < brokers:
         raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed in the end")
@@ -109,7 +109,7 @@ async def _crash(options: CrashOptions, *, verbose: bool) -> CrashResult:
     """Run it, and say on stderr how far it has come."""
     import logging
 
-    from cli.crash.conduct import CrashRun
+    from cli.crash.run import CrashRun
     from remoting.tasks import background_tasks
 
     if not verbose:

@@ -5,11 +5,12 @@ In a process of its own, because the simulation brings its own loop, and takes a
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from subprocess import PIPE
 
 import anyio
+
+from cli.servers.children import MODULE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ async def cut_power(seed: int, cuts: int) -> PowerCuts:
 
     Cancellation: the simulation is ended.
     """
-    command = [sys.executable, "-P", "-m", "simulation.runs.power_cuts", "--cuts", str(cuts), "--seed", str(seed)]
+    command = [*MODULE, "simulation.runs.power_cuts", "--cuts", str(cuts), "--seed", str(seed)]
     done = await anyio.run_process(command, stderr=PIPE, check=False)
     summary, *findings = done.stdout.decode().splitlines() or ["the simulation did not come to its end"]
     if done.returncode:

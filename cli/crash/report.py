@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.crash.audit import KINDS
-from cli.crash.conduct import CrashResult, Spread
+from cli.crash.run import CrashResult, Spread
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,15 +15,14 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from broker.config import BrokerConfig
 from broker.server import run_broker
+from cli.servers.children import broker_name, wait_registered
 from client.admin.admin import Admin
-from model.errors import ServiceNotAvailable
 from model.event_log import EventSink
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.tasks import background_tasks
 
 REGISTERED_TIMEOUT_S = 10.0
-_POLL_S = 0.01
 
 
 class EmbeddedCluster:
@@ -79,12 +78,7 @@ class EmbeddedCluster:
         Raises:
             ServiceNotAvailable: it does not in time.
         """
-        with anyio.move_on_after(REGISTERED_TIMEOUT_S):
-            # The name server offers no event to wait for.
-            while {broker.broker_name for broker in await self.admin.brokers()} != self.brokers.keys():  # noqa: ASYNC110
-                await anyio.sleep(_POLL_S)
-            return
-        raise ServiceNotAvailable(f"the brokers did not register within {REGISTERED_TIMEOUT_S:g} s")
+        await wait_registered(self.admin, self.brokers.values(), REGISTERED_TIMEOUT_S)
 
     async def _run_broker(self, name: str, listen: str, *, task_status: TaskStatus[str]) -> None:
         config = BrokerConfig(
@@ -132,6 +126,6 @@ async def run_cluster(
     ):
         cluster = EmbeddedCluster(name_server.address, admin, data_dir, sink, clock_ms, tasks)
         for n in range(brokers):
-            await cluster.start_broker(f"broker-{chr(ord('a') + n)}")
+            await cluster.start_broker(broker_name(n))
         await cluster.wait_registered()
         yield cluster

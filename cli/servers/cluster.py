@@ -1,37 +1,25 @@
 """`rlab cluster`: a name server and brokers as child processes on this machine, started and stopped together.
 
-A child never outlives this process: it holds the reading end of a pipe and stops when that is closed, which also
-happens when this process is killed. A signal from the terminal reaches only this process (children have a session of
-their own), which then stops the brokers first: they say goodbye to the name server.
+Brokers stop before their name server: they say goodbye to it.
 """
 
 from __future__ import annotations
 
-import json as jsonlib
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import anyio
 import typer
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from cli.options import Config, Json
-from cli.output import print_json, print_line, print_note
+from cli.output import print_json, print_line
 from cli.runtime import run
+from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, module_process, wait_registered
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
-
-START_TIMEOUT_S = 30.0
-"""How long children may take to come up; a broker with a large log reads the end of it first."""
-STOP_TIMEOUT_S = 15.0
-"""How long a child may take to stop before it is killed; it bounds its own steps to less."""
-REGISTERED_POLL_S = 0.02
-_MAX_LINE_BYTES = 4096
 
 
 def register(app: typer.Typer) -> None:
@@ -69,29 +57,20 @@ def cluster(
 
     async def main() -> None:
         with tempfile.TemporaryDirectory(prefix="rlab-") if data is None else nullcontext(data) as directory:
-            names = [f"broker-{letters(index)}" for index in range(brokers)]
-            async with _started("namesrv", ["namesrv", "--listen", f"127.0.0.1:{port}"]) as name_server:
-                flags = ["--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create"]
-                async with _all_started(
-                    [
-                        (
-                            name,
-                            ["broker", "--name", name, "--data", f"{directory}/{name}", *flags, *listen_flags(port, n)],
-                        )
-                        for n, name in enumerate(names, 1)
-                    ]
-                ) as children:
-                    await _prepare(name_server.address, names, topic or [], queues)
-                    _announce(name_server.address, children, as_json=json)
-                    await _first_end([name_server, *children])
+            at = ("--listen", f"127.0.0.1:{port}", *DAEMON)
+            async with module_process("namesrv", "cli.main", "namesrv", *at) as name_server:
+                flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
+                names = [broker_name(index) for index in range(brokers)]
+                commands = [
+                    _broker_command(name, f"{directory}/{name}", *flags, *listen_flags(port, n), *DAEMON)
+                    for n, name in enumerate(names, 1)
+                ]
+                async with children(zip(names, commands, strict=True)) as started:
+                    await _prepare(name_server.address, started, topic or [], queues)
+                    _announce(name_server.address, started, as_json=json)
+                    await _first_end([name_server, *started])
 
     run(main, endless=True)
-
-
-def letters(index: int) -> str:
-    """Count in letters: 0 -> a, 25 -> z, 26 -> aa."""
-    more, letter = divmod(index, 26)
-    return (letters(more - 1) if more else "") + chr(ord("a") + letter)
 
 
 def listen_flags(port: int, n: int) -> list[str]:
@@ -99,89 +78,16 @@ def listen_flags(port: int, n: int) -> list[str]:
     return ["--listen", f"127.0.0.1:{port + n if port else 0}"]
 
 
-class Child:
-    """A daemon in a process of its own.
-
-    Attributes:
-        name: what to call it.
-        process: the process.
-        address: `host:port` that it listens on.
-        said: all that the line told in which it said so.
-    """
-
-    def __init__(self, name: str, process: Process) -> None:
-        self.name = name
-        self.process = process
-        self.address = ""
-        self.said: dict[str, Any] = {}
-
-    async def wait_ready(self) -> None:
-        """Wait for the line in which it tells its address.
-
-        Raises:
-            ServiceNotAvailable: it ended instead. It has said why on stderr, which is ours as well.
-        """
-        assert self.process.stdout is not None, "its stdout is a pipe"
-        try:
-            line = await BufferedByteReceiveStream(self.process.stdout).receive_until(b"\n", _MAX_LINE_BYTES)
-        except (anyio.EndOfStream, anyio.IncompleteRead):
-            code = await self.process.wait()
-            raise ServiceNotAvailable(f"{self.name} did not start (exit code {code})") from None
-        self.said = jsonlib.loads(line)
-        self.address = self.said["address"]
-
-    async def stop(self) -> None:
-        """Ask it to stop, and make it after a while. Idempotent."""
-        if self.process.returncode is None:
-            self.process.terminate()
-            with anyio.move_on_after(STOP_TIMEOUT_S):
-                await self.process.wait()
-        if self.process.returncode is None:
-            print_note(f"{self.name} does not stop and is killed")
-            self.process.kill()
-        await self.process.aclose()
+def _broker_command(name: str, data: str, *flags: str) -> list[str]:
+    return [*MODULE, "cli.main", "broker", "--name", name, "--data", data, *flags]
 
 
-@asynccontextmanager
-async def _started(name: str, arguments: Sequence[str]) -> AsyncIterator[Child]:
-    async with _all_started([(name, arguments)]) as (child,):
-        yield child
-
-
-@asynccontextmanager
-async def _all_started(commands: Sequence[tuple[str, Sequence[str]]]) -> AsyncIterator[list[Child]]:
-    """Run `rlab` commands as children while the block runs; all start, and later stop, at the same time."""
-    children: list[Child] = []
-    try:
-        for name, arguments in commands:
-            # -P: a folder of the user that is called cli must not take our place.
-            command = [sys.executable, "-P", "-m", "cli.main", *arguments, "--json", "--exit-with-stdin"]
-            children.append(Child(name, await anyio.open_process(command, stderr=None, start_new_session=True)))
-        with anyio.move_on_after(START_TIMEOUT_S) as scope:
-            for child in children:
-                await child.wait_ready()
-        if scope.cancelled_caught:
-            raise ServiceNotAvailable(f"{', '.join(c.name for c in children if not c.address)} did not start in time")
-        yield children
-    finally:
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                for child in children:
-                    tasks.start_soon(child.stop)
-
-
-async def _prepare(name_server: str, brokers: Sequence[str], topics: Sequence[str], queues: int) -> None:
+async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[str], queues: int) -> None:
     """Wait until every broker is registered, then create topics."""
     from client.admin.admin import Admin
 
     async with Admin(name_server) as admin:
-        with anyio.move_on_after(START_TIMEOUT_S) as scope:
-            while True:
-                if set(brokers) <= {broker.broker_name for broker in await admin.brokers()}:
-                    break
-                await anyio.sleep(REGISTERED_POLL_S)
-        if scope.cancelled_caught:
-            raise ServiceNotAvailable(f"the brokers did not register within {START_TIMEOUT_S:g} s")
+        await wait_registered(admin, [broker.address for broker in brokers])
         for topic in topics:
             await admin.create_topic(topic, queues)
 

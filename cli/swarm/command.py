@@ -15,7 +15,7 @@ from cli.runtime import FAILED, run
 from model.errors import RlabError
 
 if TYPE_CHECKING:
-    from cli.swarm.conduct import ConductOptions
+    from cli.swarm.run import ConductOptions
     from simulation.checks.ownership import Rebalance
     from simulation.swarm.observer import SwarmSummary
 
@@ -85,7 +85,7 @@ def swarm(
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """
-    from cli.swarm.conduct import ConductOptions
+    from cli.swarm.run import ConductOptions
 
     options = ConductOptions(
         name_servers=namesrv,
@@ -110,7 +110,7 @@ def swarm(
 
 async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
     """Run it and tell, also when it is cut short."""
-    from cli.swarm.conduct import Conductor
+    from cli.swarm.run import Conductor
 
     started, shares_queues = anyio.current_time(), options.mode == "pull"
     print_it = print_note if as_json else print_line

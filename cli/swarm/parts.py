@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -13,6 +12,7 @@ import anyio
 from anyio.abc import Process, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from cli.servers.children import MODULE, spawn
 from cli.swarm.wire import read_line
 from model.errors import ServiceNotAvailable
 from remoting.tasks import background_tasks
@@ -153,10 +153,7 @@ async def _all_joined(parts: list[_ProcessPart]) -> None:
 
 
 async def _start(number: int, options: SwarmOptions, sink: SwarmSink, tasks: TaskGroup) -> _ProcessPart:
-    # A session of its own: a signal from the terminal reaches only this process, which then lets the parts leave.
-    # -P: a folder of the user that is called cli must not take our place.
-    command = [sys.executable, "-P", "-m", "cli.swarm.worker"]
-    part = _ProcessPart(number, await anyio.open_process(command, stderr=None, start_new_session=True), sink)
+    part = _ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)
     tasks.start_soon(part.listen)
     told = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
     await part.tell(json.dumps(told))

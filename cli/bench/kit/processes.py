@@ -1,7 +1,7 @@
 """Servers of a benchmark, each in a process of its own: they must not share an interpreter with what is measured.
 
 The name server and the brokers are the ordinary `rlab` daemons. Like them, every child tells its address in one line
-and goes away with this process, however that ends (see `cli/servers/cluster.py`).
+and goes away with this process, however that ends (see `cli/servers/children.py`).
 
     async with cluster_processes({"orders": 8}) as cluster, echo_process() as echo:
         cluster.name_server, echo.address, await rss_bytes(cluster.brokers[0])
@@ -9,7 +9,6 @@ and goes away with this process, however that ends (see `cli/servers/cluster.py`
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,11 +18,10 @@ from subprocess import DEVNULL
 
 import anyio
 
-from cli.servers.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child
+from cli.servers.children import DAEMON, Child, module_process, wait_registered
 from client.admin.admin import Admin
-from model.errors import ServiceNotAvailable
 
-_DAEMON = ("--listen", "127.0.0.1:0", "--json", "--exit-with-stdin")
+_DAEMON = ("--listen", "127.0.0.1:0", *DAEMON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,8 @@ class ClusterProcesses:
 
 @asynccontextmanager
 async def echo_process() -> AsyncIterator[Child]:
-    """Run an echo server while the block runs; see `_child`."""
-    async with _child("echo", "cli.bench.kit.echo") as child:
+    """Run an echo server while the block runs."""
+    async with module_process("echo", "cli.bench.kit.echo") as child:
         yield child
 
 
@@ -87,9 +85,10 @@ async def name_server_process(*, quiet: bool = False) -> AsyncIterator[str]:
     Args:
         quiet: it must not warn of brokers that go away, because they are going to be killed.
 
-    Raises and cancellation: see `_child`.
+    Raises and cancellation: see `children`.
     """
-    async with _child("namesrv", "cli.main", "namesrv", *_DAEMON, quiet=quiet) as child:
+    stderr = DEVNULL if quiet else None
+    async with module_process("namesrv", "cli.main", "namesrv", *_DAEMON, stderr=stderr) as child:
         yield child.address
 
 
@@ -114,8 +113,10 @@ async def broker_process(
     Cancellation: it is stopped.
     """
     placed = ("--namesrv", name_server, "--data", str(folder))
-    async with _child("broker", *entry, *_DAEMON, *placed, *options) as child:
-        await _wait_registered(name_server, child)
+    module, *arguments = entry
+    async with module_process("broker", module, *arguments, *_DAEMON, *placed, *options) as child:
+        async with Admin(name_server) as admin:
+            await wait_registered(admin, [child.address])
         yield child
 
 
@@ -125,22 +126,11 @@ async def member_process(
 ) -> AsyncIterator[Child]:
     """Run an orderly consumer while the block runs; its `address` is its client id.
 
-    Raises and cancellation: see `_child`.
+    Raises and cancellation: see `children`.
     """
-    async with _child(
-        "member", "cli.bench.kit.member", name_server, group, instance_name, str(session_timeout_s)
-    ) as child:
+    arguments = (name_server, group, instance_name, str(session_timeout_s))
+    async with module_process("member", "cli.bench.kit.member", *arguments) as child:
         yield child
-
-
-async def _wait_registered(name_server: str, broker: Child) -> None:
-    async with Admin(name_server) as admin:
-        with anyio.move_on_after(START_TIMEOUT_S) as scope:
-            # Nothing tells when a name server has heard of a broker. One that was killed may still be listed.
-            while all(broker.address not in each.addresses.values() for each in await admin.brokers()):  # noqa: ASYNC110
-                await anyio.sleep(REGISTERED_POLL_S)
-    if scope.cancelled_caught:
-        raise ServiceNotAvailable(f"the broker did not register within {START_TIMEOUT_S:g} s")
 
 
 async def create_topics(name_server: str, topics: Mapping[str, int]) -> None:
@@ -160,30 +150,6 @@ async def kill(child: Child) -> None:
     """End a child with SIGKILL, and wait until it is gone. Cancellation: it is killed all the same."""
     child.process.kill()
     await child.process.wait()
-
-
-@asynccontextmanager
-async def _child(name: str, *command: str, quiet: bool = False) -> AsyncIterator[Child]:
-    """Run a module as a child while the block runs; `quiet` keeps what it says on standard error to itself.
-
-    Raises:
-        ServiceNotAvailable: it did not start; it has said why on standard error.
-
-    Cancellation: it is stopped before it goes on.
-    """
-    process = await anyio.open_process(
-        [sys.executable, "-P", "-m", *command], stderr=DEVNULL if quiet else None, start_new_session=True
-    )
-    child = Child(name, process)
-    try:
-        with anyio.move_on_after(START_TIMEOUT_S) as scope:
-            await child.wait_ready()
-        if scope.cancelled_caught:
-            raise ServiceNotAvailable(f"{name} did not start in {START_TIMEOUT_S:g} s")
-        yield child
-    finally:
-        with anyio.CancelScope(shield=True):
-            await child.stop()
 
 
 async def rss_bytes(child: Child) -> int:

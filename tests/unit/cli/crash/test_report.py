@@ -6,9 +6,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from cli.crash.audit import KINDS, Verdict
-from cli.crash.conduct import CrashResult, Spread
 from cli.crash.power import PowerCuts
 from cli.crash.report import verdict_table
+from cli.crash.run import CrashResult, Spread
 
 VERDICT = Verdict(
     ok=True,

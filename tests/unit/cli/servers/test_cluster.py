@@ -4,13 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.servers.cluster import letters, listen_flags
-
-
-def test_brokers_are_lettered_as_spreadsheet_columns_are() -> None:
-    assert [letters(index) for index in (0, 1, 25, 26, 51, 52, 701, 702)] == [
-        "a", "b", "z", "aa", "az", "ba", "zz", "aaa",
-    ]  # fmt: skip
+from cli.servers.cluster import listen_flags
 
 
 def test_brokers_take_the_ports_after_the_name_servers_or_any() -> None:

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from cli.demo.cluster import run_cluster
-from cli.swarm.conduct import ConductOptions, Conductor, parts_of
 from cli.swarm.parts import run_parts
+from cli.swarm.run import ConductOptions, Conductor, parts_of
 from cli.swarm.wire import Bunch
 from client.config import wall_clock_ms
 from model.errors import ServiceNotAvailable

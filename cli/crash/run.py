@@ -6,26 +6,23 @@ start the servers -> load -> kill, restart, kill ... -> stop producing -> let th
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import BinaryIO
 
 import anyio
 
 from cli.crash.audit import Audit, Verdict
-from cli.crash.brokers import BrokerFiles, BrokerProcess
+from cli.crash.brokers import BrokerFiles, BrokerProcess, appending
 from cli.crash.ledger import Ledger
 from cli.crash.load import GROUP, TOPIC, Load, run_load
 from cli.crash.power import PowerCuts, cut_power
 from cli.crash.read_back import read_back
 from cli.crash.schedule import Kill, Moment, next_kill
-from cli.servers.cluster import REGISTERED_POLL_S, START_TIMEOUT_S, Child, letters
+from cli.servers.children import DAEMON, broker_name, module_process, wait_registered
 from client.admin.admin import Admin
 from client.admin.records import QueueProgress
 from model.errors import GroupNotExist, RlabError, ServiceNotAvailable
@@ -141,8 +138,7 @@ class CrashRun:
         """
         options, started = self._options, anyio.current_time()
         async with AsyncExitStack() as stack:
-            name_server = await stack.enter_async_context(_name_server(options.directory))
-            await self._start_brokers(stack, name_server)
+            name_server = await self._start_servers(stack)
             async with run_load(
                 name_server,
                 self.ledger,
@@ -161,7 +157,7 @@ class CrashRun:
             audit = Audit(self.ledger)
             if not self._broken:
                 self.phase = "reading back"
-                await self._registered(name_server)
+                await self._wait_registered(name_server)
                 audit.progress(committed, await _progress(name_server))
                 await read_back(name_server, [broker.name for broker in self._brokers], TOPIC, audit.queue)
         duration_s = anyio.current_time() - started
@@ -182,30 +178,30 @@ class CrashRun:
 
     # --- the cluster -------------------------------------------------------------------------------------------------
 
-    async def _start_brokers(self, stack: AsyncExitStack, name_server: str) -> None:
+    async def _start_servers(self, stack: AsyncExitStack) -> str:
+        """Start everything; returns the address of the name server."""
         options = self._options
+        stderr = stack.enter_context(appending(options.directory / "namesrv.log"))
+        at = ("--listen", "127.0.0.1:0", *DAEMON)
+        process = module_process("namesrv", "cli.main", "namesrv", *at, stderr=stderr)
+        name_server = (await stack.enter_async_context(process)).address
         arguments = ["--namesrv", name_server, "--no-auto-create", "--no-trace-topic"]
         arguments += ["--restore-grace", f"{RESTORE_GRACE_S:g}", *options.broker_arguments]
         for index in range(options.brokers):
-            name = f"broker-{letters(index)}"
+            name = broker_name(index)
             files = BrokerFiles(data=options.directory / name, log=options.directory / f"{name}.log")
             self._brokers.append(await stack.enter_async_context(BrokerProcess(name, files, arguments)))
         async with anyio.create_task_group() as tasks:
             for broker in self._brokers:
                 tasks.start_soon(broker.start)
-        await self._registered(name_server)
+        await self._wait_registered(name_server)
         async with Admin(name_server) as admin:
             await admin.create_topic(TOPIC, QUEUES)
+        return name_server
 
-    async def _registered(self, name_server: str) -> None:
-        names = {broker.name for broker in self._brokers}
+    async def _wait_registered(self, name_server: str) -> None:
         async with Admin(name_server) as admin:
-            with anyio.move_on_after(START_TIMEOUT_S):
-                # Nothing tells when a name server has heard of a broker.
-                while not names <= {broker.broker_name for broker in await admin.brokers()}:  # noqa: ASYNC110
-                    await anyio.sleep(REGISTERED_POLL_S)
-                return
-        raise ServiceNotAvailable(f"the brokers did not register within {START_TIMEOUT_S:g} s")
+            await wait_registered(admin, [broker.address for broker in self._brokers])
 
     @property
     def _broken(self) -> bool:
@@ -290,26 +286,6 @@ class CrashRun:
             torn_tails=sum(life.cut_bytes > 0 for life in lives),
             power_cuts=power_cuts,
         )
-
-
-@asynccontextmanager
-async def _name_server(directory: Path) -> AsyncIterator[str]:
-    command = [sys.executable, "-P", "-m", "cli.main", "namesrv", "--listen", "127.0.0.1:0"]
-    with _appending(directory / "namesrv.log") as stderr:
-        process = await anyio.open_process(
-            [*command, "--json", "--exit-with-stdin"], stderr=stderr, start_new_session=True
-        )
-        child = Child("namesrv", process)
-        try:
-            await child.wait_ready()
-            yield child.address
-        finally:
-            with anyio.CancelScope(shield=True):
-                await child.stop()
-
-
-def _appending(path: Path) -> BinaryIO:
-    return path.open("ab")
 
 
 async def _lag(admin: Admin) -> int | None:

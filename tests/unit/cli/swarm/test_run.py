@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.swarm.conduct import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
+from cli.swarm.run import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
 from client.admin.admin import Admin
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
 from simulation.checks.ownership import Rebalance

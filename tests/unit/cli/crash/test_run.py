@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.crash.conduct import CrashOptions, CrashRun, Spread, spread
 from cli.crash.ledger import Place, Sent
+from cli.crash.run import CrashOptions, CrashRun, Spread, spread
 from client import MessageQueue
 
 

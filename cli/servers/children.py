@@ -1,0 +1,147 @@
+"""Child processes that run our own modules: started, awaited until they announce their address, and stopped with us.
+
+A child never outlives this process: it holds the reading end of a pipe and stops when that is closed, which also
+happens when this process is killed. A signal from the terminal reaches only this process, because children have a
+session of their own; it then stops them in the right order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from cli.output import print_note
+from model.errors import ServiceNotAvailable
+
+if TYPE_CHECKING:
+    from client.admin.admin import Admin
+
+MODULE = (sys.executable, "-P", "-m")
+"""Begins a command that runs a module of ours. -P: a folder of the user that is called cli must not take our place."""
+DAEMON = ("--json", "--exit-with-stdin")
+"""Options of a daemon that is a child: it announces itself as JSON, and stops when its standard input is closed."""
+START_TIMEOUT_S = 30.0
+"""How long children may take to come up; a broker with a large log reads the end of it first."""
+STOP_TIMEOUT_S = 15.0
+"""How long a child may take to stop before it is killed; it bounds its own steps to less."""
+_REGISTERED_POLL_S = 0.02
+_MAX_LINE_BYTES = 4096
+
+
+def broker_name(index: int) -> str:
+    """The name of a broker among several: 0 -> broker-a, 25 -> broker-z, 26 -> broker-aa."""
+    letters, rest = "", index + 1
+    while rest:
+        rest, letter = divmod(rest - 1, 26)
+        letters = chr(ord("a") + letter) + letters
+    return f"broker-{letters}"
+
+
+async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None) -> Process:
+    """Start a command in a session of its own; by default it writes to our standard error."""
+    return await anyio.open_process(command, stderr=stderr, start_new_session=True)
+
+
+class Child:
+    """A daemon in a process of its own.
+
+    Attributes:
+        name: for messages.
+        process: the process.
+        address: `host:port` that it listens on; empty until it has announced it.
+        announced: the whole announcement, one JSON document.
+    """
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name = name
+        self.process = process
+        self.address = ""
+        self.announced: dict[str, Any] = {}
+
+    async def wait_ready(self) -> None:
+        """Wait for the line that announces its address.
+
+        Raises:
+            ServiceNotAvailable: it ended instead. The reason is on its standard error.
+        """
+        assert self.process.stdout is not None, "its stdout is a pipe"
+        try:
+            line = await BufferedByteReceiveStream(self.process.stdout).receive_until(b"\n", _MAX_LINE_BYTES)
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            code = await self.process.wait()
+            raise ServiceNotAvailable(f"{self.name} did not start (exit code {code})") from None
+        self.announced = json.loads(line)
+        self.address = self.announced["address"]
+
+    async def stop(self) -> None:
+        """Ask it to stop, and kill it after `STOP_TIMEOUT_S`. Idempotent."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            with anyio.move_on_after(STOP_TIMEOUT_S):
+                await self.process.wait()
+        if self.process.returncode is None:
+            print_note(f"{self.name} does not stop and is killed")
+            self.process.kill()
+        await self.process.aclose()
+
+
+@asynccontextmanager
+async def children(
+    commands: Iterable[tuple[str, Sequence[str]]], *, stderr: int | IO[bytes] | None = None
+) -> AsyncIterator[list[Child]]:
+    """Run commands, each with a name, as children while the block runs; all start, and later stop, at the same time.
+
+    Raises:
+        ServiceNotAvailable: one did not start.
+
+    Cancellation: all are stopped.
+    """
+    started: list[Child] = []
+    try:
+        for name, command in commands:
+            started.append(Child(name, await spawn(command, stderr=stderr)))
+        with anyio.move_on_after(START_TIMEOUT_S) as scope:
+            for child in started:
+                await child.wait_ready()
+        if scope.cancelled_caught:
+            late = ", ".join(child.name for child in started if not child.address)
+            raise ServiceNotAvailable(f"{late} did not start within {START_TIMEOUT_S:g} s")
+        yield started
+    finally:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for child in started:
+                    tasks.start_soon(child.stop)
+
+
+@asynccontextmanager
+async def module_process(
+    name: str, module: str, *arguments: str, stderr: int | IO[bytes] | None = None
+) -> AsyncIterator[Child]:
+    """Run one module as a child while the block runs; see `children`."""
+    async with children([(name, [*MODULE, module, *arguments])], stderr=stderr) as (child,):
+        yield child
+
+
+async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: float = START_TIMEOUT_S) -> None:
+    """Wait until the name server lists brokers at these addresses.
+
+    A broker that was killed may still be listed, so the name of a broker would not tell.
+
+    Raises:
+        ServiceNotAvailable: they did not register in time.
+    """
+    wanted = set(addresses)
+    with anyio.move_on_after(timeout_s) as scope:
+        # Name servers do not notify anybody of a new broker.
+        while not wanted <= {each for broker in await admin.brokers() for each in broker.addresses.values()}:  # noqa: ASYNC110
+            await anyio.sleep(_REGISTERED_POLL_S)
+    if scope.cancelled_caught:
+        raise ServiceNotAvailable(f"the brokers did not register within {timeout_s:g} s")
