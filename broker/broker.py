@@ -13,6 +13,7 @@ from broker.assignment.modes import RequestModeStore
 from broker.config import BrokerConfig
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import MetadataStore
+from broker.feature import Core, Features
 from broker.groups.table import GroupTable, Leave
 from broker.groups.watch import GroupWatch
 from broker.leases.offset_moves import OffsetMoves
@@ -77,6 +78,8 @@ class Broker:
         events: what happened here.
         group_watch: tells what is wrong with groups.
         clients: connection number -> client, of those that have sent a heartbeat.
+        features: the features whose hooks are called, in their order.
+        core: what features are made from.
     """
 
     def __init__(
@@ -103,6 +106,11 @@ class Broker:
         self.moves = OffsetMoves(config.name, self.events)
         self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.moves, self.driver.wake_by)
         self.barrier = WriteBarrier(loop, store, metadata, self.new_messages, config.flush)
+        self.features = Features()
+        self.core = Core(
+            *(loop, config.name, config.quirks, config.clock_ms, store, metadata),
+            *(self.barrier, self.events, self.driver, self.features),
+        )
         self.registration = Registration(config, self.topics)
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
@@ -145,6 +153,7 @@ class Broker:
         """Look for whoever waits for messages of a queue that has new ones."""
         self.pulls.rerun(topic, queue_id)
         self.pops.wake(topic, queue_id)
+        self.features.queue_changed(topic, queue_id)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -171,6 +180,7 @@ class Broker:
         self.offsets.delete_topic(topic)
         self.locks.forget_topic(topic)
         self.pops.forget_topic(topic)
+        self.features.topic_deleted(topic, cause)
         self.store.drop_topic(entry.topic_id)
         self.route_changed(topic, 0, "deleted", cause)
         for queue_id in range(queue_count(entry.config)):
@@ -211,6 +221,7 @@ class Broker:
         self.pops.look_again(group)
         if not leave.group.members:
             self.assignments.forget(group)
+        self.features.member_left(group, client_id, cause, leave.reason.value)
         self.group_watch.look(leave.group, cause)
 
     def _orphan(self, group: str, client_id: str, cause: str, detail: str) -> None:
@@ -224,6 +235,7 @@ class Broker:
         self.clients.pop(connection.number, None)
         self.pulls.connection_closed(connection)
         self.pops.connection_closed(connection)
+        self.features.connection_closed(connection)
         if self.groups.connection_closed(connection.number, self.loop.time()):
             self.driver.wake_by(self.groups.next_deadline() or self.loop.time())
 
@@ -298,7 +310,7 @@ class Broker:
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def _next_deadline(self) -> float | None:
-        tables = (self.groups, self.locks, self.pulls, self.pops)
+        tables = (self.groups, self.locks, self.pulls, self.pops, self.features)
         deadlines = (table.next_deadline() for table in tables)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -310,6 +322,7 @@ class Broker:
         self.notify_members(now)
         self.pulls.expire(now)
         self.pops.expire(now)
+        self.features.expire(now)
 
     # --- trace -------------------------------------------------------------------------------------------------------
 

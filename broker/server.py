@@ -76,6 +76,7 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
         **AssignmentHandlers(broker).handlers(),
         **SinkHandlers(broker).handlers(),
         **AdminHandlers(broker).handlers(),
+        **broker.features.handlers(),
     }
 
 
@@ -135,6 +136,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
             if config.trace:
                 broker.store_trace()
+            broker.features.close()
             broker.delays.save()
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)

@@ -11,8 +11,9 @@ Commits of offsets and leases do not depend on it: they go on while messages fin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from broker.durability.group_commit import GroupCommit, Written
 from broker.durability.metadata import MetadataStore
@@ -24,6 +25,7 @@ from remoting.connection import Connection
 
 _Sends = list[tuple[Connection, Command, int]]
 _Queues = dict[tuple[str, int], None]
+_NO_HEADER: Mapping[str, Any] = {}
 
 
 class WriteBarrier:
@@ -76,6 +78,23 @@ class WriteBarrier:
         self._after_commit.append(callback)
         if self._scheduled is None:
             self._schedule()
+
+    def respond_after_commit(
+        self,
+        connection: Connection,
+        request: Command,
+        header: Mapping[str, Any] = _NO_HEADER,
+        body: bytes | None = None,
+    ) -> None:
+        """Answer a request once the metadata that this turn changed is written, or with the error of the write."""
+
+        def respond(failure: RlabError | None) -> None:
+            if failure is None:
+                connection.respond(request, header, body)
+            else:
+                connection.respond_error(request, failure)
+
+        self.after_commit(respond)
 
     def metadata_changed(self) -> None:
         """Write changed metadata at the end of this turn although nobody waits for it."""

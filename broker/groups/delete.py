@@ -50,6 +50,7 @@ class DeleteGroupHandler:
         broker.offsets.delete_group(group)
         broker.locks.forget_group(group)
         broker.pops.forget_group(group)
+        broker.features.group_deleted(group, request.header.get("cause") or "")
         broker.metadata.delete_group(group)
         broker.request_modes.delete_group(group, broker.assignments.delete(group))
         if broker.topics.get(retry_topic(group)) is not None:

@@ -128,6 +128,7 @@ class GroupHandlers:
             if leave is not None:
                 broker.member_left(leave, cause)
             broker.pops.member_left(connection, group, client_id)
+            broker.features.client_unregistered(connection, group, client_id)
         broker.notify_members(now)
         return Reply({})
 

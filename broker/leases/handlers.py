@@ -71,6 +71,7 @@ class LeaseHandlers:
             broker.metadata.save_lease(group, queue, client_id, lease.token)
             # What an earlier owner's pull is still held for is not for it any more.
             broker.pulls.rerun(topic, queue_id)
+            broker.features.queue_granted(topic, queue_id)
             offset = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
             entry = broker.topics.existing(topic)

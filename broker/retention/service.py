@@ -79,7 +79,11 @@ class RetentionService:
     def _waiting_now(self) -> dict[LogKey, int]:
         """Queue -> first offset of what the broker itself has still to do."""
         delays = self._broker.delays
-        return {delays.parked_queue: delays.first_waiting, **self._broker.sinks.pinned()}
+        return {
+            delays.parked_queue: delays.first_waiting,
+            **self._broker.sinks.pinned(),
+            **self._broker.features.kept_from(),
+        }
 
     def _note_waiting(self) -> dict[LogKey, int]:
         waiting_from, written = self._noted

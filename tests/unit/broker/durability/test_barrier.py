@@ -27,9 +27,11 @@ class Answers:
     def __init__(self) -> None:
         self.offsets: list[int] = []
         self.errors: list[RlabError] = []
+        self.bodies: list[bytes | None] = []
 
-    def respond(self, request: Command, header: dict[str, int]) -> None:
-        self.offsets.append(header["offset"])
+    def respond(self, request: Command, header: dict[str, int], body: bytes | None = None) -> None:
+        self.bodies.append(body)
+        self.offsets.append(header.get("offset", -1))
 
     def flush(self) -> None:
         """Nothing is queued here."""
@@ -172,3 +174,22 @@ async def test_closing_writes_what_is_left_and_leaves_nothing_for_a_later_turn(t
     turn.metadata.save_offset("g", "t", 0, 9)
     await next_turn()
     assert turn.metadata._pending
+
+
+@with_a_barrier
+async def test_a_response_leaves_once_the_metadata_is_committed(turn: Turn) -> None:
+    turn.metadata.save_offset("g", "t", 0, 1)
+    turn.barrier.respond_after_commit(turn.connection, SEND, {"offset": 7}, b"rows")  # type: ignore[arg-type]  # a fake
+    assert turn.connection.bodies == []
+    await next_turn()
+    assert (turn.connection.offsets, turn.connection.bodies) == ([7], [b"rows"])
+
+
+@with_a_barrier
+async def test_a_response_whose_metadata_cannot_be_committed_is_the_error(turn: Turn) -> None:
+    fail_metadata(turn)
+    turn.metadata.save_offset("g", "t", 0, 1)
+    turn.barrier.respond_after_commit(turn.connection, SEND, {"offset": 7})  # type: ignore[arg-type]  # a fake
+    await next_turn()
+    assert turn.connection.bodies == []
+    assert [type(error) for error in turn.connection.errors] == [SystemError_]
