@@ -50,3 +50,14 @@ def test_the_shown_end_of_a_demo_has_the_columns_and_words_that_it_has_now() -> 
     for words in ("messages acknowledged", "The group found its balance after every step.", "Queues with two owners"):
         assert words in table
         assert words in report
+
+
+def test_it_is_short_and_begins_with_what_it_is_two_commands_a_picture_and_five_minutes() -> None:
+    lines = text_of("README.md").splitlines()
+    assert len(lines) < 200
+    starts = [next(i for i, line in enumerate(lines) if line.startswith(part)) for part in (
+        "A small, real message-queue cluster", "## Two commands", "make demo", "make test", "![", "## Five minutes",
+    )]  # fmt: skip
+    assert starts == sorted(starts)
+    assert starts[-1] < 30
+    assert "`pipeline/`" in text_of("README.md")
