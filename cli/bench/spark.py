@@ -6,7 +6,6 @@ the JVM is warm; its first query takes seconds more.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +22,7 @@ from cli.bench.kit.echo import TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import cluster_processes, create_topics, temporary_folder
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn, result_of
+from cli.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn, percentile, result_of
 from client import Message, Producer
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ async def _trickle(
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(query.stop)
-    counted = sorted(latencies_ms[warm:])
+    counted = latencies_ms[warm:]
     return [
         Result(name="spark-trickle-p50", value=percentile(counted, 0.5), unit="ms"),
         Result(name="spark-trickle-p95", value=percentile(counted, 0.95), unit="ms", note="from send to foreachBatch"),
@@ -222,18 +221,13 @@ def _write(spark: SparkSession, name_server: str, topic: str, rows: int, deliver
     return rows / (time.perf_counter() - started)
 
 
-def percentile(ordered: list[float], share: float) -> float:
-    """The smallest of some ascending figures that at least this share of them does not exceed."""
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _median(rates: list[float]) -> float:
-    return percentile(sorted(rates), 0.5)
+    return percentile(rates, 0.5)
 
 
 def _with_rows(result: Result) -> Result:

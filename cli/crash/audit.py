@@ -35,7 +35,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CrashVerdict:
     """What came of a run.
 
     Attributes:
@@ -144,12 +144,12 @@ class Audit:
             if committed.get(queue, 0) < offset:
                 self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CrashVerdict:
         """Return what was found, after everything was looked at, or as much as a broker that stays away allows."""
         ledger, findings = self._ledger, self.findings
         if "no restart" not in findings.counts:
             self._find_missing()
-        return Verdict(
+        return CrashVerdict(
             ok=not findings.counts,
             acknowledged=len(ledger.acknowledged),
             given_up=ledger.given_up,

@@ -5,7 +5,7 @@ from one lane has to lie there in the order of the numbers, tries that failed an
 make many messages in flight. A body tells its lane and number, and the rest of it follows from them, so that a changed
 byte is seen.
 
-    acknowledge(Sent(3, 0), Place(q1, 17, id))    owed: the group has to get it, and the log to have it there
+    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))    owed: the group has to get it, and the log to have it there
     give_up(Sent(3, 1), refused=False)            owed to nobody; it may be stored all the same
     deliver("c1", q1, 17)                         handed to a listener
     consume(Sent(3, 0))                           a listener was content with it: not owed any more
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
     number: int
 
 
-class Place(NamedTuple):
+class StoredAt(NamedTuple):
     """Where a broker said that a message is.
 
     Attributes:
@@ -116,7 +116,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.acknowledged: dict[Sent, Place] = {}
+        self.acknowledged: dict[Sent, StoredAt] = {}
         self.given_up = 0
         self.refused: set[Sent] = set()
         self.owed: dict[Sent, None] = {}
@@ -127,7 +127,7 @@ class Ledger:
         self._delivered: dict[MessageQueue, set[int]] = {}
         self._newest: dict[tuple[str, MessageQueue], int] = {}
 
-    def acknowledge(self, sent: Sent, place: Place) -> None:
+    def acknowledge(self, sent: Sent, place: StoredAt) -> None:
         """Note that a broker has a message; once for each."""
         self.acknowledged[sent] = place
         if sent not in self.consumed:

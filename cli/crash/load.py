@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from cli.crash.ledger import LANES, LaneKind, Ledger, Place, Sent, body_of, lane_kind, sent_of
+from cli.crash.ledger import LANES, LaneKind, Ledger, Sent, StoredAt, body_of, lane_kind, sent_of
 from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from model.errors import RlabError
 from remoting.tasks import background_tasks
@@ -159,7 +159,7 @@ class Load:
             await anyio.sleep(AFTER_FAILURE_S)
             return []
 
-    async def _send(self, producer: Producer, sent: list[Sent], pinned: MessageQueue) -> list[Place]:
+    async def _send(self, producer: Producer, sent: list[Sent], pinned: MessageQueue) -> list[StoredAt]:
         lane = sent[0].lane
         messages = [Message(TOPIC, body_of(each)) for each in sent]
         match lane_kind(lane):
@@ -173,7 +173,7 @@ class Load:
                 results = [await producer.send(messages[0])]
             case _:
                 results = [await producer.send(messages[0], delay_ms=self._rng.randint(1, MAX_DELAY_MS))]
-        return [Place(result.queue, result.offset, result.message_id) for result in results]
+        return [StoredAt(result.queue, result.offset, result.message_id) for result in results]
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 

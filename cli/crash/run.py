@@ -15,7 +15,7 @@ from statistics import median
 
 import anyio
 
-from cli.crash.audit import Audit, Verdict
+from cli.crash.audit import Audit, CrashVerdict
 from cli.crash.brokers import BrokerFiles, BrokerProcess, appending
 from cli.crash.ledger import Ledger
 from cli.crash.load import GROUP, TOPIC, Load, run_load
@@ -99,7 +99,7 @@ class CrashResult:
     kills: int
     moments: dict[str, int]
     duration_s: float
-    verdict: Verdict
+    verdict: CrashVerdict
     starts: Spread
     recoveries: Spread
     scanned_bytes_max: int
@@ -269,7 +269,7 @@ class CrashRun:
                     seen, quiet_since = ledger.deliveries, anyio.current_time()
                 await anyio.sleep(DRAIN_POLL_S)
 
-    def _result(self, verdict: Verdict, duration_s: float, power_cuts: PowerCuts | None) -> CrashResult:
+    def _result(self, verdict: CrashVerdict, duration_s: float, power_cuts: PowerCuts | None) -> CrashResult:
         lives = [life for broker in self._brokers for life in broker.lives]
         # The first life of a broker begins with an empty directory.
         later = [life for broker in self._brokers for life in broker.lives[1:]]

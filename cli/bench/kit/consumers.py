@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.group_watch import GroupWatch
-from client import MessageExt, MessageQueue, PushConsumer
+from client import ConsumeFrom, MessageExt, MessageQueue, PushConsumer
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
+from model.event_log import EventSink
 from model.names import retry_topic
 
-Shares = dict[str, list[MessageQueue]]
+Listener = Callable[[Sequence[MessageExt]], Awaitable[None]]
+
+Targets = dict[str, list[MessageQueue]]
 """What members own, sorted, by client id."""
 
 _AT_ONCE = 50
 
 
-def consumer_of(name_server: str, group: str, number: int, watch: GroupWatch, *, trace: bool = True) -> PushConsumer:
+def consumer_of(name_server: str, group: str, number: int, note: EventSink, **options: Any) -> PushConsumer:
     """Make a consumer whose client id sorts by its number."""
-    name = f"{group}-{number:05d}"
-    return PushConsumer(name_server, group, instance_name=name, event_sink=watch.note, trace=trace)
+    return PushConsumer(name_server, group, instance_name=f"{group}-{number:05d}", event_sink=note, **options)
 
 
 async def ignore(messages: Sequence[MessageExt]) -> None:
     """A listener that does nothing."""
 
 
+def _ignoring(consumer: PushConsumer) -> Listener:
+    return ignore
+
+
 @asynccontextmanager
-async def running(consumers: Sequence[PushConsumer]) -> AsyncIterator[None]:
-    """Run consumers of `TOPIC` while the block runs; some are started and stopped at the same time.
+async def running(
+    consumers: Sequence[PushConsumer], listener_of: Callable[[PushConsumer], Listener] = _ignoring
+) -> AsyncIterator[None]:
+    """Run consumers of `TOPIC` while the block runs; up to 50 are started and stopped at the same time.
 
     Raises:
         ExceptionGroup: some could not start.
@@ -44,7 +53,7 @@ async def running(consumers: Sequence[PushConsumer]) -> AsyncIterator[None]:
     async def start(consumer: PushConsumer) -> None:
         async with limiter:
             await consumer.start()
-            await consumer.subscribe(TOPIC, ignore)
+            await consumer.subscribe(TOPIC, listener_of(consumer))
 
     async def stop(consumer: PushConsumer) -> None:
         async with limiter:
@@ -68,7 +77,7 @@ async def queues_of(name_server: str, group: str) -> dict[str, list[MessageQueue
         return {topic: (await admin.route(topic)).subscribe_queues() for topic in (TOPIC, retry_topic(group))}
 
 
-def shares(group: str, client_ids: Iterable[str], queues: Mapping[str, Sequence[MessageQueue]]) -> Shares:
+def targets(group: str, client_ids: Iterable[str], queues: Mapping[str, Sequence[MessageQueue]]) -> Targets:
     """Compute what every member of a group should own."""
     members = sorted(client_ids)
     strategy = AllocateMessageQueueAveragely()
@@ -78,3 +87,38 @@ def shares(group: str, client_ids: Iterable[str], queues: Mapping[str, Sequence[
         )
         for member in members
     }
+
+
+async def consume_for(
+    seconds: float, name_server: str, group: str, topic: str, count: int, *, listener_s: float = 0.0, **options: Any
+) -> float:
+    """Consume a topic from its first message; returns messages per second, measured from the first one on.
+
+    Args:
+        seconds: measures for so long, or until the last message.
+        name_server: its address.
+        group: a new group.
+        topic: what it reads.
+        count: messages that the topic has.
+        listener_s: how long the listener waits with each message.
+        options: of the push consumer.
+    """
+    seen = 0
+    began, finished = anyio.Event(), anyio.Event()
+
+    async def listener(messages: Sequence[MessageExt]) -> None:
+        nonlocal seen
+        began.set()
+        if listener_s:
+            await anyio.sleep(listener_s)
+        seen += len(messages)
+        if seen == count:
+            finished.set()
+
+    async with PushConsumer(name_server, group, consume_from=ConsumeFrom.FIRST_OFFSET, **options) as consumer:
+        await consumer.subscribe(topic, listener)
+        await began.wait()
+        before, started = seen, time.perf_counter()
+        with anyio.move_on_after(seconds):
+            await finished.wait()
+        return (seen - before) / (time.perf_counter() - started)

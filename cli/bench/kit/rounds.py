@@ -7,8 +7,9 @@ only. So the sides take turns, each turn gives one ratio, and the turn whose rat
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -143,6 +144,11 @@ async def in_turns(value: Round, baseline: Round, repeat: int) -> list[Turn]:
 def median_turn(turns: list[Turn]) -> Turn:
     """The turn whose ratio is the median; of two in the middle the lower one."""
     return sorted(turns, key=lambda turn: turn.ratio)[(len(turns) - 1) // 2]
+
+
+def percentile(figures: Sequence[float], share: float) -> float:
+    """The smallest of some figures that at least this share of them does not exceed."""
+    return sorted(figures)[max(0, math.ceil(share * len(figures)) - 1)]
 
 
 def result_of(name: str, turns: list[Turn], note: str = "") -> Result:

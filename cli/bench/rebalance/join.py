@@ -8,67 +8,66 @@ the default strategy a join moves the queues of every member that sorts after it
 
 from __future__ import annotations
 
-import math
 import time
 from statistics import median
 
 import anyio
 
-from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, shares
+from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, targets
+from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.group_watch import GroupWatch
 from cli.bench.kit.processes import cluster_processes
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes
+from cli.bench.kit.rounds import Progress, Sizes, percentile
 from model.limits import NOTIFY_WINDOW_S
 
 GROUP = "bench"
-_BALANCE_S = 120.0
+_CONVERGE_S = 120.0
 
 
 async def bench_join(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure joins.
 
     Raises:
-        NotBalanced: the group did not come to rest.
+        NotConverged: the group did not come to rest.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
     """
     async with cluster_processes({TOPIC: sizes.queues}) as cluster:
-        times_ms = sorted(await measure_joins(cluster.name_server, sizes, progress))
+        times_ms = await measure_joins(cluster.name_server, sizes, progress)
     return [
         Result(name="join-100", value=median(times_ms), unit="ms"),
-        Result(name="join-100-p95", value=times_ms[math.ceil(0.95 * len(times_ms)) - 1], unit="ms"),
+        Result(name="join-100-p95", value=percentile(times_ms, 0.95), unit="ms"),
     ]
 
 
 async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> list[float]:
     """Measure joins in a cluster that has `TOPIC`; returns milliseconds."""
-    watch = GroupWatch()
+    watch = ConvergenceWatch()
     # Odd numbers, so that a joining one can come between any two of them, or before or after all.
-    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch) for number in range(sizes.members)]
+    consumers = [consumer_of(name_server, GROUP, 2 * number + 1, watch.note) for number in range(sizes.members)]
     progress(f"starting {sizes.members} consumers")
     times_ms = []
     async with running(consumers):
         queues = await queues_of(name_server, GROUP)
-        before = shares(GROUP, [consumer.client_id for consumer in consumers], queues)
+        before = targets(GROUP, [consumer.client_id for consumer in consumers], queues)
         watch.expect(before)
-        await watch.wait_balanced(_BALANCE_S)
+        await watch.wait_converged(_CONVERGE_S)
         for number in range(sizes.joins):
             progress(f"join {number + 1} of {sizes.joins}")
             # A group that has just changed tells its members of the next change only after its window.
             await anyio.sleep(2 * NOTIFY_WINDOW_S)
             place = round(number * sizes.members / max(1, sizes.joins - 1))
-            async with consumer_of(name_server, GROUP, 2 * place, watch) as joiner:
+            async with consumer_of(name_server, GROUP, 2 * place, watch.note) as joiner:
                 members = [*consumers, joiner]
-                after = shares(GROUP, [consumer.client_id for consumer in members], queues)
+                after = targets(GROUP, [consumer.client_id for consumer in members], queues)
                 watch.expect(after)
                 started = time.perf_counter()
                 await joiner.subscribe(TOPIC, ignore)
-                times_ms.append((await watch.wait_balanced(_BALANCE_S) - started) * 1000)
+                times_ms.append((await watch.wait_converged(_CONVERGE_S) - started) * 1000)
                 for consumer in members:
                     assert consumer.queues == after[consumer.client_id], "the watch saw what is not so"
                 watch.expect(before)
-            await watch.wait_balanced(_BALANCE_S)
+            await watch.wait_converged(_CONVERGE_S)
     return times_ms

@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from cli.bench.kit.consumers import Shares, consumer_of, queues_of, running, shares
+from cli.bench.kit.consumers import Targets, consumer_of, queues_of, running, targets
+from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.group_watch import GroupWatch
 from cli.bench.kit.processes import cluster_processes, rss_bytes
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Sizes
 
 GROUPS = 20
-_BALANCE_S = 300.0
+_CONVERGE_S = 300.0
 _SETTLE_S = 1.0
 """What is on its way when the last queue has found its owner (answers, first pulls) has arrived after this."""
 
@@ -30,7 +30,7 @@ async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory.
 
     Raises:
-        NotBalanced: the groups did not come to rest.
+        NotConverged: the groups did not come to rest.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -39,13 +39,13 @@ async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     async with cluster_processes({TOPIC: members}, trace=False) as cluster:
         before = await rss_bytes(cluster.broker)
         started = time.perf_counter()
-        async with idle_groups(cluster.name_server, members, progress) as balanced_at:
+        async with idle_groups(cluster.name_server, members, progress) as converged_at:
             await anyio.sleep(_SETTLE_S)
             after = await rss_bytes(cluster.broker)
     consumers = GROUPS * members
     return [
         Result(name="memory-idle-consumer", value=(after - before) / consumers / 1024, unit="KiB"),
-        Result(name="consumers-2000", value=balanced_at - started, unit="s"),
+        Result(name="consumers-2000", value=converged_at - started, unit="s"),
     ]
 
 
@@ -57,22 +57,22 @@ async def idle_groups(name_server: str, members: int, progress: Progress) -> Asy
         When all of them were balanced, as `time.perf_counter()`.
 
     Raises:
-        NotBalanced: the groups did not come to rest.
+        NotConverged: the groups did not come to rest.
 
     Cancellation: all consumers are shut down.
     """
-    watch = GroupWatch()
+    watch = ConvergenceWatch()
     groups = {
-        group: [consumer_of(name_server, group, number, watch, trace=False) for number in range(members)]
+        group: [consumer_of(name_server, group, number, watch.note, trace=False) for number in range(members)]
         for group in (f"bench-{number:02d}" for number in range(GROUPS))
     }
     progress(f"starting {GROUPS} groups of {members} consumers")
     async with running([consumer for consumers in groups.values() for consumer in consumers]):
-        expected: Shares = {}
+        expected: Targets = {}
         for group, consumers in groups.items():
             queues = await queues_of(name_server, group)
-            expected |= shares(group, [consumer.client_id for consumer in consumers], queues)
+            expected |= targets(group, [consumer.client_id for consumer in consumers], queues)
         watch.expect(expected)
         progress("balancing them")
-        yield await watch.wait_balanced(_BALANCE_S)
+        yield await watch.wait_converged(_CONVERGE_S)
         progress("stopping them")

@@ -17,20 +17,20 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 import anyio
 
-from cli.bench.kit.consumers import queues_of, shares
+from cli.bench.kit.consumers import Listener, consumer_of, queues_of, running, targets
+from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.group_watch import GroupWatch
 from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes
-from cli.bench.rebalance.stalls import percentile
+from cli.bench.kit.rounds import Progress, Sizes, percentile
 from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from model.events import Event, EventKind
 from model.quirks import Quirk
@@ -39,8 +39,7 @@ from remoting.tasks import background_tasks
 GROUP = "bench"
 LISTENER_S = 0.005
 PER_S = 400.0
-_BALANCE_S, _SETTLE_S = 120.0, 0.5
-_AT_ONCE = 50
+_CONVERGE_S, _SETTLE_S = 120.0, 0.5
 
 
 @dataclass(slots=True)
@@ -109,7 +108,7 @@ async def bench_moves(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure moves, and then the same under the quirk.
 
     Raises:
-        NotBalanced: the group did not come to rest.
+        NotConverged: the group did not come to rest.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -139,16 +138,16 @@ async def _in_cluster(sizes: Sizes, progress: Progress, *options: str) -> Moves:
 
 async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, clock: Callable[[], float]) -> Moves:
     """Measure joins and leaves in a cluster that has `TOPIC`; `clock` gives seconds."""
-    moves, watch = Moves(clock), GroupWatch()
+    moves, watch = Moves(clock), ConvergenceWatch()
     # Odd numbers, so that a joining one can come between any two of them.
     members = [_member(name_server, 2 * number + 1, moves, watch) for number in range(sizes.members)]
     progress(f"starting {sizes.members} consumers")
-    async with _all_running(members, moves), _load(name_server):
+    async with running(members, partial(_listener, moves)), _load(name_server):
         ids = [member.client_id for member in members]
         queues = await queues_of(name_server, GROUP)
-        before = shares(GROUP, ids, queues)
+        before = targets(GROUP, ids, queues)
         watch.expect(before)
-        await watch.wait_balanced(_BALANCE_S)
+        await watch.wait_converged(_CONVERGE_S)
         await anyio.sleep(_SETTLE_S)
         moves.gaps_s.clear()
         with _frozen():
@@ -156,12 +155,12 @@ async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, cloc
                 progress(f"join and leave {number + 1} of {sizes.moves}")
                 place = round(number * sizes.members / max(1, sizes.moves - 1))
                 async with _member(name_server, 2 * place, moves, watch) as joiner:
-                    watch.expect(shares(GROUP, [*ids, joiner.client_id], queues))
-                    await joiner.subscribe(TOPIC, _listener(joiner, moves))
-                    await watch.wait_balanced(_BALANCE_S)
+                    watch.expect(targets(GROUP, [*ids, joiner.client_id], queues))
+                    await joiner.subscribe(TOPIC, _listener(moves, joiner))
+                    await watch.wait_converged(_CONVERGE_S)
                     await anyio.sleep(_SETTLE_S)
                     watch.expect(before)
-                await watch.wait_balanced(_BALANCE_S)
+                await watch.wait_converged(_CONVERGE_S)
                 await anyio.sleep(_SETTLE_S)
         # A member that leaves at the end has given everything up before; what the others do then is not counted.
         return Moves(clock, list(moves.gaps_s), Counter(moves.finished), moves.two_owners_s)
@@ -181,18 +180,15 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _member(name_server: str, number: int, moves: Moves, watch: GroupWatch) -> PushConsumer:
+def _member(name_server: str, number: int, moves: Moves, watch: ConvergenceWatch) -> PushConsumer:
     def note(event: Event) -> None:
         watch.note(event)
         moves.note(event)
 
-    name = f"{GROUP}-{number:05d}"
-    return PushConsumer(
-        name_server, GROUP, instance_name=name, event_sink=note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET
-    )
+    return consumer_of(name_server, GROUP, number, note, trace=False, consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
-def _listener(member: PushConsumer, moves: Moves) -> Callable[[Sequence[MessageExt]], Awaitable[None]]:
+def _listener(moves: Moves, member: PushConsumer) -> Listener:
     async def on_messages(messages: Sequence[MessageExt]) -> None:
         queue = messages[0].queue
         moves.begins(member.client_id, queue)
@@ -200,31 +196,6 @@ def _listener(member: PushConsumer, moves: Moves) -> Callable[[Sequence[MessageE
         moves.ends(member.client_id, queue, messages)
 
     return on_messages
-
-
-@asynccontextmanager
-async def _all_running(members: Sequence[PushConsumer], moves: Moves) -> AsyncIterator[None]:
-    limiter = anyio.CapacityLimiter(_AT_ONCE)
-
-    async def start(member: PushConsumer) -> None:
-        async with limiter:
-            await member.start()
-            await member.subscribe(TOPIC, _listener(member, moves))
-
-    async def stop(member: PushConsumer) -> None:
-        async with limiter:
-            await member.shutdown()
-
-    try:
-        async with anyio.create_task_group() as tasks:
-            for member in members:
-                tasks.start_soon(start, member)
-        yield
-    finally:
-        with anyio.CancelScope(shield=True):
-            async with anyio.create_task_group() as tasks:
-                for member in members:
-                    tasks.start_soon(stop, member)
 
 
 @asynccontextmanager

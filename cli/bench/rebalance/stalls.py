@@ -8,7 +8,6 @@ with a message of that queue. RocketMQ's defaults take 40 to 60 s for the first,
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -18,12 +17,12 @@ from statistics import median
 
 import anyio
 
-from cli.bench.kit.consumers import queues_of, shares
+from cli.bench.kit.consumers import queues_of, targets
+from cli.bench.kit.convergence import ConvergenceWatch, NotConverged
 from cli.bench.kit.echo import BODY, TOPIC
-from cli.bench.kit.group_watch import GroupWatch, NotBalanced
 from cli.bench.kit.processes import cluster_processes, kill, member_process
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes
+from cli.bench.kit.rounds import Progress, Sizes, percentile
 from client import Message, MessageExt, MessageQueue, Producer, PushConsumer
 from client.admin.admin import Admin
 from remoting.tasks import background_tasks, run_together
@@ -32,7 +31,7 @@ GROUP = "bench"
 QUEUES = 16
 SESSION_TIMEOUT_S = 3.0
 EVERY_S = 0.02
-_BALANCE_S, _TAKEOVER_S, _SETTLE_S = 30.0, 30.0, 0.3
+_CONVERGE_S, _TAKEOVER_S, _SETTLE_S = 30.0, 30.0, 0.3
 
 
 class Takeovers:
@@ -63,14 +62,14 @@ class Takeovers:
             How long each of them took, in seconds.
 
         Raises:
-            NotBalanced: some were not in time.
+            NotConverged: some were not in time.
 
         Cancellation: harmless.
         """
         with anyio.move_on_after(timeout_s) as scope:
             await self._done.wait()
         if scope.cancelled_caught:
-            raise NotBalanced(f"{len(self._left)} queues were not consumed again within {timeout_s:g} s")
+            raise NotConverged(f"{len(self._left)} queues were not consumed again within {timeout_s:g} s")
         return self._times_s
 
 
@@ -78,7 +77,7 @@ async def bench_stalls(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure both ways to go.
 
     Raises:
-        NotBalanced: queues were not taken over.
+        NotConverged: queues were not taken over.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -93,22 +92,17 @@ async def bench_stalls(sizes: Sizes, progress: Progress) -> list[Result]:
     ]
 
 
-def percentile(times: Sequence[float], share: float) -> float:
-    """The smallest of the times that so large a share of them does not exceed."""
-    return sorted(times)[math.ceil(share * len(times)) - 1]
-
-
 async def measure(name_server: str, how: signal.Signals, times: int, progress: Progress) -> list[float]:
     """Start a victim, end it, and wait until its queues are consumed; again and again. Returns milliseconds."""
-    takeovers, watch = Takeovers(), GroupWatch()
+    takeovers, watch = Takeovers(), ConvergenceWatch()
     times_ms: list[float] = []
     async with _survivor(name_server, takeovers, watch) as survivor:
         for number in range(times):
             progress(f"{how.name} {number + 1} of {times}")
             async with member_process(name_server, GROUP, f"victim-{number}", SESSION_TIMEOUT_S) as victim:
-                target = shares(GROUP, [survivor.client_id, victim.address], await queues_of(name_server, GROUP))
+                target = targets(GROUP, [survivor.client_id, victim.address], await queues_of(name_server, GROUP))
                 watch.expect({survivor.client_id: target[survivor.client_id]})
-                await watch.wait_balanced(_BALANCE_S)
+                await watch.wait_converged(_CONVERGE_S)
                 await anyio.sleep(_SETTLE_S)  # it has been granted them by then, and was handed messages
                 takeovers.begin(
                     [queue for queue in target[victim.address] if queue.topic == TOPIC], time.perf_counter()
@@ -121,7 +115,7 @@ async def measure(name_server: str, how: signal.Signals, times: int, progress: P
 
 
 @asynccontextmanager
-async def _survivor(name_server: str, takeovers: Takeovers, watch: GroupWatch) -> AsyncIterator[PushConsumer]:
+async def _survivor(name_server: str, takeovers: Takeovers, watch: ConvergenceWatch) -> AsyncIterator[PushConsumer]:
     """Run the consumer that takes over, and keep every queue in messages."""
 
     async def on_messages(messages: Sequence[MessageExt]) -> None:

@@ -28,8 +28,7 @@ from typing import Any
 import anyio
 
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes
-from cli.bench.rebalance.stalls import percentile
+from cli.bench.kit.rounds import Progress, Sizes, percentile
 from client import ConsumeFrom, MessageExt
 from client.options import ConsumeMode
 from model.limits import MAX_UNACKED
@@ -77,7 +76,7 @@ WAYS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ContrastOutcome:
     """What came of one way.
 
     Attributes:
@@ -111,7 +110,7 @@ async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
     return results
 
 
-def results_of(way: Way, outcome: Outcome) -> list[Result]:
+def results_of(way: Way, outcome: ContrastOutcome) -> list[Result]:
     """The figures of one way."""
     working, n = sum(map(bool, outcome.finished)), len(outcome.latencies_s)
     name = f"contrast-{way.name}"
@@ -127,13 +126,13 @@ def results_of(way: Way, outcome: Outcome) -> list[Result]:
     ]
 
 
-def measure_contrast(way: Way, seconds: float = SECONDS) -> Outcome:
+def measure_contrast(way: Way, seconds: float = SECONDS) -> ContrastOutcome:
     """Run one way in a simulation of its own; messages are sent for so many virtual seconds."""
     with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
         return run_simulation(partial(_contrast, way=way, seconds=seconds, folder=Path(folder)))
 
 
-async def _contrast(simulation: Simulation, *, way: Way, seconds: float, folder: Path) -> Outcome:
+async def _contrast(simulation: Simulation, *, way: Way, seconds: float, folder: Path) -> ContrastOutcome:
     loop, sent, total = simulation.loop, 0, round(seconds * PER_S)
     latencies: list[float] = []
     finished, backlog = [0] * MEMBERS, [0]
@@ -174,7 +173,7 @@ async def _contrast(simulation: Simulation, *, way: Way, seconds: float, folder:
                 sent += 1
             await done.wait()
             tasks.cancel_scope.cancel()
-        return Outcome(
+        return ContrastOutcome(
             backlog=(*backlog, sent - len(latencies)),
             latencies_s=tuple(latencies),
             finished=tuple(finished),

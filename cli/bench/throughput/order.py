@@ -8,17 +8,14 @@ is what the lanes cost. Measured from the first message on.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from itertools import count
 
-import anyio
-
+from cli.bench.kit.consumers import consume_for
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.processes import cluster_processes
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Round, Sizes, in_turns, result_of
-from client import ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from client import Message, Producer
 from client.options import ConsumeOrder
 
 KEYS, WORKERS, LISTENER_S = 64, 32, 0.005
@@ -79,30 +76,16 @@ def consuming_in_order(
 
     async def run() -> float:
         progress(f"order={order}" + (f", {listener_s * 1000:g} ms each" if listener_s else ""))
-        done = 0
-        began, finished = anyio.Event(), anyio.Event()
-
-        async def listener(messages: Sequence[MessageExt]) -> None:
-            nonlocal done
-            began.set()
-            if listener_s:
-                await anyio.sleep(listener_s)
-            done += len(messages)
-            if done == sizes.backlog:
-                finished.set()
-
-        async with PushConsumer(
+        group = f"{topic}-{order}-{next(rounds)}"
+        return await consume_for(
+            sizes.seconds,
             name_server,
-            f"{topic}-{order}-{next(rounds)}",
+            group,
+            topic,
+            sizes.backlog,
+            listener_s=listener_s,
             order=order,
             max_workers=WORKERS,
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-        ) as consumer:
-            await consumer.subscribe(topic, listener)
-            await began.wait()
-            before, started = done, time.perf_counter()
-            with anyio.move_on_after(sizes.seconds):
-                await finished.wait()
-            return (done - before) / (time.perf_counter() - started)
+        )
 
     return run

@@ -12,17 +12,16 @@ When all messages are taken, the next group begins with the first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
 import msgpack
 
-from cli.bench.kit.echo import TOPIC, connect_echo
-from cli.bench.kit.processes import cluster_processes, echo_process, rss_bytes
+from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.processes import cluster_processes, rss_bytes
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, rate, result_of
-from cli.bench.throughput.pull import QUEUES, fill
-from cli.bench.throughput.send import IN_FLIGHT, echoing, round_of
+from cli.bench.throughput.pull import QUEUES, fill, filled_cluster
+from cli.bench.throughput.send import round_of
 from client import PopConsumer
 from client.pop.message import PopMessage, runs_of
 from client.pop.requests import decode_batches
@@ -48,18 +47,11 @@ async def bench_pop(sizes: Sizes, progress: Progress) -> list[Result]:
 
     Cancellation: every process is stopped.
     """
-    async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(echo_process())
-        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
-        client = await stack.enter_async_context(connect_echo(echo.address))
-        progress("filling the queues")
-        await fill(cluster.name_server, sizes.backlog)
-        remoting = await stack.enter_async_context(RemotingClient({}))
+    async with filled_cluster(sizes, progress) as (cluster, _, echo), RemotingClient({}) as remoting:
         connection = await remoting.connect(cluster.broker.address)
-        against = round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}")
         name = f"pop-{MAX_POP_BATCH}"
-        turns = await in_turns(round_of(popping(connection), WORKERS, sizes, progress, name), against, sizes.repeat)
-        consumed = await in_turns(consuming(cluster.name_server, sizes, progress), against, sizes.repeat)
+        turns = await in_turns(round_of(popping(connection), WORKERS, sizes, progress, name), echo, sizes.repeat)
+        consumed = await in_turns(consuming(cluster.name_server, sizes, progress), echo, sizes.repeat)
     return [result_of(name, turns), result_of("pop-consumer", consumed)]
 
 
@@ -136,11 +128,9 @@ def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
 
 async def bench_pop_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory of messages in flight; see `bench_pop`."""
-    async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}, trace=False))
+    async with cluster_processes({TOPIC: QUEUES}, trace=False) as cluster, RemotingClient({}) as remoting:
         progress("filling the queues")
         await fill(cluster.name_server, sizes.in_flight // QUEUES)
-        remoting = await stack.enter_async_context(RemotingClient({}))
         connection = await remoting.connect(cluster.broker.address)
         progress("popping and acknowledging all")
         while messages := await pop(connection, "before", _INVISIBLE_MS):

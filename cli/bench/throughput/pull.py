@@ -7,21 +7,20 @@ is a whole push consumer: pull, process queue, workers, an empty listener for ea
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
-import anyio
 import msgpack
 
+from cli.bench.kit.consumers import consume_for
 from cli.bench.kit.echo import BODY, TOPIC, connect_echo
-from cli.bench.kit.processes import cluster_processes, echo_process
+from cli.bench.kit.processes import ClusterProcesses, cluster_processes, echo_process
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Round, Sizes, Window, Work, in_turns, result_of
 from cli.bench.throughput.send import IN_FLIGHT, echoing, round_of
-from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer
 from model.decode import decode_messages
 from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
@@ -46,37 +45,55 @@ async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
 
     Cancellation: every process is stopped.
     """
-    async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(echo_process())
-        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
-        client = await stack.enter_async_context(connect_echo(echo.address))
-        progress("filling the queues")
-        queues = await fill(cluster.name_server, sizes.backlog)
-        remoting = await stack.enter_async_context(RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _ignored}))
+    async with (
+        filled_cluster(sizes, progress) as (cluster, queues, echo),
+        RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _ignored}) as remoting,
+    ):
         connection = await remoting.connect(cluster.broker.address)
         tokens = await leases(connection, queues)
-        turns = await in_turns(
-            round_of(pulling(connection, tokens, sizes.backlog), QUEUES, sizes, progress, f"pull-{PULL_BATCH}"),
-            round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
-            sizes.repeat,
-        )
+        work = pulling(connection, tokens, sizes.backlog)
+        turns = await in_turns(round_of(work, QUEUES, sizes, progress, f"pull-{PULL_BATCH}"), echo, sizes.repeat)
     return [result_of(f"pull-{PULL_BATCH}", turns)]
 
 
 async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure a push consumer; see `bench_pull`."""
-    async with AsyncExitStack() as stack:
-        echo = await stack.enter_async_context(echo_process())
-        cluster = await stack.enter_async_context(cluster_processes({TOPIC: QUEUES}))
-        client = await stack.enter_async_context(connect_echo(echo.address))
-        progress("filling the queues")
-        await fill(cluster.name_server, sizes.backlog)
-        turns = await in_turns(
-            consuming(cluster.name_server, sizes, progress),
-            round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}"),
-            sizes.repeat,
-        )
+    async with filled_cluster(sizes, progress) as (cluster, _, echo):
+        turns = await in_turns(consuming(cluster.name_server, sizes, progress), echo, sizes.repeat)
     return [result_of("consume", turns)]
+
+
+class FilledCluster(NamedTuple):
+    """A cluster with messages, and the baseline.
+
+    Attributes:
+        queues: of `TOPIC`, each with `Sizes.backlog` messages.
+        echo: a round of the bare echo, `IN_FLIGHT` frames at a time.
+    """
+
+    cluster: ClusterProcesses
+    queues: list[MessageQueue]
+    echo: Round
+
+
+@asynccontextmanager
+async def filled_cluster(sizes: Sizes, progress: Progress) -> AsyncIterator[FilledCluster]:
+    """Run a cluster and an echo server while the block runs, and fill the queues.
+
+    Raises:
+        RlabError: the cluster did not start, or a send failed.
+
+    Cancellation: every process is stopped.
+    """
+    async with (
+        echo_process() as echo,
+        cluster_processes({TOPIC: QUEUES}) as cluster,
+        connect_echo(echo.address) as client,
+    ):
+        progress("filling the queues")
+        queues = await fill(cluster.name_server, sizes.backlog)
+        baseline = round_of(echoing(client), IN_FLIGHT, sizes, progress, f"echo-{IN_FLIGHT}")
+        yield FilledCluster(cluster, queues, baseline)
 
 
 async def fill(name_server: str, backlog: int) -> list[MessageQueue]:
@@ -163,23 +180,7 @@ def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
 
     async def run() -> float:
         progress("consume")
-        seen = 0
-        began, finished = anyio.Event(), anyio.Event()
-
-        async def listener(messages: Sequence[MessageExt]) -> None:
-            nonlocal seen
-            seen += len(messages)
-            began.set()
-            if seen == QUEUES * sizes.backlog:
-                finished.set()
-
         group = f"consume-{next(rounds)}"
-        async with PushConsumer(name_server, group, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
-            await consumer.subscribe(TOPIC, listener)
-            await began.wait()
-            before, started = seen, time.perf_counter()
-            with anyio.move_on_after(sizes.seconds):
-                await finished.wait()
-            return (seen - before) / (time.perf_counter() - started)
+        return await consume_for(sizes.seconds, name_server, group, TOPIC, QUEUES * sizes.backlog)
 
     return run

@@ -5,21 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from cli.bench.spark import percentile, usable_cores
-
-FIGURES = st.lists(st.floats(0, 1e6), min_size=1).map(sorted)
-
-
-@given(FIGURES, st.floats(0.01, 1))
-def test_a_percentile_is_the_smallest_figure_that_this_share_does_not_exceed(
-    ordered: list[float], share: float
-) -> None:
-    found = percentile(ordered, share)
-    assert sum(one <= found for one in ordered) >= share * len(ordered)
-    assert sum(one < found for one in ordered) < share * len(ordered)
+from cli.bench.spark import usable_cores
 
 
 def test_this_process_may_run_somewhere() -> None:

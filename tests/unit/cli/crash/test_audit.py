@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.crash.audit import KINDS, Audit, Verdict
-from cli.crash.ledger import LANES, LaneKind, Ledger, Place, Sent, body_of, lane_kind
+from cli.crash.audit import KINDS, Audit, CrashVerdict
+from cli.crash.ledger import LANES, LaneKind, Ledger, Sent, StoredAt, body_of, lane_kind
 from client import MessageExt, MessageQueue
 from client.admin.records import QueueProgress
 
@@ -23,19 +23,19 @@ def stored(offset: int, sent: Sent, body: bytes | None = None) -> MessageExt:
 def ledger_of(*promised: tuple[Sent, int], consumed: bool = True) -> Ledger:
     ledger = Ledger()
     for sent, offset in promised:
-        ledger.acknowledge(sent, Place(QUEUE, offset, f"id-{sent.number}"))
+        ledger.acknowledge(sent, StoredAt(QUEUE, offset, f"id-{sent.number}"))
         if consumed:
             ledger.consume(sent)
     return ledger
 
 
-def audited(ledger: Ledger, *rows: MessageExt) -> Verdict:
+def audited(ledger: Ledger, *rows: MessageExt) -> CrashVerdict:
     audit = Audit(ledger)
     audit.queue(QUEUE, range(rows[-1].offset + 1 if rows else 0), list(rows))
     return audit.verdict()
 
 
-def found(verdict: Verdict) -> dict[str, int]:
+def found(verdict: CrashVerdict) -> dict[str, int]:
     assert verdict.ok == (not any(verdict.findings.values()))
     assert verdict.findings.keys() == KINDS.keys()
     return {kind: count for kind, count in verdict.findings.items() if count}

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from cli.crash.ledger import LANES, MAX_EXAMPLES, Findings, LaneKind, Ledger, Place, Sent, body_of, lane_kind, sent_of
+from cli.crash.ledger import (
+    LANES,
+    MAX_EXAMPLES,
+    Findings,
+    LaneKind,
+    Ledger,
+    Sent,
+    StoredAt,
+    body_of,
+    lane_kind,
+    sent_of,
+)
 from client import MessageQueue
 
 QUEUE = MessageQueue("t", "broker-a", 0)
@@ -29,11 +40,11 @@ def test_every_producer_has_lanes_of_every_kind() -> None:
 
 def test_what_is_acknowledged_is_owed_until_it_is_consumed_whichever_comes_first() -> None:
     ledger = Ledger()
-    ledger.acknowledge(Sent(0, 0), Place(QUEUE, 0, "a"))
+    ledger.acknowledge(Sent(0, 0), StoredAt(QUEUE, 0, "a"))
     assert list(ledger.owed) == [Sent(0, 0)]
     ledger.consume(Sent(0, 0))
     ledger.consume(Sent(0, 1))
-    ledger.acknowledge(Sent(0, 1), Place(QUEUE, 1, "b"))
+    ledger.acknowledge(Sent(0, 1), StoredAt(QUEUE, 1, "b"))
     assert not ledger.owed
     assert (len(ledger.consumed), ledger.repeated) == (2, 0)
     ledger.consume(Sent(0, 1))

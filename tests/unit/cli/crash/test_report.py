@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from cli.crash.audit import KINDS, Verdict
+from cli.crash.audit import KINDS, CrashVerdict
 from cli.crash.power import PowerCuts
 from cli.crash.report import verdict_table
 from cli.crash.run import CrashResult, Spread
 
-VERDICT = Verdict(
+VERDICT = CrashVerdict(
     ok=True,
     acknowledged=12_345,
     given_up=67,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.crash.ledger import Place, Sent
+from cli.crash.ledger import Sent, StoredAt
 from cli.crash.run import CrashOptions, CrashRun, Spread, spread
 from client import MessageQueue
 
 
 def test_it_tells_how_far_it_has_come() -> None:
     run = CrashRun(CrashOptions(directory=Path("unused"), kills=20))
-    run.ledger.acknowledge(Sent(0, 0), Place(MessageQueue("t", "broker-a", 0), 0, "id"))
+    run.ledger.acknowledge(Sent(0, 0), StoredAt(MessageQueue("t", "broker-a", 0), 0, "id"))
     run.ledger.give_up(Sent(0, 1), refused=True)
     assert run.progress() == ("starting: 0 of 20 kills, 1 acknowledged, 1 given up, 1 to consume, 0 consumed twice")
 

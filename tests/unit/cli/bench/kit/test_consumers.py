@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, shares
+from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, targets
+from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.group_watch import GroupWatch
 from client import MessageQueue
 from client.instance.service_state import ServiceState
 from model.names import retry_topic
@@ -20,7 +20,7 @@ from tests.unit.cli.bench.embedded import embedded
 def test_the_shares_of_a_group_cover_every_queue_once(members: int, queues: int) -> None:
     of_topic = [MessageQueue("t", "b", queue_id) for queue_id in range(queues)]
     retry = [MessageQueue(retry_topic("g"), "b", 0)]
-    found = shares("g", [f"c{n}" for n in range(members)], {"t": of_topic, retry_topic("g"): retry})
+    found = targets("g", [f"c{n}" for n in range(members)], {"t": of_topic, retry_topic("g"): retry})
     assert sorted(queue for share in found.values() for queue in share) == sorted(of_topic + retry)
     assert all(share == sorted(share) for share in found.values())
 
@@ -28,17 +28,17 @@ def test_the_shares_of_a_group_cover_every_queue_once(members: int, queues: int)
 def test_consumers_come_to_own_exactly_their_shares_and_leave_nothing_behind(tmp_path: Path) -> None:
     async def main(simulation: Simulation) -> None:
         async with embedded(simulation, tmp_path, TOPIC, 7) as cluster:
-            watch = GroupWatch()
-            consumers = [consumer_of(cluster.name_server, "g", number, watch) for number in (3, 1, 2)]
+            watch = ConvergenceWatch()
+            consumers = [consumer_of(cluster.name_server, "g", number, watch.note) for number in (3, 1, 2)]
             async with running(consumers):
                 ids = [consumer.client_id for consumer in consumers]
                 assert sorted(ids) == [ids[1], ids[2], ids[0]]
-                target = shares("g", ids, await queues_of(cluster.name_server, "g"))
+                target = targets("g", ids, await queues_of(cluster.name_server, "g"))
                 watch.expect(target)
-                await watch.wait_balanced(10.0)
+                await watch.wait_converged(10.0)
                 assert {consumer.client_id: consumer.queues for consumer in consumers} == target
             watch.expect({})
-            await watch.wait_balanced(0.0)
+            await watch.wait_converged(0.0)
             with pytest.raises(Exception, match=ServiceState.SHUTDOWN_ALREADY):
                 await consumers[0].start()
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cli.bench.kit.rounds import Turn, Window, in_turns, median_turn, rate, result_of
+from cli.bench.kit.rounds import Turn, Window, in_turns, median_turn, percentile, rate, result_of
 from simulation.kernel.run import Simulation, run_simulation
 
 
@@ -67,3 +69,21 @@ def test_the_median_turn_is_reported_whole_so_that_its_ratio_fits_its_rates() ->
     assert median_turn(turns[:3]) == Turn(30, 60)
     result = result_of("send-64", turns)
     assert (result.value, result.baseline_value, result.ratio) == (40, 100, 0.4)
+
+
+def test_a_percentile_is_one_of_the_times() -> None:
+    times = [float(n) for n in range(200, 0, -1)]
+    assert [percentile(times, share) for share in (0.5, 0.99, 1.0)] == [100.0, 198.0, 200.0]
+    assert percentile([7.0], 0.99) == 7.0
+
+
+FIGURES = st.lists(st.floats(0, 1e6), min_size=1).map(sorted)
+
+
+@given(FIGURES, st.floats(0.01, 1))
+def test_a_percentile_is_the_smallest_figure_that_this_share_does_not_exceed(
+    ordered: list[float], share: float
+) -> None:
+    found = percentile(ordered, share)
+    assert sum(one <= found for one in ordered) >= share * len(ordered)
+    assert sum(one < found for one in ordered) < share * len(ordered)

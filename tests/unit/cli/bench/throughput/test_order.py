@@ -21,7 +21,7 @@ def test_a_round_reads_the_backlog_with_as_many_listeners_at_once_as_the_order_a
     tmp_path: Path, order: ConsumeOrder, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main(simulation: Simulation) -> None:
-        monkeypatch.setattr("cli.bench.throughput.order.time.perf_counter", simulation.loop.time)
+        monkeypatch.setattr("cli.bench.kit.consumers.time.perf_counter", simulation.loop.time)
         async with embedded(simulation, tmp_path, TOPIC, 1) as cluster:
             await fill_keys(cluster.name_server, TOPIC, KEYS, SIZES.backlog)
             rate = await consuming_in_order(cluster.name_server, TOPIC, order, SIZES, quiet, LISTENER_S)()

@@ -22,11 +22,11 @@ from model.message_queue import MessageQueue
 _Pair = tuple[str, MessageQueue]
 
 
-class NotBalanced(ServerError):
+class NotConverged(ServerError):
     """A group did not reach its target in time."""
 
 
-class GroupWatch:
+class ConvergenceWatch:
     """Compares what consumers own with what they should own; `note` is the `event_sink` of each of them."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class GroupWatch:
             self._right_since = time.perf_counter()
             self._put_right.set()
 
-    async def wait_balanced(self, timeout_s: float) -> float:
+    async def wait_converged(self, timeout_s: float) -> float:
         """Wait until everybody owns what was last expected. One caller at a time.
 
         Args:
@@ -64,7 +64,7 @@ class GroupWatch:
             `time.perf_counter()` at the moment when it was so.
 
         Raises:
-            NotBalanced: it took longer.
+            NotConverged: it took longer.
 
         Cancellation: harmless.
         """
@@ -73,7 +73,7 @@ class GroupWatch:
                 self._put_right = anyio.Event()
                 await self._put_right.wait()
         if self._wrong:
-            raise NotBalanced(
+            raise NotConverged(
                 f"after {timeout_s:g} s {len(self._wrong)} queues are not where they should be: is this machine busy?"
             )
         return self._right_since

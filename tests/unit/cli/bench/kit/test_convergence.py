@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.bench.kit.group_watch import GroupWatch, NotBalanced
+from cli.bench.kit.convergence import ConvergenceWatch, NotConverged
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
@@ -19,11 +19,11 @@ def event(kind: EventKind, client: str, queue: MessageQueue) -> Event:
     return Event(0.0, client, 1, kind, client=client, topic=topic, broker=broker, queue_id=queue_id)
 
 
-def is_balanced(watch: GroupWatch) -> bool:
+def is_balanced(watch: ConvergenceWatch) -> bool:
     async def main(simulation: Simulation) -> bool:
         try:
-            await watch.wait_balanced(1.0)
-        except NotBalanced:
+            await watch.wait_converged(1.0)
+        except NotConverged:
             return False
         return True
 
@@ -37,7 +37,7 @@ Tables = st.dictionaries(st.sampled_from(CLIENTS), st.sets(st.sampled_from(QUEUE
 def test_it_is_balanced_exactly_when_the_tables_are_equal(
     target: dict[str, set[MessageQueue]], toggles: list[tuple[str, MessageQueue]], expect_at: int
 ) -> None:
-    watch = GroupWatch()
+    watch = ConvergenceWatch()
     tables: dict[str, set[MessageQueue]] = {client: set() for client in CLIENTS}
     for number, (client, queue) in enumerate(toggles):
         if number == expect_at:
@@ -51,7 +51,7 @@ def test_it_is_balanced_exactly_when_the_tables_are_equal(
 
 
 def test_other_events_change_nothing() -> None:
-    watch = GroupWatch()
+    watch = ConvergenceWatch()
     watch.expect({"c1": QUEUES[:1]})
     watch.note(event(EventKind.QUEUE_ACQUIRED, "c1", QUEUES[0]))
     watch.note(event(EventKind.LOCK_GRANTED, "c1", QUEUES[1]))
@@ -60,10 +60,10 @@ def test_other_events_change_nothing() -> None:
 
 def test_a_waiter_is_woken_by_the_last_queue_and_by_none_before() -> None:
     async def main(simulation: Simulation) -> None:
-        watch = GroupWatch()
+        watch = ConvergenceWatch()
         watch.expect({"c1": QUEUES[:2]})
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch.wait_balanced, 60.0)
+            tasks.start_soon(watch.wait_converged, 60.0)
             for queue in QUEUES[:2]:
                 await anyio.sleep(1)
                 assert tasks.cancel_scope.cancel_called is False
@@ -75,10 +75,10 @@ def test_a_waiter_is_woken_by_the_last_queue_and_by_none_before() -> None:
 
 def test_a_group_that_does_not_come_to_rest_says_how_far_it_is() -> None:
     async def main(simulation: Simulation) -> None:
-        watch = GroupWatch()
+        watch = ConvergenceWatch()
         watch.expect({"c1": QUEUES[:2]})
-        with pytest.raises(NotBalanced, match="2 queues"):
-            await watch.wait_balanced(5.0)
+        with pytest.raises(NotConverged, match="2 queues"):
+            await watch.wait_converged(5.0)
         assert simulation.loop.time() == 5
 
     run_simulation(main)
