@@ -15,7 +15,7 @@ from model.errors import GroupNotExist
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
-    from client.admin.assignment_records import AssignmentInfo
+    from client.admin.records import AssignmentInfo
 
 
 class Mode(StrEnum):

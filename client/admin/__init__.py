@@ -1,1 +1,10 @@
-"""The room `client/admin`."""
+"""What operators and the console ask of a cluster: brokers, topics, groups, offsets, messages, dead letters.
+
+Read `admin.py` first: `Admin` has every call, with what each refuses and what is left when it is cancelled. The longer
+ones continue in `topics.py`, `offsets.py`, `messages.py` and `dead_letters.py`, on the connections of `requests.py`.
+`expected_owners.py` decides (pure): from what brokers report, it computes the owner that each queue should have.
+`records.py` has what comes back.
+
+Nothing here is a member of a group: it takes no lease and commits no offset. Other rooms of the client import nothing
+from here; `client/__init__.py` exports `Admin`, and the command line reads the records.
+"""

@@ -1,37 +1,46 @@
-"""Admin: what operators and the console ask of a cluster: topics, brokers, groups. RocketMQ: DefaultMQAdminExt.
+"""Administration of a cluster: brokers, topics, groups, offsets, messages. RocketMQ: DefaultMQAdminExt.
 
-Brokers are asked directly, each for its own part, all at the same time; name servers only tell where they are.
+Brokers are asked directly, each for its own part, all at the same time; name servers only say where they are.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 from types import TracebackType
 
 import anyio
 
-from client.admin.assignments import AssignmentAdmin
 from client.admin.dead_letters import DeadLetters
-from client.admin.expected_owners import group_info
-from client.admin.messages import MessageAdmin
-from client.admin.offsets import OffsetAdmin
-from client.admin.pop_records import PoppedQueue
-from client.admin.records import BrokerInfo, GroupInfo, GroupReport, GroupSummary
-from client.admin.requests import ClusterRequests, fail, listed, unpack, unpack_group
+from client.admin.expected_owners import group_info, newest_assignment
+from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages
+from client.admin.offsets import reset_offsets
+from client.admin.records import AssignmentInfo, BrokerInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
+from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
+from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.registry import has_strategy, strategy_named
-from model.errors import ConfigError, GroupNotExist, IllegalOperation, RlabError
-from model.limits import REQUEST_TIMEOUT_S
-from model.names import check_group
-from model.topic_route import BrokerData
+from model.assignment import ALL_QUEUES, RequestMode
+from model.errors import (
+    ConfigError,
+    GroupNotExist,
+    IllegalOperation,
+    InvalidParameter,
+    RequestCodeNotSupported,
+    RlabError,
+)
+from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
+from model.message_queue import MessageQueue
+from model.names import check_group, check_topic, is_retry_topic
+from model.offset_reset import QueueReset, ResetTo
+from model.topic_route import BrokerData, TopicRoute
 from remoting.wire.request_code import RequestCode
 
 _log = logging.getLogger(__name__)
 
 
-class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
+class Admin:
     """Administration of a cluster; an async context manager.
 
     Args:
@@ -51,7 +60,7 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
     def __init__(
         self, name_servers: str | Sequence[str], *, timeout_s: float = REQUEST_TIMEOUT_S, rng: Random | None = None
     ) -> None:
-        super().__init__(ClusterRequests(name_servers, timeout_s, rng or Random()))
+        self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random())
 
     async def __aenter__(self) -> Admin:
         await self.start()
@@ -89,19 +98,119 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
         return await self._cluster.brokers()
 
     async def broker_info(self, broker: str) -> BrokerInfo:
-        """The state of a broker.
-
-        Args:
-            broker: its name.
+        """The state of the broker of this name.
 
         Raises:
             ServiceNotAvailable: no broker is registered.
-            InvalidParameter: this one is not.
+            InvalidParameter: this broker is not.
             NetworkError: it does not answer.
         """
         address = (await self._cluster.masters([broker]))[broker]
         answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return BrokerInfo.from_wire(address, unpack(answer))
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    async def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted, system topics included.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        return tuple(unpack(await self._cluster.name_servers.request(code)))
+
+    async def route(self, topic: str) -> TopicRoute:
+        """The brokers and queues of a topic.
+
+        Raises:
+            InvalidParameter: an illegal name.
+            TopicNotExist: no broker serves it.
+            ConnectFailed: no name server answers.
+        """
+        return await self._cluster.route(topic)
+
+    async def routes(self, topics: Iterable[str]) -> list[TopicRoute]:
+        """The routes of topics, in the order given; topics that do not exist are left out.
+
+        Raises:
+            ConnectFailed: no name server answers.
+        """
+        routes = [await self._cluster.name_servers.route(topic) for topic in topics]
+        return [route for route in routes if route is not None]
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = DEFAULT_TOPIC_QUEUES,
+        *,
+        read: int | None = None,
+        write: int | None = None,
+        brokers: Sequence[str] | None = None,
+    ) -> TopicRoute:
+        """Create a topic; brokers that have it already with the same counts are left as they are.
+
+        RocketMQ's UPDATE_AND_CREATE_TOPIC turns an existing topic into the one described, without a word.
+
+        Args:
+            topic: its name.
+            queues: queues on each broker.
+            read: queues that can be read, if not `queues`.
+            write: queues that can be written, if not `queues`.
+            brokers: names of the brokers that get it; all by default.
+
+        Returns:
+            Its route, as every reachable name server shows it.
+
+        Raises:
+            InvalidParameter: an illegal name or count, or an unknown broker.
+            IllegalOperation: it exists with other counts, or is a system topic.
+            ServiceNotAvailable: no broker is registered.
+            RequestTimeout: it was created, but a name server does not show it.
+            RlabError: a broker refused or could not be reached; those before it have the topic. Safe to repeat.
+
+        Cancellation: some brokers may have it.
+        """
+        return await create_topic(self._cluster, topic, queues, read, write, brokers)
+
+    async def scale_topic(
+        self, topic: str, *, read: int | None = None, write: int | None = None, force: bool = False
+    ) -> TopicRoute:
+        """Change the queue counts of a topic on every broker that has it.
+
+        To shrink a topic without hiding a message: lower `write`, let the groups drain the rest, then lower `read`.
+
+        Args:
+            topic: its name.
+            read: queues that can be read, per broker; None leaves them.
+            write: queues that can be written, per broker; None leaves them.
+            force: lower `read` although the queues that go hold messages that were not consumed. They stay stored, and
+                can be read again when `read` is raised again.
+
+        Returns:
+            Its route, as every reachable name server shows it.
+
+        Raises:
+            InvalidParameter: neither count is given, or one is illegal.
+            TopicNotExist: no such topic.
+            IllegalOperation: messages would become unreadable, or it is a system topic.
+            RlabError: see `create_topic`. Safe to repeat.
+
+        Cancellation: some brokers may have the new counts.
+        """
+        return await scale_topic(self._cluster, topic, read, write, force=force)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its messages: on its brokers first, because they would register it again.
+
+        Raises:
+            TopicNotExist: no such topic.
+            IllegalOperation: it is a system topic.
+            RlabError: a broker refused or could not be reached and still has it. Safe to repeat.
+
+        Cancellation: some brokers may have deleted it.
+        """
+        await delete_topic(self._cluster, topic)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -129,16 +238,13 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
     async def delete_group(self, group: str) -> None:
         """Delete a group that has no members: its offsets, and failed messages that wait for their next attempt.
 
-        What was kept only for this group may be deleted then. Its dead letters stay. Every broker is asked for members
-        first, so that nothing is deleted anywhere while there is one.
-
-        Args:
-            group: its name.
+        Messages that were kept only for this group may be deleted then. Its dead letters stay. Every broker is asked
+        for members first, so that nothing is deleted anywhere while there is one.
 
         Raises:
             InvalidParameter: an illegal name.
             GroupNotExist: no broker knows it; the text lists some that are known.
-            IllegalOperation: it has members, or got one meanwhile.
+            IllegalOperation: it has members, or a member joined at this moment.
             RlabError: a broker refused or could not be reached and still has it. Safe to repeat.
 
         Cancellation: some brokers may have deleted it.
@@ -147,9 +253,8 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
         masters = await cluster.masters()
         members: dict[str, int] = {}
         known: dict[str, None] = {}
-        for name, answer in (await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})).items():
-            if isinstance(answer, RlabError):
-                fail(f"nothing was deleted: broker {name}", answer)
+        lists = await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})
+        for name, answer in succeeded(lists, "nothing was deleted:").items():
             rows = {row[0]: row[1] for row in unpack(answer)}
             known.update(dict.fromkeys(rows))
             if group in rows:
@@ -162,12 +267,11 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
                 "lists them"
             )
         holders = {name: masters[name] for name in members}
-        for name, answer in (await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)).items():
-            if isinstance(answer, RlabError) and not isinstance(answer, GroupNotExist):
-                fail(f"group {group!r} could not be deleted on broker {name}", answer)
+        answers = await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
 
     def dead_letters(self, group: str) -> DeadLetters:
-        """What a group has given up on.
+        """The dead-letter messages of a group.
 
         Raises:
             InvalidParameter: an illegal name.
@@ -183,7 +287,7 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
     async def group(self, group: str) -> GroupInfo:
         """A group now: members, progress, and the current and the target owner of each queue.
 
-        The parts are asked for one after another; a group that rebalances meanwhile may look odd.
+        The parts are requested one after another, so they may contradict each other while the group rebalances.
 
         Raises:
             InvalidParameter: an illegal name.
@@ -207,9 +311,151 @@ class Admin(OffsetAdmin, MessageAdmin, AssignmentAdmin):
         topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
         silent = list(dict.fromkeys(silent + silent_later + silent_last))
-        popped = [PoppedQueue.from_wire(name, row) for name, answer in pops.items() for row in unpack(answer)]
+        popped = [
+            PoppedQueue.from_wire(name, row)
+            for name, answer in pops.items()
+            if not isinstance(answer, RequestCodeNotSupported)  # a broker without POP has popped nothing
+            for row in unpack(answer)
+        ]
         strategies = _installed({member.consumer.strategy for report in reports for member in report.members})
         return group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
+
+    async def reset_offsets(
+        self,
+        group: str,
+        topic: str,
+        to: ResetTo,
+        *,
+        queues: Collection[MessageQueue] | None = None,
+        dry_run: bool = False,
+        create: bool = False,
+    ) -> tuple[QueueReset, ...]:
+        """Reset the offsets of a group on a topic, also while it consumes.
+
+        Members drop the messages that they have fetched and continue at the new offsets. Messages that are with a
+        listener at that moment are processed, but not committed, so they are redelivered if they lie at or after the
+        new offset. Each broker resets all of its queues in one step, and answers when that is stored. All brokers are
+        asked for their plan first, so that nothing is reset anywhere when one of them refuses.
+
+        Args:
+            group: its name.
+            topic: its name. The group's retry topic is another one: messages that wait there for a retry stay.
+            to: the new offsets.
+            queues: only these; all of the topic by default.
+            dry_run: change nothing, only return what would change.
+            create: allow a group that no broker knows; it will begin at these offsets.
+
+        Returns:
+            Every queue, sorted.
+
+        Raises:
+            TopicNotExist: no such topic.
+            InvalidParameter: a queue is not the topic's; or a shift where the group has committed nothing.
+            GroupNotExist: no broker of the topic knows the group.
+            IllegalOperation: the group is broadcasting: its members keep their offsets themselves.
+            RlabError: a broker could not be reached. Safe to repeat, except a shift of those that were reached.
+
+        Cancellation: some brokers may have been reset.
+        """
+        return await reset_offsets(self._cluster, group, topic, to, queues=queues, dry_run=dry_run, create=create)
+
+    async def assignment(self, group: str) -> AssignmentInfo:
+        """The newest assignment that a broker has made for a group, and the request modes of its topics.
+
+        Raises:
+            InvalidParameter: an illegal name.
+            ServiceNotAvailable: no broker is registered.
+            ConnectFailed: no broker answers.
+        """
+        masters = await self._cluster.masters()
+        header = {"group": check_group(group)}
+        answers, _ = await self._cluster.ask_reachable(masters, RequestCode.GET_GROUP_ASSIGNMENT, header)
+        return newest_assignment(
+            (name, answer.header["version"], unpack(answer))
+            for name, answer in sorted(answers.items())
+            if not isinstance(answer, RlabError)
+        )
+
+    async def set_request_mode(
+        self, group: str, topic: str, mode: RequestMode | str, *, pop_share_queue_num: int = ALL_QUEUES
+    ) -> None:
+        """Let the members of a group pull or pop a topic from now on, also while they consume.
+
+        It affects members with `assignment="broker"`. Every broker gets it, because any of them may have to assign.
+
+        Args:
+            group: its name; it may have no members yet.
+            topic: its name, no retry topic.
+            mode: `PULL` or `POP`.
+            pop_share_queue_num: for POP: members pop their own queues and those of so many others; 0 or less for all.
+
+        Raises:
+            InvalidParameter: an illegal name or mode.
+            IllegalOperation: a retry topic.
+            TopicNotExist: no broker serves the topic.
+            RlabError: a broker refused or could not be reached; others may have taken it. Safe to repeat.
+
+        Cancellation: some brokers may have taken it.
+        """
+        if mode not in list(RequestMode):
+            raise InvalidParameter(f"mode must be one of {', '.join(RequestMode)}, got {mode!r}")
+        header = {
+            "group": check_group(group),
+            "topic": check_topic(topic),
+            "mode": RequestMode(mode).value,
+            "pop_share_queue_num": pop_share_queue_num,
+        }
+        if not is_retry_topic(topic):  # which brokers refuse, with the reason
+            await self.route(topic)  # brokers take any name, also of topics that only others have
+        masters = await self._cluster.masters()
+        answers = await self._cluster.ask_brokers(masters, RequestCode.SET_MESSAGE_REQUEST_MODE, header)
+        succeeded(answers, f"the mode of {topic!r} could not be set on")
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    async def query_message(
+        self, topic: str, key: str, *, max_n: int = DEFAULT_FOUND, begin_ms: int = 0, end_ms: int | None = None
+    ) -> FoundMessages:
+        """Find messages by one of their keys.
+
+        Copies for a retry and dead letters of messages of the topic are found as well.
+
+        Args:
+            topic: its name; a retry topic or a DLQ finds only its own messages.
+            key: one of the keys that the producer gave.
+            max_n: most messages, 1 to 64.
+            begin_ms: stored at this time or later, wall clock in milliseconds.
+            end_ms: stored at this time or earlier; None for now.
+
+        Raises:
+            InvalidParameter: an illegal name or number.
+            TopicNotExist: no broker serves the topic.
+            ServiceNotAvailable: no broker is registered.
+            ConnectFailed: no name server, or no broker, answers.
+            SystemBusy: a broker has too many searches in progress.
+            ServerError: a broker cannot read its files.
+
+        Cancellation: harmless.
+        """
+        await self.route(topic)
+        times = {"begin_ms": begin_ms, "end_ms": end_ms}
+        return await find_messages(
+            self._cluster, RequestCode.QUERY_MESSAGE, {"topic": topic, "key": key, **times}, max_n
+        )
+
+    async def view_message(self, message_id: str, *, max_n: int = MAX_LOOKUP_MESSAGES) -> FoundMessages:
+        """Find every copy of a message: the original, its retries, its dead letters.
+
+        Args:
+            message_id: the id that the producer gave it.
+            max_n: most copies, 1 to 64.
+
+        Raises:
+            RlabError: as `query_message`.
+
+        Cancellation: harmless.
+        """
+        return await find_messages(self._cluster, RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": message_id}, max_n)
 
 
 def _installed(names: set[str]) -> dict[str, AllocateMessageQueueStrategy]:

@@ -1,11 +1,11 @@
-"""The dead letters of a group: to look at, and to send again once whatever was wrong is repaired.
+"""Lists the dead-letter messages of a group, and sends them again once the cause of their failures is repaired.
 
-A message that failed once more than `max_attempts` lies in `%DLQ%group` on the broker that had it. Nobody consumes
-that topic, so it is read here with plain pulls, without a lease. Sent again it is the message of its producer once
-more, with its topic, id, keys, tags and properties, and with all of its attempts before it.
+A message that failed more often than `max_attempts` allows is stored in `%DLQ%group`, on the broker that had it. That
+topic has no consumers, so it is read here with plain pulls, without a lease. A re-sent message has the topic, id, keys,
+tags and properties that its producer gave it, and all of its attempts again.
 
-Each step may be the last one before this process dies: a letter is marked as re-sent after a broker has its copy, so
-one may be sent twice and none is forgotten. RocketMQ: «resend» of its dashboard, which remembers nothing.
+This process may die at any step: a letter is marked as re-sent after a broker has its copy, so it may be sent twice but
+is never forgotten. RocketMQ: "resend" of its dashboard, which keeps no record of it.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from remoting.tasks import run_together
 from remoting.wire.request_code import RequestCode
 
 RESEND_TOGETHER = 64
-"""Letters that are sent before the first of them is marked: what may be sent twice when the process dies."""
+"""Letters that are sent before the first of them is marked; so many may be sent twice when the process dies."""
 
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
 class ResendTo(StrEnum):
-    """Who gets a letter that is sent again."""
+    """The receiver of a letter that is sent again."""
 
     GROUP = "group"
-    """The group it is a dead letter of, through its retry topic; other groups have had the message."""
+    """Only the group that failed to process it, through its retry topic."""
     TOPIC = "topic"
-    """Everybody: it is published to the topic that it was sent to at first."""
+    """Every group: it is published to its original topic."""
 
 
 class DeadLetter(NamedTuple):
     """One dead letter.
 
     Attributes:
-        message: as it is stored in `%DLQ%group`; `message.topic` is where its producer sent it to, and
-            `message.times_delivered` how often it was retried.
+        message: as it is stored in `%DLQ%group`; `message.topic` is the topic that its producer sent it to, and
+            `message.times_delivered` counts its retries.
         resent: whether it was sent again before.
     """
 
@@ -61,12 +61,12 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterQueue:
-    """What one broker has.
+    """The dead letters on one broker.
 
     Attributes:
-        letters: how many are stored.
-        resent: how many of them were sent again.
-        oldest_ms, newest_ms: when the first and the last of them became one, wall clock; None without any.
+        letters: number of stored letters.
+        resent: number of letters that were sent again.
+        oldest_ms, newest_ms: when the first and the last were stored, wall clock; None without any.
     """
 
     queue: MessageQueue
@@ -77,7 +77,7 @@ class DeadLetterQueue:
 
 
 class _Marks(NamedTuple):
-    """Where the letters of a queue lie, and which of them were sent again."""
+    """The offsets of the letters in a queue, and those that were sent again."""
 
     min_offset: int
     max_offset: int
@@ -91,11 +91,6 @@ class _Marks(NamedTuple):
 class DeadLetters:
     """The dead letters of one group; made by `Admin.dead_letters`.
 
-    Args:
-        cluster: its connections.
-        group: the group.
-        check_known: raises GroupNotExist if no broker knows the group.
-
     All methods raise RlabError when a broker that has letters cannot be reached.
     """
 
@@ -106,7 +101,7 @@ class DeadLetters:
         self._check_known = check_known
 
     async def queues(self) -> tuple[DeadLetterQueue, ...]:
-        """What each broker has; empty if the group never had a dead letter.
+        """The dead letters on each broker; empty if the group never had one.
 
         Raises:
             GroupNotExist: there is no such group.
@@ -132,9 +127,9 @@ class DeadLetters:
         return tuple(rows)
 
     async def letters(self) -> AsyncGenerator[DeadLetter]:
-        """Go through those that are there now, broker by broker, the oldest first.
+        """Go through all letters that are stored now, broker by broker, the oldest first.
 
-        What becomes a dead letter meanwhile is not among them, so that to send all of them again comes to an end.
+        Letters that are added during the iteration are left out, so that re-sending all of them comes to an end.
 
         Raises:
             GroupNotExist: there is no such group.
@@ -149,14 +144,14 @@ class DeadLetters:
                         yield DeadLetter(message, marks.resent(message.offset))
 
     async def find(self, message_ids: Iterable[str], *, again: bool = False) -> dict[str, list[DeadLetter]]:
-        """Look for letters by the id of their message, which is the producer's.
+        """Find letters by the message id that the producer gave.
 
         Args:
-            message_ids: which.
-            again: also take what was sent again already: its newest letter, where every letter of an id was.
+            message_ids: the ids.
+            again: where all letters of an id were sent again already, return the newest of them.
 
         Returns:
-            Id -> its letters that are to be sent, in the order given; a message that died twice has two.
+            Id -> its letters that are to be sent, in the order given; a message that failed again has two.
         """
         found: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
         resent: dict[str, DeadLetter] = {}
@@ -174,14 +169,11 @@ class DeadLetters:
         return found
 
     async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
-        """Send every letter again that was not yet.
+        """Send every letter again that was not sent again before, and return how many.
 
         Args:
-            to: who gets them.
-            progress: called with how many were sent so far.
-
-        Returns:
-            How many were sent.
+            to: the receivers.
+            progress: called with the number sent so far.
 
         Cancellation: see `resend`.
         """
@@ -198,13 +190,13 @@ class DeadLetters:
         return sent + len(batch)
 
     async def resend(self, letters: Sequence[DeadLetter], to: ResendTo = ResendTo.GROUP) -> None:
-        """Send letters again, whether they were before or not, and mark them.
+        """Send letters again, also those that were sent again before, and mark them.
 
         Raises:
-            TopicNotExist: the topic is gone that one of them has to go to.
-            RlabError: a broker refused one or did not answer; the others of its batch of 64 were sent and marked.
+            TopicNotExist: the topic of a letter does not exist any more.
+            RlabError: a broker refused a letter or did not answer; the others of its batch of 64 were sent and marked.
 
-        Cancellation: as if the process died: what was sent and is not marked, 64 at the most, will be sent again.
+        Cancellation: as if the process died: up to 64 letters that were sent and not marked will be sent again.
         """
         for start in range(0, len(letters), RESEND_TOGETHER):
             await self._resend_together(letters[start : start + RESEND_TOGETHER], to)
@@ -239,7 +231,7 @@ class DeadLetters:
         return retry_topic(self.group) if to is ResendTo.GROUP else letter.message.topic
 
     async def _publish_queues(self, topic: str) -> list[tuple[MessageQueue, str]]:
-        """The queues that a topic can be sent to, with the address of each; never made on the way."""
+        """The writable queues of a topic, with the address of each; the topic is never created here."""
         route = await self._cluster.name_servers.route(topic)
         if route is None:
             alone = topic == retry_topic(self.group)
@@ -252,7 +244,7 @@ class DeadLetters:
         return queues
 
     async def _send(self, message: MessageExt, queues: list[tuple[MessageQueue, str]]) -> None:
-        # To the broker that has the letter, if it can be: one less that has to be there.
+        # To the broker that has the letter where possible, so that no other one has to be up.
         near = [each for each in queues if each[0].broker_name == message.queue.broker_name] or queues
         queue, address = near[message.offset % len(near)]
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
@@ -286,7 +278,7 @@ class DeadLetters:
             fail(f"broker {queue.broker_name}", error)
 
     async def _pull(self, address: str, queue: MessageQueue, offset: int, max_n: int) -> tuple[list[MessageExt], int]:
-        """Read from an offset; returns messages and the offset to go on from."""
+        """Read from an offset; returns messages and the next offset."""
         header = {
             "group": self.group,
             "topic": self.topic,
@@ -299,7 +291,7 @@ class DeadLetters:
         connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
         answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
         if answer.code in _NOTHING_THERE:
-            # Trimmed meanwhile, or damaged: on with what is there. Never back, or this would not end.
+            # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
             return [], max(offset + 1, answer.header["next_offset"])
         raise_for_code(answer)
         return decode_messages(queue, answer.body or b""), answer.header["next_offset"]

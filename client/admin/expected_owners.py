@@ -1,10 +1,9 @@
-"""Which queues each member of a group should own, computed from outside the group; and the group as one record. Pure.
+"""The queues that each member of a group should own, computed from outside; and the group as one record. Pure.
 
-Nobody assigns queues: each member computes its own share (`client/rebalance/plan.py`). So an observer can compute them
-all, from what the members themselves look at: the route, the member list of the broker that each of them asks, and the
-strategy that its heartbeat names.
+Each member computes its own assignment (`client/rebalance/plan.py`). So an observer can compute all of them, from the
+same inputs: the route, the member list of the broker that the member asks, and the strategy that its heartbeat names.
 
-    broker-a lists members A, B of «orders», 3 queues on broker-a, strategy AVG
+    broker-a lists members A, B of group "orders", 3 queues on broker-a, strategy AVG
     target_of(...)  ->  {orders@broker-a:0: (A,), orders@broker-a:1: (A,), orders@broker-a:2: (B,)}
 
 Current and target differ for a moment in every rebalance; if they stay different, something is wrong, and which of the
@@ -15,13 +14,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo
-from client.admin.pop_records import PoppedQueue
-from client.admin.records import GroupInfo, GroupMemberInfo, GroupReport, MemberReport, QueueProgress
+from client.admin.records import (
+    NO_ASSIGNMENT,
+    AssignmentInfo,
+    GroupInfo,
+    GroupMemberInfo,
+    GroupReport,
+    MemberReport,
+    PoppedQueue,
+    QueueProgress,
+    TopicModeInfo,
+)
 from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
-from model.assignment import BROKER_STRATEGY
+from model.assignment import BROKER_STRATEGY, MemberShare, RequestMode
 from model.group_agreement import disagreements
 from model.heartbeat import ConsumeType, GroupView
 from model.message_queue import MessageQueue
@@ -30,13 +38,10 @@ from model.topic_route import TopicRoute
 
 
 def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
-    """Put together what every broker says about the members.
+    """The members of a group, sorted by client id, each put together from the reports of all brokers.
 
-    A member that brokers describe differently has changed just now and told some of them; the one that has heard of it
-    most recently, for it expires last there, is believed.
-
-    Returns:
-        The members, sorted by client id.
+    Where reports of one member differ, it has just changed and only some brokers know. The newest report counts: that
+    of the broker where the member expires last.
     """
     seen: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}
@@ -62,7 +67,7 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
 
 
 def _newest(reports: Sequence[GroupReport]) -> dict[str, MemberReport]:
-    """Client id -> what the broker says that has heard of the member most recently."""
+    """Client id -> the report of the broker that received its last heartbeat."""
     newest: dict[str, MemberReport] = {}
     for report in reports:
         for member in report.members:
@@ -79,7 +84,7 @@ def target_of(
     views: Mapping[str, GroupView],
     strategies: Mapping[str, AllocateMessageQueueStrategy],
 ) -> dict[MessageQueue, tuple[str, ...]]:
-    """Compute what every member should own.
+    """Compute which queues every member should own.
 
     Args:
         group: the group.
@@ -118,6 +123,24 @@ def _view_that_it_sees(
     return next((views[name] for name in sorted(serving) if name in views), None)
 
 
+def newest_assignment(answers: Iterable[tuple[str, int, Any]]) -> AssignmentInfo:
+    """Choose the newest of the assignments that brokers have: `answers` are broker name, version and body of each."""
+    newest = NO_ASSIGNMENT
+    modes: dict[str, TopicModeInfo] = {}
+    for name, version, (rows, set_modes) in answers:
+        for topic, mode, share in set_modes:
+            modes[topic] = TopicModeInfo(topic=topic, mode=RequestMode(mode), pop_share_queue_num=share)
+        if version > newest.version:
+            shares = {client_id: MemberShare.from_wire(version, share) for client_id, *share in rows}
+            newest = AssignmentInfo(coordinator=name, version=version, shares=shares, modes=())
+    return AssignmentInfo(
+        coordinator=newest.coordinator,
+        version=newest.version,
+        shares=newest.shares,
+        modes=tuple(modes[topic] for topic in sorted(modes)),
+    )
+
+
 def group_info(
     group: str,
     reports: Sequence[GroupReport],
@@ -131,12 +154,12 @@ def group_info(
 
     Args:
         group: the group.
-        reports: what each broker that answered says, even if that is nothing.
-        routes: routes of the topics that members subscribe to; a topic that is not in it does not exist.
+        reports: one of each broker that answered, also of those that do not know the group.
+        routes: of the topics that members subscribe to, see `target_of`.
         unreachable: names of brokers that did not answer.
         strategies: see `target_of`.
-        assignment: what a broker has shared out, to members that leave it to one.
-        popped_queues: what brokers say is popped and not ended.
+        assignment: by a broker, for members that leave it to one.
+        popped_queues: messages that are popped and not acknowledged.
     """
     members = members_of(reports)
     views = {

@@ -1,4 +1,4 @@
-"""OffsetAdmin: putting a group somewhere else on a topic. RocketMQ: ResetOffsetByTimeCommand."""
+"""Resets the offsets of a group for `Admin`. RocketMQ: ResetOffsetByTimeCommand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from client.admin.requests import Answer, fail, listed, masters_of, unpack
-from client.admin.topics import TopicAdmin
+from client.admin.requests import Answer, ClusterRequests, listed, masters_of, succeeded, unpack
 from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
@@ -18,88 +17,60 @@ from remoting.wire.request_code import RequestCode
 _RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 
 
-class OffsetAdmin(TopicAdmin):
-    """The part of `Admin` that is about the offsets of groups."""
+async def reset_offsets(
+    cluster: ClusterRequests,
+    group: str,
+    topic: str,
+    to: ResetTo,
+    *,
+    queues: Collection[MessageQueue] | None,
+    dry_run: bool,
+    create: bool,
+) -> tuple[QueueReset, ...]:
+    """See `Admin.reset_offsets`: asks all brokers what they would do, then to do it."""
+    check_group(group)
+    masters = masters_of((await cluster.route(topic)).brokers)
+    wanted = _by_broker(topic, queues, masters)
+    header = {"group": group, "topic": topic, "to": to.kind.value, "value": to.value}
+    plan = await _ask_each(cluster, masters, wanted, {**header, "dry_run": True})
+    succeeded(plan, "nothing was reset:")
+    if not create:
+        await _check_known(cluster, group, topic, masters, plan)
+    if dry_run:
+        return _resets(topic, plan)
+    done = await _ask_each(cluster, masters, wanted, header)
+    reached = [name for name, answer in done.items() if not isinstance(answer, RlabError)]
+    succeeded(done, f"reset on {', '.join(reached) or 'no broker'};")
+    return _resets(topic, done)
 
-    async def reset_offsets(
-        self,
-        group: str,
-        topic: str,
-        to: ResetTo,
-        *,
-        queues: Collection[MessageQueue] | None = None,
-        dry_run: bool = False,
-        create: bool = False,
-    ) -> tuple[QueueReset, ...]:
-        """Put a group somewhere else on a topic, also while it consumes.
 
-        Members drop what they have fetched and begin again at the new place. What a listener has at that moment is
-        finished, but not committed, so it comes again if it lies at or after the new place. Each broker resets all of
-        its queues in one step, and answers when that is stored. They are asked what they would do first, so that
-        nothing is reset anywhere when one of them refuses.
+async def _check_known(
+    cluster: ClusterRequests, group: str, topic: str, masters: Mapping[str, str], plan: Mapping[str, Answer]
+) -> None:
+    if any(not isinstance(answer, RlabError) and answer.header["known"] for answer in plan.values()):
+        return
+    lists = await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})
+    names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
+    raise GroupNotExist(
+        f"no broker of topic {topic!r} knows group {group!r}; {listed('known groups', sorted(names))}. "
+        "For a group that has yet to start, say so: --create"
+    )
 
-        Args:
-            group: which.
-            topic: on which topic. Its retry topic is another one: what waits there for its next attempt stays.
-            to: where to.
-            queues: only these; all of the topic by default.
-            dry_run: only tell what would become of it.
-            create: also for a group that no broker has heard of, which will begin there.
 
-        Returns:
-            Every queue, sorted.
+async def _ask_each(
+    cluster: ClusterRequests,
+    masters: Mapping[str, str],
+    wanted: Mapping[str, list[int] | None],
+    header: Mapping[str, Any],
+) -> dict[str, Answer]:
+    answers: dict[str, Answer] = {}
 
-        Raises:
-            TopicNotExist: no such topic.
-            InvalidParameter: a queue is not the topic's; or a shift where the group has committed nothing.
-            GroupNotExist: no broker of the topic knows the group.
-            IllegalOperation: the group is broadcasting: its members keep their offsets themselves.
-            RlabError: a broker could not be reached. Safe to repeat, except a shift of those that were reached.
+    async def ask(name: str, queue_ids: list[int] | None) -> None:
+        whole = {**header, "queue_ids": queue_ids}
+        answers.update(await cluster.ask_brokers({name: masters[name]}, _RESET, whole))
 
-        Cancellation: some brokers may have been reset.
-        """
-        check_group(group)
-        masters = masters_of((await self.route(topic)).brokers)
-        wanted = _by_broker(topic, queues, masters)
-        header = {"group": group, "topic": topic, "to": to.kind.value, "value": to.value}
-        plan = await self._ask_each(masters, wanted, {**header, "dry_run": True})
-        for name, answer in plan.items():
-            if isinstance(answer, RlabError):
-                fail(f"nothing was reset: broker {name}", answer)
-        if not create:
-            await self._check_known(group, topic, masters, plan)
-        if dry_run:
-            return _resets(topic, plan)
-        done = await self._ask_each(masters, wanted, header)
-        for name, answer in done.items():
-            if isinstance(answer, RlabError):
-                reached = [other for other, one in done.items() if not isinstance(one, RlabError)]
-                fail(f"reset on {', '.join(reached) or 'no broker'}; broker {name}", answer)
-        return _resets(topic, done)
-
-    async def _check_known(
-        self, group: str, topic: str, masters: Mapping[str, str], plan: Mapping[str, Answer]
-    ) -> None:
-        if any(not isinstance(answer, RlabError) and answer.header["known"] for answer in plan.values()):
-            return
-        lists = await self._cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})
-        names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
-        raise GroupNotExist(
-            f"no broker of topic {topic!r} knows group {group!r}; {listed('known groups', sorted(names))}. "
-            "For a group that has yet to start, say so: --create"
-        )
-
-    async def _ask_each(
-        self, masters: Mapping[str, str], wanted: Mapping[str, list[int] | None], header: Mapping[str, Any]
-    ) -> dict[str, Answer]:
-        answers: dict[str, Answer] = {}
-
-        async def ask(name: str, queue_ids: list[int] | None) -> None:
-            whole = {**header, "queue_ids": queue_ids}
-            answers.update(await self._cluster.ask_brokers({name: masters[name]}, _RESET, whole))
-
-        await run_together([partial(ask, name, queue_ids) for name, queue_ids in wanted.items()])
-        return {name: answers[name] for name in sorted(answers)}
+    await run_together([partial(ask, name, queue_ids) for name, queue_ids in wanted.items()])
+    return {name: answers[name] for name in sorted(answers)}
 
 
 def _by_broker(

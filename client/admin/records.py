@@ -1,12 +1,12 @@
-"""What `Admin` returns: frozen records of brokers, topics and groups, read from the answers of brokers. Pure."""
+"""The frozen records that `Admin` returns about brokers, topics and groups, read from the answers of brokers. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo
-from client.admin.pop_records import PoppedQueue
+from model.assignment import ALL_QUEUES, MemberShare, RequestMode
 from model.group_agreement import Disagreement
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -17,7 +17,7 @@ from model.topic_route import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRange:
-    """What a queue holds: offsets from `min_offset`, inclusive, to `max_offset`, exclusive."""
+    """Offsets that a queue holds, from `min_offset`, inclusive, to `max_offset`, exclusive."""
 
     min_offset: int
     max_offset: int
@@ -124,7 +124,7 @@ class GroupMemberInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """How far a group has come on one queue, who consumes it, and who should.
+    """Progress of a group on one queue, its owner, and who should own it.
 
     Attributes:
         committed: offset that the group consumes next, or None when nothing was committed yet.
@@ -156,8 +156,96 @@ class QueueProgress:
 
     @property
     def settled(self) -> bool:
-        """Whether the one member that should consume the queue does."""
+        """Whether the owner of the queue is its target."""
         return self.targets == (() if self.owner is None else (self.owner,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicModeInfo:
+    """How a group gets the messages of a topic; see `Admin.set_request_mode`."""
+
+    topic: str
+    mode: RequestMode
+    pop_share_queue_num: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentInfo:
+    """The newest assignment of a group that any broker knows of.
+
+    Attributes:
+        coordinator: name of the broker that made it, "" if there is none.
+        version: number of the assignment, 0 if there is none.
+        shares: client id -> its part.
+        modes: what operators set for topics of the group, sorted.
+    """
+
+    coordinator: str
+    version: int
+    shares: Mapping[str, MemberShare]
+    modes: tuple[TopicModeInfo, ...]
+
+    def targets(self) -> dict[MessageQueue, str]:
+        """The member that should own each queue that is pulled."""
+        return {
+            queue: client_id
+            for client_id, share in self.shares.items()
+            for queue in share.queues
+            if queue.topic not in share.popped and queue.queue_id != ALL_QUEUES
+        }
+
+    @property
+    def popped(self) -> frozenset[str]:
+        """Topics that members pop."""
+        return frozenset(topic for share in self.shares.values() for topic in share.popped)
+
+
+NO_ASSIGNMENT = AssignmentInfo(coordinator="", version=0, shares={}, modes=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoppedQueue:
+    """A queue of which a group has popped messages that are not acknowledged; see GET_POP_STATS.
+
+    Attributes:
+        first_unended: the lowest offset that is not acknowledged.
+        next_offset: first offset that was never delivered.
+        in_flight: messages that are invisible.
+        to_come_again: messages whose invisible time ended, or that were requeued, and that wait for the next pop.
+        oldest_ms: since when the oldest invisible message is; None if none is.
+        next_visible_ms: milliseconds until the next of them is redelivered if nobody acknowledges it; None if none is.
+        most_attempts: deliveries of the message that was delivered most often.
+        handing_over: whether the queue drains, because members want to pull it.
+        in_flight_of: client id -> its invisible messages; also of members that have left, until their time ends.
+    """
+
+    queue: MessageQueue
+    first_unended: int
+    next_offset: int
+    in_flight: int
+    to_come_again: int
+    oldest_ms: float | None
+    next_visible_ms: float | None
+    most_attempts: int
+    handing_over: bool
+    in_flight_of: Mapping[str, int]
+
+    @classmethod
+    def from_wire(cls, broker_name: str, wire: Any) -> PoppedQueue:
+        """Read one row of the answer to GET_POP_STATS."""
+        topic, queue_id, floor, next_offset, in_flight, again, oldest_ms, next_ms, attempts, draining, by_client = wire
+        return cls(
+            queue=MessageQueue(topic, broker_name, queue_id),
+            first_unended=floor,
+            next_offset=next_offset,
+            in_flight=in_flight,
+            to_come_again=again,
+            oldest_ms=oldest_ms if in_flight else None,
+            next_visible_ms=next_ms if in_flight else None,
+            most_attempts=attempts,
+            handing_over=draining,
+            in_flight_of={client_id: count for client_id, count in sorted(by_client)},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,15 +254,15 @@ class GroupInfo:
 
     Attributes:
         version: the newest version of its member list on any broker; 0 if no broker has one.
-        created_ms: when it first came to life, wall clock in milliseconds; 0 if not known.
+        created_ms: wall clock in milliseconds; 0 if not known.
         members: sorted by client id.
         queues: every queue of every topic that it subscribes to or has offsets on, sorted.
-        disagreements: what members say differently and have to say alike, sorted.
+        disagreements: settings that must be the same for all members and are not, sorted.
         unknown_strategies: strategies of members that are neither built in nor installed here; `targets` leaves their
             members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
-        assignment: what a broker has shared out, if members leave it to one.
-        popped_queues: queues of which messages are popped and not ended, sorted.
+        assignment: by a broker, for the members that leave it to one.
+        popped_queues: queues of which messages are popped and not acknowledged, sorted.
     """
 
     group: str
@@ -206,11 +294,11 @@ class GroupInfo:
 
     @property
     def in_flight(self) -> int:
-        """Messages that are popped, and neither ended nor visible again."""
+        """Messages that are invisible: popped, not acknowledged, and their time has not ended."""
         return sum(each.in_flight for each in self.popped_queues)
 
     def in_flight_of(self, client_id: str) -> int:
-        """How many of these a member has."""
+        """Invisible messages of one member."""
         return sum(each.in_flight_of.get(client_id, 0) for each in self.popped_queues)
 
     @property
@@ -220,12 +308,12 @@ class GroupInfo:
 
     @property
     def lag(self) -> int:
-        """Messages left to consume on the queues where that is known."""
+        """Messages left to consume, on the queues whose lag is known."""
         return sum(queue.lag or 0 for queue in self.queues)
 
     @property
     def stranded(self) -> tuple[MessageQueue, ...]:
-        """Queues of topics that members subscribe to, and that no member should have: their strategies disagree."""
+        """Queues of subscribed topics that no member should own, because the strategies of the members disagree."""
         wanted = {subscription.topic for member in self.members for subscription in member.subscriptions}
         wanted -= self.assignment.popped
         for member in self.members:
@@ -236,14 +324,14 @@ class GroupInfo:
 
     @property
     def balanced(self) -> bool:
-        """Whether every queue is with the one member that should have it."""
+        """Whether the group has converged: every queue has the owner that its target names."""
         settled = all(queue.settled for queue in self.queues)
         return settled and not self.unknown_strategies and not self.stranded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReport:
-    """What one broker says about one member; see `GroupMemberInfo`."""
+    """One member as one broker knows it; see `GroupMemberInfo`."""
 
     client_id: str
     address: str
@@ -254,7 +342,7 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressReport:
-    """What one broker says about one of its queues; see `QueueProgress`."""
+    """One queue as its broker reports it; see `QueueProgress`."""
 
     queue: MessageQueue
     min_offset: int
@@ -279,7 +367,7 @@ class ProgressReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """What one broker says about a group: an empty one says that it does not know it."""
+    """A group as one broker reports it; an empty report means that the broker does not know the group."""
 
     broker_name: str
     version: int = 0
@@ -289,13 +377,7 @@ class GroupReport:
 
     @classmethod
     def from_wire(cls, broker_name: str, connections: Any, stats: Any) -> GroupReport:
-        """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS.
-
-        Args:
-            broker_name: whose answers.
-            connections: the first, or None if the broker knows no members.
-            stats: the second, or None if it knows no members and no offsets.
-        """
+        """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS; None where the group is unknown."""
         connections = connections or {"version": 0, "created_ms": 0, "members": []}
         return cls(
             broker_name=broker_name,

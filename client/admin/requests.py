@@ -1,4 +1,4 @@
-"""Requests to many servers of a cluster at once, for administration: the answers come back by name or address."""
+"""Requests to many servers of a cluster at once, for administration; answers are keyed by name or address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import anyio
 import msgpack
 
 from client.instance.name_servers import NameServers
-from model.errors import ConnectFailed, GroupNotExist, InvalidParameter, NetworkError, RlabError, ServiceNotAvailable
+from model.errors import (
+    ConnectFailed,
+    GroupNotExist,
+    InvalidParameter,
+    NetworkError,
+    RlabError,
+    ServiceNotAvailable,
+    TopicNotExist,
+)
+from model.names import check_topic
 from model.topic_route import BrokerData, TopicRoute
 from remoting.address import parse_addresses
 from remoting.client import RemotingClient
@@ -18,24 +27,13 @@ from remoting.command import Command
 from remoting.wire.request_code import RequestCode
 
 Answer = Command | RlabError
-"""What one server said: a response, or what it refused or failed with."""
+"""The response of one server, or the error instead of it."""
 
 _SHOWN_NAMES = 10
 
 
 class ClusterRequests:
-    """Connections to the name servers and brokers of a cluster.
-
-    Args:
-        name_servers: addresses, a string separated by commas or a list.
-        timeout_s: per request.
-        rng: chooses the name server that is asked first.
-
-    Attributes:
-        addresses: of the name servers.
-        remoting: the connections.
-        name_servers: asks one of them.
-    """
+    """Connections to the name servers (`addresses`) and brokers of a cluster; the arguments are those of `Admin`."""
 
     def __init__(self, name_servers: str | Sequence[str], timeout_s: float, rng: Random) -> None:
         self.addresses = parse_addresses(name_servers)
@@ -59,7 +57,7 @@ class ClusterRequests:
                 await self.remoting.aclose()
             raise
 
-    # --- where things are --------------------------------------------------------------------------------------------
+    # --- routes and addresses -----------------------------------------------------------------------------------------
 
     async def brokers(self) -> tuple[BrokerData, ...]:
         """Every broker that is registered, sorted by name. Raises ConnectFailed: no name server answers."""
@@ -68,6 +66,13 @@ class ClusterRequests:
             BrokerData(cluster=cluster, broker_name=name, addresses={int(k): str(v) for k, v in addresses})
             for cluster, name, addresses in sorted(wire, key=lambda broker: str(broker[1]))
         )
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Where a topic is; see `Admin.route`."""
+        route = await self.name_servers.route(check_topic(topic))
+        if route is None:
+            raise TopicNotExist(f"topic {topic!r} does not exist: create it with 'rlab topic create {topic}'")
+        return route
 
     async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Broker name -> address of its master, sorted by name.
@@ -93,16 +98,13 @@ class ClusterRequests:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     async def request(self, address: str, code: RequestCode, header: Mapping[str, Any] | None = None) -> Command:
-        """Ask one server; raises what it refuses or fails with. Cancellation: it may have been carried out."""
+        """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed."""
         return await self.remoting.request(address, code, header, None, self._timeout_s)
 
     async def ask(self, addresses: Iterable[str], code: RequestCode, header: Mapping[str, Any]) -> dict[str, Answer]:
-        """Ask servers, all at the same time.
+        """Ask servers, all at the same time; returns the answer or error of each by address, in the order given.
 
-        Returns:
-            The answer or error of each, in the order given.
-
-        Cancellation: the request may have been carried out by any of them.
+        Cancellation: any of them may have executed the request.
         """
         answers: dict[str, Answer] = dict.fromkeys(addresses, ConnectFailed("not asked"))
 
@@ -127,19 +129,31 @@ class ClusterRequests:
     async def ask_reachable(
         self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
     ) -> tuple[dict[str, Answer], list[str]]:
-        """Ask brokers, of which some may be away.
+        """Ask brokers, some of which may be unreachable.
 
         Returns:
-            The answers, refusals among them, by name; and the names of those that gave none.
+            The answers of those that were reached, errors among them, by name; and the names of the others.
 
         Raises:
-            ConnectFailed: none gave any.
+            ConnectFailed: none was reached.
         """
         answers = await self.ask_brokers(masters, code, header)
         away = [name for name, answer in answers.items() if isinstance(answer, NetworkError)]
         if len(away) == len(answers):
             raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {answers[name]}" for name in away))
         return {name: answer for name, answer in answers.items() if name not in away}, away
+
+
+def succeeded(answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError]) -> dict[str, Command]:
+    """The responses of brokers, by name; errors of the ignored classes are left out.
+
+    Raises:
+        RlabError: the first other error, with the text `failed` and the broker's name in front.
+    """
+    for name, answer in answers.items():
+        if isinstance(answer, RlabError) and not isinstance(answer, ignored):
+            fail(f"{failed} broker {name}", answer)
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, RlabError)}
 
 
 def unpack(answer: Answer) -> Any:
@@ -159,23 +173,23 @@ def unpack_group(answer: Answer) -> Any:
 
 
 def unpack_route(answer: Answer) -> TopicRoute | None:
-    """The route in a name server's response; None if it has none, for whatever reason."""
+    """The route in a name server's response; None instead of any error."""
     return None if isinstance(answer, RlabError) else TopicRoute.from_wire(unpack(answer))
 
 
 def masters_of(brokers: Iterable[BrokerData]) -> dict[str, str]:
-    """Broker name -> address, sorted by name; brokers whose master is away are left out."""
+    """Broker name -> address, sorted by name; brokers without a registered master are left out."""
     masters = {broker.broker_name: broker.master for broker in brokers}
     return {name: address for name, address in sorted(masters.items()) if address is not None}
 
 
 def fail(where: str, error: RlabError) -> NoReturn:
-    """Raise an error again, of the same class, with what it was about in front."""
+    """Raise an error again, of the same class, with the text `where` in front."""
     raise type(error)(f"{where}: {error}") from error
 
 
 def listed(what: str, names: Iterable[str]) -> str:
-    """Text of a few names, for an error that has to say what would have been right."""
+    """Text with the first names, for errors about an unknown name."""
     names = list(names)
     more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     return f"{what}: {', '.join(names[:_SHOWN_NAMES])}{more}" if names else f"there are no {what}"

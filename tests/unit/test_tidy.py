@@ -23,7 +23,9 @@ MAX_FILE_LINES = 400
 MAX_LONG_FILE_LINES = 600
 
 # Files over MAX_FILE_LINES, each with the reason why it reads better whole. None may pass MAX_LONG_FILE_LINES.
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "client/admin/admin.py": "the public API of administration in one place; most of it is what each call refuses",
+}
 
 MAX_FUNCTION_LINES = 60
 

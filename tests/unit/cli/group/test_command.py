@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from cli.group.command import MAX_MATRIX_MEMBERS, group_document, print_group, verdict
 from cli.main import app
-from client.admin.pop_records import PoppedQueue
-from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
+from client.admin.records import GroupInfo, GroupMemberInfo, PoppedQueue, QueueProgress
 from model.group_agreement import Disagreement, Side
 from model.heartbeat import ConsumeType, MessageModel
 from model.message_queue import MessageQueue

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from cli.group.mode import Mode, mode, print_assignment
-from client.admin.assignment_records import NO_ASSIGNMENT, AssignmentInfo, TopicModeInfo
+from client.admin.records import NO_ASSIGNMENT, AssignmentInfo, TopicModeInfo
 from model.assignment import RequestMode
 
 INFO = AssignmentInfo(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from client.admin.expected_owners import group_info, members_of, target_of
-from client.admin.records import GroupReport, MemberReport, ProgressReport
+from client.admin.expected_owners import group_info, members_of, newest_assignment, target_of
+from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, ProgressReport
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
+from model.assignment import ALL_QUEUES, MemberShare, RequestMode
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 from model.topic_route import READ_WRITE, BrokerData, QueueData, TopicRoute
 
+Q0, Q1 = (MessageQueue("t", "a", number) for number in range(2))
+POPPED = MessageQueue("u", "a", ALL_QUEUES)
 STRATEGIES = {name: strategy_named(name) for name in BUILT_IN_STRATEGIES}
 
 
@@ -172,3 +175,27 @@ def test_queues_are_sorted_whatever_broker_they_are_of() -> None:
         queue("b", 0),
         queue("b", 1),
     ]
+
+
+def test_the_newest_version_counts_and_modes_are_put_together() -> None:
+    old = MemberShare(version=5, queues=(Q0, Q1))
+    new = {
+        "c1": MemberShare(version=7, queues=(Q0, POPPED), popped={"u": 2}),
+        "c2": MemberShare(version=7, queues=(Q1, MessageQueue("u", "a", 0)), popped={"u": 2}),
+    }
+    info = newest_assignment(
+        [
+            ("a", 5, [[["c1", *old.to_wire()]], [["u", "POP", 2]]]),
+            ("b", 7, [[[client_id, *share.to_wire()] for client_id, share in new.items()], [["t", "PULL", -1]]]),
+            ("c", 0, [[], []]),
+        ]
+    )
+    assert (info.coordinator, info.version, info.shares) == ("b", 7, new)
+    assert [(each.topic, each.mode) for each in info.modes] == [("t", RequestMode.PULL), ("u", RequestMode.POP)]
+    assert info.targets() == {Q0: "c1", Q1: "c2"}
+    assert info.popped == {"u"}
+
+
+def test_nobody_has_made_one() -> None:
+    assert newest_assignment([]) == NO_ASSIGNMENT
+    assert newest_assignment([("a", 0, [[], []])]) == NO_ASSIGNMENT

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from client.admin.assignment_records import AssignmentInfo
 from client.admin.records import (
+    AssignmentInfo,
     BrokerInfo,
     GroupInfo,
     GroupMemberInfo,
     GroupReport,
+    PoppedQueue,
     ProgressReport,
     QueueProgress,
     QueueRange,
@@ -179,3 +180,29 @@ def test_queues_that_are_popped_are_nobodys_and_not_stranded() -> None:
     assert info.balanced
     pulls = replace(info, members=(replace(member, consume_type=ConsumeType.PASSIVELY),))
     assert len(pulls.stranded) == 2
+
+
+def test_a_row_about_popped_messages_is_read() -> None:
+    row = ["t", 2, 5, 9, 3, 1, 1_500, 40, 2, False, [["b", 1], ["a", 2]]]
+    assert PoppedQueue.from_wire("broker-a", row) == PoppedQueue(
+        queue=MessageQueue("t", "broker-a", 2),
+        first_unended=5,
+        next_offset=9,
+        in_flight=3,
+        to_come_again=1,
+        oldest_ms=1_500,
+        next_visible_ms=40,
+        most_attempts=2,
+        handing_over=False,
+        in_flight_of={"a": 2, "b": 1},
+    )
+
+
+def test_without_anything_in_flight_there_are_no_times() -> None:
+    popped = PoppedQueue.from_wire("broker-a", ["t", 2, 5, 9, 0, 1, -1, -1, 1, True, []])
+    assert (popped.oldest_ms, popped.next_visible_ms, popped.handing_over, popped.in_flight_of) == (
+        None,
+        None,
+        True,
+        {},
+    )

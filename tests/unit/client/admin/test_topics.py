@@ -200,7 +200,7 @@ def test_a_broker_that_refuses_is_named(tmp_path: Path) -> None:
         with cluster.simulation.network.stall("broker-b"):
             with pytest.raises(NetworkError, match=r"^broker broker-b: "):
                 await admin.create_topic("t", 1)
-            with pytest.raises(NetworkError, match=r"^broker broker-b has topic 'warm-up': "):
+            with pytest.raises(NetworkError, match=r"^topic 'warm-up' has queues on broker broker-b: "):
                 await admin.scale_topic("warm-up", read=2)
         await anyio.sleep(RECONNECT_MAX_S)
         await admin.create_topic("t", 1)
