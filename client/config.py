@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import (

@@ -1,19 +1,26 @@
-"""The events of one consumer about its queues, with the columns that all of them share."""
+"""Events of one consumer about its queues, and reports of records that no consumer can decode.
+
+An undecodable record is passed over, because it never becomes decodable. To ask for it again would stop its queue for
+ever, and to fail the batch it came in would send its neighbours to the DLQ: a client that stores nonsense would hurt
+every consumer of the topic.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+
 from client.instance.instance import ClientInstance
+from model.decode import Undecodable
 from model.events import EventKind
 from model.message_queue import MessageQueue
 
+logger = logging.getLogger(__name__)
+
 
 class QueueEvents:
-    """Emits events of one group in one client.
-
-    Args:
-        instance: the client instance.
-        group: the group.
-    """
+    """Emits events of one group in one client."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
@@ -30,7 +37,7 @@ class QueueEvents:
         n: int = -1,
         detail: str = "",
     ) -> str:
-        """Note that something happened, to a queue if one is named; returns the id of the root trigger."""
+        """Emit an event, about a queue if one is given; returns the id of the root trigger."""
         return self._instance.events.emit(
             kind,
             cause=cause,
@@ -44,3 +51,20 @@ class QueueEvents:
             n=n,
             detail=detail,
         )
+
+
+def report_undecodable(instance: ClientInstance, group: str, records: Sequence[Undecodable], cause: str = "") -> None:
+    """Report records that are passed over: a log line each, and one MESSAGES_UNDECODABLE event per queue.
+
+    Those of a queue come together.
+    """
+    emit = QueueEvents(instance, group).emit
+    for queue, of_queue in groupby(records, lambda record: record.queue):
+        mine = list(of_queue)
+        for record in mine:
+            logger.error(
+                "%s: group %s passes over %s+%d, which is not a message and was stored by a foreign client: %s",
+                *(instance.client_id, group, queue, record.offset, record.reason),
+            )
+        kind = EventKind.MESSAGES_UNDECODABLE
+        emit(kind, queue, cause=cause, offset=mine[0].offset, n=len(mine), detail=mine[0].reason)

@@ -24,8 +24,9 @@ from client.instance.name_servers import NameServers
 from client.instance.reconnects import Reconnects
 from client.instance.route_doubts import RouteDoubts
 from client.instance.routes import RouteCache
+from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.instance.views import GroupViews
-from client.rebalance.plan import RebalancePass, RebalanceSchedule, Trigger
+from client.trigger import Trigger
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind

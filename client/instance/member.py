@@ -1,13 +1,23 @@
-"""GroupMember: a consumer, as its client instance sees it. RocketMQ: MQConsumerInner."""
+"""A client's life, and a consumer as its client instance sees it. RocketMQ: ServiceState, MQConsumerInner."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Protocol
 
-from client.rebalance.plan import RebalancePass
+from client.instance.schedule import RebalancePass
 from model.heartbeat import ConsumerData
 from model.message_queue import MessageQueue
+
+
+class ServiceState(StrEnum):
+    """A client goes through these once; a new start needs a new client."""
+
+    CREATE_JUST = "CREATE_JUST"
+    RUNNING = "RUNNING"
+    SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
+    START_FAILED = "START_FAILED"
 
 
 class GroupMember(Protocol):

@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import cast
 
-from client.listeners.threads import ListenerThreads
+import anyio
+
+from client.instance.background import Background
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -44,6 +46,40 @@ Listener = AsyncListener | PlainListener
 An `async def` runs on the event loop and must not block it; a plain `def` runs in a thread of its consumer, which has
 `max_workers` of them, and may.
 """
+
+
+class ListenerThreads:
+    """The threads of one consumer's plain listeners: as many as it has workers, and used by nothing else.
+
+    asyncio's own pool has a few more threads than the machine has cores, for the whole process. Listeners that block
+    would get no more than that, whatever their consumer's workers; a few that hang would stop every other consumer, and
+    the file access of a broker in the same process.
+
+    Threads are made when a plain listener is first called, and released when the consumer ends. Its end waits for no
+    thread, as that would stop the loop. A listener that still runs then runs to its own end; its result is ignored, so
+    its messages are redelivered to another member. One that hangs keeps the process from ending, as any thread of
+    `concurrent.futures` does.
+    """
+
+    def __init__(self, max_workers: int, background: Background) -> None:
+        self._max_workers = max_workers
+        self._background = background
+        self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """Runs the listeners."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._max_workers, thread_name_prefix="rlab listener")
+            if self._background.running:  # else the consumer ends right now, and its threads with this object
+                self._background.start_soon(self._hold, self._executor)
+        return self._executor
+
+    async def _hold(self, executor: ThreadPoolExecutor) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 class ListenerCall:

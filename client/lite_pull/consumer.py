@@ -15,7 +15,7 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
-from client.instance.service_state import ServiceState
+from client.instance.member import ServiceState
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.leases.offset_store import CommittedOffsetStore, OffsetStore
 from client.leases.queue_offsets import QueueOffsets

@@ -21,11 +21,11 @@ import anyio
 
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.schedule import RebalancePass
 from client.pop.acks import PopAcks
 from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopRequests, places_to_pop
 from client.pull.owned_queue import OwnedQueue
-from client.rebalance.plan import RebalancePass
 from model.errors import IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue

@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgpack
 
+from client.instance.events import report_undecodable
 from client.instance.instance import ClientInstance
 from client.instance.routes import RouteCache
 from client.pop.message import Handle, PopMessage
-from client.pull.undecodable import tell_undecodable
 from model.decode import Undecodable, decode_as
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
 from model.heartbeat import ConsumeFrom
@@ -170,7 +170,7 @@ class PopRequests:
         passed_over: list[tuple[Undecodable, int]] = []
         messages = decode_batches(broker_name, raise_for_code(answer).body or b"", passed_over)
         if passed_over:
-            tell_undecodable(self._instance, self._group, [record for record, _ in passed_over])
+            report_undecodable(self._instance, self._group, [record for record, _ in passed_over])
             for record, token in passed_over:
                 self.pass_over((record.queue, record.offset, token))
         return messages

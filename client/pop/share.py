@@ -22,6 +22,7 @@ import anyio
 
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.schedule import RebalancePass
 from client.listeners.listener import ConsumeResult
 from client.listeners.send_back import SendBack
 from client.listeners.worker_pool import WorkerPool
@@ -32,7 +33,6 @@ from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopOptions, PopRequests, places_to_pop
 from client.pop.window import Popped, PoppedQueue, not_renewed, renewed
 from client.pull.owned_queue import OwnedQueue
-from client.rebalance.plan import RebalancePass
 from model.delay import retry_delay_ms
 from model.errors import ReceiptHandleDead, RlabError
 from model.limits import MAX_INVISIBLE_MS, PULL_RETRY_ERROR_S

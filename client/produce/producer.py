@@ -16,8 +16,8 @@ import msgpack
 
 from client.config import ClientConfig, check_seconds
 from client.instance.instance import ClientInstance
+from client.instance.member import ServiceState
 from client.instance.registry import acquire_instance, release_instance
-from client.instance.service_state import ServiceState
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
 from client.produce.queue_picker import QueuePicker, select_by_key

@@ -10,9 +10,9 @@ from typing import cast
 
 import anyio
 
+from client.instance.events import report_undecodable
 from client.instance.instance import ClientInstance
 from client.pull.owned_queue import OwnedQueue
-from client.pull.undecodable import tell_undecodable
 from model.decode import Undecodable, decode_messages
 from model.errors import LeaseLost, NetworkError, RlabError
 from model.events import EventKind
@@ -182,7 +182,7 @@ class PullLoop:
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
         if undecodable:
             # Left out like those of other tags: what is committed passes over them once all before them is finished.
-            tell_undecodable(self._instance, self._group, undecodable, owned.cause)
+            report_undecodable(self._instance, self._group, undecodable, owned.cause)
         if tags is not None:
             # The broker compares hashes; two tags may share one.
             messages = [message for message in messages if message.tags in tags]

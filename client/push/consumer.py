@@ -13,9 +13,8 @@ from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
-from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener
+from client.listeners.listener import ConsumeResult, Listener, ListenerCall, ListenerThreads, MessageQueueListener
 from client.listeners.send_back import SendBack
-from client.listeners.threads import ListenerThreads
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, split_options
 from client.pop.share import PopShare

@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection
 from client.allocate.left_to_broker import LeftToBroker
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.schedule import RebalancePass
 from client.options import ConsumerOptions
-from client.pop.share import PopShare
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.assignment_requests import AssignmentRequests
 from client.rebalance.leased_queues import QueueShare
-from client.rebalance.plan import RebalancePass
+from client.rebalance.share import Popping
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 
@@ -52,12 +52,12 @@ class AssignedShare(QueueShare):
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
-        make_popping: Callable[[], PopShare] | None = None,
+        make_popping: Callable[[], Popping] | None = None,
     ) -> None:
         super().__init__(instance, group, LeftToBroker(), options, background, subscription_of, arrived, started)
         self.requests = AssignmentRequests(instance, group)
         self._make_popping = make_popping
-        self._popping: PopShare | None = None
+        self._popping: Popping | None = None
 
     async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
         if not topics:

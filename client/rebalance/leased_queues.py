@@ -24,12 +24,14 @@ from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.schedule import RebalancePass
 from client.leases.offset_table import OffsetTable
 from client.leases.requests import Commit, Grant, LeaseRequests
 from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue, process_queue_for
-from client.rebalance.plan import RebalancePass, StrategyError, Trigger, allocate_topics, plan_rebalance
+from client.rebalance.plan import StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
+from client.trigger import Trigger
 from model.errors import LeaseLost, NetworkError, RlabError, ServerError
 from model.events import EventKind
 from model.heartbeat import GroupView
@@ -48,11 +50,7 @@ _GIVE_FIRST_S = 0.25
 
 
 class QueueShare(PulledQueues):
-    """The share of one member.
-
-    Args:
-        strategy: how queues are shared. The other arguments, and the attributes, are those of `PulledQueues`.
-    """
+    """The queues of one member that it has leases of."""
 
     def __init__(
         self,

@@ -21,18 +21,17 @@ from client.allocate.strategy import check_strategy
 from client.config import ClientConfig
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.member import ServiceState
 from client.instance.registry import acquire_instance, release_instance
-from client.instance.service_state import ServiceState
+from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.listeners.listener import MessageQueueListener
 from client.listeners.queue_watch import QueueWatch
 from client.options import ConsumerOptions
-from client.pop.share import PopShare
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.assigned_queues import AssignedShare
 from client.rebalance.leased_queues import QueueShare
-from client.rebalance.plan import RebalancePass
-from client.rebalance.share import Share
+from client.rebalance.share import Popping, Share
 from client.rebalance.unleased_queues import UnleasedShare
 from model.assignment import AssignedBy
 from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
@@ -204,7 +203,7 @@ class GroupConsumer(ABC):
         return UnleasedShare(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
 
     @property
-    def _make_popping(self) -> Callable[[], PopShare] | None:
+    def _make_popping(self) -> Callable[[], Popping] | None:
         """Makes what pops, if the broker that shares queues out says so; None if messages are not handed to anybody."""
         return None
 

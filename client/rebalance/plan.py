@@ -1,31 +1,15 @@
-"""Rebalance: when a pass runs, what this member should own, and how it gets there from what it owns.
+"""The plan of a pass: which queues this member should own, and how it gets there from what it owns. Pure.
 
-Three decisions, all pure; the loop that carries them out lives in the client instance.
+    allocate_target   what: routes + member list + strategy -> the queues this member should own
+    plan_rebalance    how:  owned against target -> revoke, keep, acquire
 
-    RebalanceSchedule   when: six triggers, coalesced per group, become passes
-    allocate_target     what: route + member list + strategy -> the queues this member should own
-    plan_rebalance      how:  owned against target -> revoke, keep, acquire
-
-Invariant of the schedule: after any wake-up of a group at least one pass of it begins later than the wake-up, and
-never two passes of one group run at a time.
-
-    wake(g, NOTIFY, "b1/7") at 5.0  ->  next_deadline() == 5.0
-    take_due(5.0)                   ->  [RebalancePass(g, (NOTIFY,), "b1/7")]      g runs
-    wake(g, ROUTE), wake(g, NOTIFY) ->  nothing is due: remembered, however many there are
-    finished(g, True, 5.2)          ->  next_deadline() <= 5.2
-    take_due(5.2)                   ->  [RebalancePass(g, (ROUTE, NOTIFY), "")]    exactly one more
-    finished(g, True, 5.3)          ->  next_deadline() == 25.3, the timer
-
-RocketMQ: RebalanceService, RebalanceImpl. There one flag wakes one thread that runs every group, and a second pass
-waits until 1 s after the last; here each group has its own schedule and no wait.
+When a pass runs is decided by `client/instance/schedule.py`; `client/rebalance/leased_queues.py` carries the plan out.
+RocketMQ: RebalanceImpl.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -33,25 +17,7 @@ from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
 from client.allocate.strategy import is_group_wide
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
-from model.limits import REBALANCE_INTERVAL_S, REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
-
-
-class Trigger(StrEnum):
-    """What can set off a pass; each of them alone is enough to keep a group consumed."""
-
-    START = "START"
-    """A consumer started, or changed what it subscribes to."""
-    TIMER = "TIMER"
-    """Nothing else came for a while; heals whatever the other triggers missed."""
-    NOTIFY = "NOTIFY"
-    """A broker said that the members of the group changed."""
-    ROUTE = "ROUTE"
-    """A polled route differs from the cached one."""
-    LOCK = "LOCK"
-    """A queue that was refused may be free now."""
-    RECONNECT = "RECONNECT"
-    """A connection to a broker came back, and this client is registered there again."""
 
 
 class StrategyError(UsageError):
@@ -200,151 +166,3 @@ def _checked_share(
             raise StrategyError(f"{where} returned {queue!r} {offence}")
         left.remove(queue)
     return share
-
-
-class RebalancePass(NamedTuple):
-    """One pass to run: which group, every trigger since the last pass began, and the first cause among them."""
-
-    group: str
-    triggers: tuple[Trigger, ...]
-    cause: str
-
-
-@dataclass(slots=True)
-class _GroupSchedule:
-    """State of one group. `woken_at` is set exactly while `triggers` is not empty; `timer_at` may be infinite."""
-
-    interval_s: float
-    retry_s: float
-    timer_at: float
-    woken_at: float = math.inf
-    triggers: dict[Trigger, None] = field(default_factory=dict)
-    cause: str = ""
-    running: bool = False
-
-
-class RebalanceSchedule:
-    """When each group's next pass begins; see the module header for a worked example.
-
-    Protocol of use, by the loop of the client instance: wait until `next_deadline()` or until something calls `wake`;
-    run every pass of `take_due(now)`; call `finished` for each, whatever came of it. All times are the same monotonic
-    clock in seconds.
-    """
-
-    def __init__(
-        self,
-        *,
-        interval_s: float = REBALANCE_INTERVAL_S,
-        retry_s: float = REBALANCE_RETRY_S,
-        enabled: frozenset[Trigger] = frozenset(Trigger),
-    ) -> None:
-        """Make an empty schedule.
-
-        Args:
-            interval_s: wait after a pass that found or left the group balanced.
-            retry_s: wait after one that did not.
-            enabled: triggers that work; the others are ignored, to study what each is good for. Without TIMER a group
-                that is not balanced is not tried again by itself either.
-        """
-        self._interval_s = interval_s
-        self._retry_s = retry_s
-        self._enabled = enabled
-        self._groups: dict[str, _GroupSchedule] = {}
-
-    def add(self, group: str, now: float, *, interval_s: float | None = None, retry_s: float | None = None) -> None:
-        """Begin to schedule a group; its first pass is due when it is woken, or at its first timer.
-
-        Args:
-            group: one that is not scheduled yet.
-            now: seconds.
-            interval_s: instead of the schedule's own.
-            retry_s: instead of the schedule's own.
-        """
-        assert group not in self._groups, f"group {group} is scheduled already"
-        state = _GroupSchedule(
-            interval_s=self._interval_s if interval_s is None else interval_s,
-            retry_s=self._retry_s if retry_s is None else retry_s,
-            timer_at=math.inf,
-        )
-        self._groups[group] = state
-        self._start_timer(state, state.interval_s, now)
-
-    def __contains__(self, group: str) -> bool:
-        return group in self._groups
-
-    def remove(self, group: str) -> None:
-        """Forget a group. A pass of it that runs now may still report `finished`, before the group is added again."""
-        self._groups.pop(group, None)
-
-    def wake(self, group: str, trigger: Trigger, cause: str = "", *, now: float) -> None:
-        """Ask for a pass that begins later than this call.
-
-        Args:
-            group: ignored if it is not scheduled: a notification may arrive after its consumer stopped.
-            trigger: ignored if it is disabled.
-            cause: id of the event behind it; the first one that is not empty stays with the pass.
-            now: seconds.
-        """
-        state = self._groups.get(group)
-        if state is None or trigger not in self._enabled:
-            return
-        if not state.triggers:
-            state.woken_at = now
-        state.triggers[trigger] = None
-        state.cause = state.cause or cause
-
-    def wake_all(self, trigger: Trigger, cause: str = "", *, now: float) -> None:
-        """Wake every group; see `wake`."""
-        for group in self._groups:
-            self.wake(group, trigger, cause, now=now)
-
-    def take_due(self, now: float) -> list[RebalancePass]:
-        """Begin every pass that is due: its group counts as running until `finished`.
-
-        Returns:
-            The passes, in the order in which their groups were added. Triggers are in order of arrival; TIMER is last
-            when the timer ran out too.
-        """
-        due: list[RebalancePass] = []
-        for group, state in self._groups.items():
-            if state.running or min(state.timer_at, state.woken_at) > now:
-                continue
-            if state.timer_at <= now:
-                state.triggers[Trigger.TIMER] = None
-            due.append(RebalancePass(group, tuple(state.triggers), state.cause))
-            state.running = True
-            state.timer_at = state.woken_at = math.inf
-            state.triggers.clear()
-            state.cause = ""
-        return due
-
-    def finished(self, group: str, balanced: bool, now: float) -> None:
-        """End the pass of a group and start its timer; wake-ups that came meanwhile are due at once.
-
-        Args:
-            group: ignored if it was removed meanwhile.
-            balanced: whether the member owns now exactly what it should own.
-            now: seconds.
-        """
-        state = self._groups.get(group)
-        if state is None:
-            return
-        assert state.running, f"group {group} finished a pass that never began"
-        state.running = False
-        self._start_timer(state, state.interval_s if balanced else state.retry_s, now)
-
-    def next_deadline(self) -> float | None:
-        """When `take_due` has something next, in seconds.
-
-        Returns:
-            A time, which has passed already if a wake-up is waiting; None if nothing is scheduled: no group, all of
-            them running, or TIMER disabled.
-        """
-        deadline = min(
-            (min(state.timer_at, state.woken_at) for state in self._groups.values() if not state.running),
-            default=math.inf,
-        )
-        return None if deadline == math.inf else deadline
-
-    def _start_timer(self, state: _GroupSchedule, wait_s: float, now: float) -> None:
-        state.timer_at = now + wait_s if Trigger.TIMER in self._enabled else math.inf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
+from client.instance.schedule import RebalancePass
 from client.pull.owned_queue import OwnedQueue
-from client.rebalance.plan import RebalancePass
 from model.message_queue import MessageQueue
 
 
@@ -34,5 +34,17 @@ class Share(Protocol):
         ...
 
     async def close(self, cause: str) -> None:
-        """Give everything up. Cancellation: what is not given up yet ends with the membership."""
+        """Release everything. Cancellation: what is not released yet ends with the membership."""
+        ...
+
+
+class Popping(Protocol):
+    """The POP side of a member whose queues a broker assigns; `PopShare` is one."""
+
+    def pop_from(self, queues: Collection[MessageQueue]) -> None:
+        """Pop exactly these queues from now on."""
+        ...
+
+    async def close(self, cause: str) -> None:
+        """Leave: see `PopShare.close`."""
         ...

@@ -18,12 +18,14 @@ from functools import partial
 
 from client.instance.background import Background
 from client.instance.instance import ClientInstance
+from client.instance.schedule import RebalancePass
 from client.leases.offset_store import OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue, process_queue_for
-from client.rebalance.plan import RebalancePass, Trigger, plan_rebalance
+from client.rebalance.plan import plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
+from client.trigger import Trigger
 from model.errors import RlabError
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import Recorded
 

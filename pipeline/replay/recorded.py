@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import REBALANCE_INTERVAL_S

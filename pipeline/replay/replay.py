@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from client.rebalance.plan import RebalancePass, RebalanceSchedule, Trigger, plan_rebalance
+from client.instance.schedule import RebalancePass, RebalanceSchedule
+from client.rebalance.plan import plan_rebalance
+from client.trigger import Trigger
 from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
 from pipeline.replay.outcome import Outcome, Span
@@ -31,7 +33,7 @@ from pipeline.replay.recorded import Leave, Recorded, RecordedPass, moves_of
 from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes, views_of
 from pipeline.replay.shares import Members, RouteId, Shares
 
-_OUTSIDE = frozenset({Trigger.START, Trigger.NOTIFY, Trigger.ROUTE, Trigger.RECONNECT})
+_OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragelyByCircle
 from client.pop.consumer import PopConsumer
+from client.trigger import Trigger
 from model.errors import ClientIdConflict
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
@@ -135,4 +136,4 @@ def test_every_reason_and_trigger_that_detail_may_name_is_told() -> None:
     text = text_of(PAGE)
     assert all(word in text for word in ("unregister", "close", "expiry", "revoked", "shutdown", "lost", "known"))
     assert f"{MAX_TRACE_BUFFER:,} events" in text
-    assert all(trigger in text for trigger in ("START", "TIMER", "NOTIFY", "ROUTE", "LOCK", "RECONNECT"))
+    assert all(trigger in text for trigger in Trigger)

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.allocate import AllocateMessageQueueAveragely
-from client.rebalance.plan import RebalanceSchedule, Trigger, allocate_target, plan_rebalance
+from client.instance.schedule import RebalanceSchedule
+from client.rebalance.plan import allocate_target, plan_rebalance
+from client.trigger import Trigger
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.leases.handlers import LeaseHandlers
 from client.listeners.listener import ConsumeResult
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import SystemBusy
 from model.events import EventKind
 from model.limits import LEASE_CLOSE_GRACE_S, RECONNECT_MAX_S

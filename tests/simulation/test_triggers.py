@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.events import EventKind
 from model.limits import (
     HEARTBEAT_INTERVAL_S,

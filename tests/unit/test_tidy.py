@@ -38,7 +38,6 @@ TASK_HOLDER = "client/instance/background.py"
 
 # Source files without a test file of their own, each with what covers it instead.
 COVERED_ELSEWHERE: dict[str, str] = {
-    "client/instance/member.py": "a Protocol without code; mypy checks who implements it",
     "pipeline/replay/outcome.py": "two tables without code; tests of pipeline/replay/replay.py make them",
     "pipeline/report/job.py": "Spark runs it: tests/spark/test_report.py",
     "pipeline/trace/delivery.py": "Spark runs all of it: tests/spark/test_trace_tables.py",

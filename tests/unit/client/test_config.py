@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from client.config import ClientConfig, wall_clock_ms
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import ConfigError, InvalidParameter
 from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, ROUTE_POLL_INTERVAL_S
 from model.quirks import Quirk

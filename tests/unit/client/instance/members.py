@@ -11,7 +11,7 @@ import anyio
 
 from client.config import ClientConfig
 from client.instance.instance import ClientInstance
-from client.rebalance.plan import RebalancePass
+from client.instance.schedule import RebalancePass
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import ClientIdConflict
 from model.events import EventKind
 from simulation.cluster.cluster import SimulatedCluster

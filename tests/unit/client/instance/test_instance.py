@@ -12,7 +12,8 @@ import pytest
 
 from client.config import ClientConfig
 from client.instance.instance import ClientInstance
-from client.rebalance.plan import RebalancePass, Trigger
+from client.instance.schedule import RebalancePass
+from client.trigger import Trigger
 from model.errors import ConfigError, ConnectFailed, IllegalOperation
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.events import EventKind
 from model.limits import RECONNECT_MAX_S, ROUTE_POLL_INTERVAL_S
 from simulation.cluster.cluster import SimulatedCluster

@@ -10,7 +10,7 @@ import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
 from client.rebalance.leased_queues import QueueShare
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
 from model.message import MessageExt

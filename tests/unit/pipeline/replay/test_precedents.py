@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from pipeline.replay.precedents import NEAR_MS, Precedents

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from client.rebalance.plan import Trigger
+from client.trigger import Trigger
 from model.errors import ConfigError
 from model.events import EventKind
 from simulation.cluster.cluster import NotConverged, SimulatedCluster

@@ -10,7 +10,7 @@ from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, tar
 from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
 from client import MessageQueue
-from client.instance.service_state import ServiceState
+from client.instance.member import ServiceState
 from model.names import retry_topic
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import embedded

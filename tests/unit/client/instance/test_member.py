@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.instance.service_state import ServiceState
+from client.instance.member import ServiceState
 
 
 def test_a_state_reads_as_its_name_in_an_error() -> None:
