@@ -1,10 +1,10 @@
-"""What an outcome of a replay costs: moves, time without an owner, messages delivered twice, lag, imbalance. Pure.
+"""Costs of a replay: moves, time without an owner, duplicate messages, lag, imbalance. Pure.
 
-Moves, orphan time and imbalance are counted. Duplicates and lag are estimates: messages arrive as the trace says, and a
-member serves its queues in turn at `capacity_per_s` at the most. So lag is that of a group that keeps up when all is
-well, and compares rules; it does not foretell what a listener that becomes slow will do.
+Moves, orphan time and imbalance are counted. Duplicates and lag are estimated: messages arrive as in the trace, and a
+member processes at most `capacity_per_s` of them, from all its queues in turn. The lag is that of a group that keeps up
+in quiet times; it compares rules and does not predict the effect of a listener that becomes slow.
 
-Retry topics are left out: what is in them depends on what listeners do.
+Retry topics are left out, because their messages depend on what listeners do.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import numpy.typing as npt
 
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
-from pipeline.replay.outcome import Outcome, Span
 from pipeline.replay.recorded import Recorded
+from pipeline.replay.replay import ReplayOutcome, Span
 from pipeline.replay.rules import Handover
 
 MAX_STEPS = 3_600
-"""Of the estimate of lag: a second each for a trace of an hour."""
+"""Steps of the lag estimate; one a second for a trace of an hour."""
 MIN_STEP_MS = 100.0
 Interval = tuple[float, float]
 
 
 class Costs(NamedTuple):
-    """What one configuration costs; less is better.
+    """Costs of one configuration; less is better.
 
     Attributes:
         moves: leases that went to another member than the last time; the first owner of a queue is no move.
-        orphan_s: time that queues had no owner who consumed them, summed over the queues; as long as they were in the
-            route and the group had a member who subscribed to their topic.
-        duplicates: messages delivered twice, estimated.
-        lag_p99: messages that wait in a queue, 99th percentile over queues and time, estimated.
-        imbalance: queues of the member with most less those of the member with fewest, on average over time.
+        orphan_s: seconds in which no member consumed a queue, summed over the queues. Counts while the queue is in the
+            route and the group has a member that subscribes to its topic.
+        duplicates: messages delivered more than once, estimated.
+        lag_p99: lag of a queue, 99th percentile over queues and time, estimated.
+        imbalance: largest minus smallest number of queues of a member, on average over time.
     """
 
     moves: int
@@ -49,15 +49,8 @@ class Costs(NamedTuple):
     imbalance: float
 
 
-def costs_of(recorded: Recorded, handover: Handover, outcome: Outcome, capacity_per_s: float) -> Costs:
-    """Compute the costs of an outcome.
-
-    Args:
-        recorded: what was replayed.
-        handover: the rule it was replayed with.
-        outcome: what came of it.
-        capacity_per_s: messages a second that a member can do.
-    """
+def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, capacity_per_s: float) -> Costs:
+    """Compute the costs of replaying `recorded` with this handover; a member processes `capacity_per_s` messages."""
     spans: dict[MessageQueue, list[Span]] = defaultdict(list)
     for span in outcome.spans:
         if not is_retry_topic(span.queue.topic):
@@ -74,9 +67,9 @@ def costs_of(recorded: Recorded, handover: Handover, outcome: Outcome, capacity_
 
 
 def capacity_of(recorded: Recorded) -> float:
-    """Messages a second that a member can do: the most that any did between two commits; at least 1."""
+    """Messages a second that a member can process: the most that any did between two commits; at least 1."""
     window_ms, most = max(1_000.0, recorded.timing.persist_ms), 0
-    for reports in recorded.handed_out.values():
+    for reports in recorded.dispatched.values():
         windows: dict[int, int] = defaultdict(int)
         for at_ms, n in reports:
             windows[int(at_ms // window_ms)] += n
@@ -99,7 +92,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def intersection(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """When both are; each is sorted and without overlaps, as `union` gives it, and so is the result."""
+    """The overlaps of two lists; each is sorted and without overlaps in itself, as `union` returns it."""
     found: list[Interval] = []
     place = 0
     for since, until in some:
@@ -116,7 +109,7 @@ def _length(intervals: Iterable[Interval]) -> float:
     return sum(until - since for since, until in intervals)
 
 
-def _orphan_ms(recorded: Recorded, outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+def _orphan_ms(recorded: Recorded, outcome: ReplayOutcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
     total = 0.0
     for topic, wanted in _wanted(recorded, outcome).items():
         for queue, there in _times_of_queues(recorded.routes.of_topic.get(topic, []), recorded.end_ms).items():
@@ -126,11 +119,11 @@ def _orphan_ms(recorded: Recorded, outcome: Outcome, spans: Mapping[MessageQueue
     return total
 
 
-def _wanted(recorded: Recorded, outcome: Outcome) -> dict[str, list[Interval]]:
-    """Topic -> when somebody was there who subscribed to it."""
+def _wanted(recorded: Recorded, outcome: ReplayOutcome) -> dict[str, list[Interval]]:
+    """Topic -> when a member that subscribed to it was alive."""
     subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
     for change in recorded.changes:
-        if change.topics is not None:  # how long a member is there, the outcome says
+        if change.topics is not None:  # leaves are in `outcome.alive`
             subscribed[change.client].append((change.at_ms, change.topics))
     found: dict[str, list[Interval]] = defaultdict(list)
     for since, until, client in outcome.alive:
@@ -153,7 +146,7 @@ def _times_of_queues(
     return {queue: union(times) for queue, times in found.items()}
 
 
-def _imbalance(outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
+def _imbalance(outcome: ReplayOutcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
     clients = {client: number for number, client in enumerate(sorted({each[2] for each in outcome.alive}))}
     changes: list[tuple[float, int, int, int]] = []
     for since, until, client in outcome.alive:
@@ -181,7 +174,7 @@ def _imbalance(outcome: Outcome, spans: Mapping[MessageQueue, Sequence[Span]]) -
 
 
 class _Arrived:
-    """How many messages a queue had at any time, in straight lines between what is known."""
+    """The end of a queue at any time, interpolated linearly between the known points."""
 
     def __init__(self, known: Sequence[tuple[float, int]]) -> None:
         self.at_ms = np.array([at_ms for at_ms, _ in known] or [0.0])
@@ -199,21 +192,21 @@ def _duplicates(recorded: Recorded, handover: Handover, spans: Mapping[MessageQu
         for span in of_queue:
             drained_ms = min(span.drained_ms, recorded.end_ms)
             if span.ended == "silent":
-                # What it did since its last commit is done again.
+                # What it processed since its last commit is redelivered.
                 total += arrived.between(_committed_ms(span, span.to_ms, persist_ms), span.to_ms)
             elif handover is Handover.CUT and span.ended != "open":
-                # So much is with a listener at a time as it does in the time that one of them takes.
+                # Messages with the listener are redelivered: as many as arrive in the time that a drain takes.
                 total += arrived.between(2 * span.to_ms - drained_ms, span.to_ms)
         if handover is Handover.OVERLAP:
             for old, new in itertools.pairwise(of_queue):
                 if new.from_ms < min(old.drained_ms, recorded.end_ms):
-                    # The new owner begins at the last commit, and the old one goes on for a while.
+                    # The new owner begins at the last commit while the old one still processes.
                     total += arrived.between(_committed_ms(old, new.from_ms, persist_ms), min(old.to_ms, new.to_ms))
     return total
 
 
 def _committed_ms(span: Span, at_ms: float, persist_ms: float) -> float:
-    """When the owner had committed last."""
+    """When the owner committed last before `at_ms`."""
     return at_ms - max(0.0, at_ms - span.from_ms) % persist_ms
 
 
@@ -248,7 +241,7 @@ def _lag_p99(recorded: Recorded, spans: Mapping[MessageQueue, Sequence[Span]], c
 
 
 def _cover(steps: npt.NDArray[np.float64], since: float, until: float) -> None:
-    """Add the share of each step that lies between two times, which are counted in steps."""
+    """Add to each step the fraction of it between two times, which are counted in steps."""
     first, last = int(since), int(until)
     if first == last:
         if first < len(steps):

@@ -1,4 +1,4 @@
-"""What would have been: one trace replayed under many rules, as a Spark job with a row for each set of rules."""
+"""The what-if job: replays one trace under many rules in Spark, a row for each set of rules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
 from pipeline.replay.costs import Costs, capacity_of, costs_of
-from pipeline.replay.outcome import Outcome
 from pipeline.replay.recorded import Recorded, groups_in, read_recorded
-from pipeline.replay.replay import replay
+from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
 
 if TYPE_CHECKING:
@@ -30,15 +29,12 @@ MAX_CONFIGURATIONS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The rules to try: each combination of these.
+    """The rules to try: every combination of these values; see `Rules`.
 
     Attributes:
-        strategies: their names; by default all that are built in.
         intervals_s: rebalance intervals.
         timeouts_s: session timeouts.
-        handovers: how queues go over.
-        notify: whether members are told of changes.
-        was_timeout_s: the session timeout that the trace was recorded with.
+        was_timeout_s: the session timeout in force when the trace was recorded.
     """
 
     strategies: tuple[str, ...] = tuple(BUILT_IN_STRATEGIES)
@@ -72,7 +68,7 @@ class Grid:
 
 
 class Tried(NamedTuple):
-    """One set of rules and what it costs."""
+    """One set of rules and its costs."""
 
     rules: Rules
     costs: Costs
@@ -80,12 +76,11 @@ class Tried(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The rules that a trace was recorded with, and how true a replay under them is.
+    """The rules that a trace was recorded with, and how exactly a replay under them repeats it.
 
     Attributes:
-        rules: as recorded.
-        moves: leases that went to another member, in the trace.
-        wrong_queues: queues that the replay leads through other owners than the trace.
+        moves: of the trace; see `Move`.
+        wrong_queues: queues with another sequence of owners in the replay than in the trace.
     """
 
     rules: Rules
@@ -96,12 +91,12 @@ class Baseline(NamedTuple):
 def collect_events(
     spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
 ) -> list[Event]:
-    """Read the events of files that a replay needs, in the order in which they stand there.
+    """Read the events of trace files that a replay needs, in file order.
 
     Args:
         spark: the session.
         paths: of the files.
-        tell: called with a few words if lines are left out.
+        tell: called with a text if lines are left out.
 
     Raises:
         ConfigError: a file is missing or no trace.
@@ -118,10 +113,10 @@ def collect_events(
 
 
 def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
-    """Read the group that is wanted, or the only one.
+    """Read this group of a trace, by default its only one.
 
     Raises:
-        ConfigError: there is none, there are several, or it cannot be replayed; see `read_recorded`.
+        ConfigError: the trace has no group, several groups, or one that cannot be replayed; see `read_recorded`.
     """
     groups = groups_in(events)
     if group is None and len(groups) != 1:
@@ -132,12 +127,8 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
 def baseline_of(recorded: Recorded, was_timeout_s: float, strategy: str | None = None) -> Baseline:
     """Find the rules that a trace was recorded with.
 
-    Events do not name the strategy: it is the one whose replay gives the moves of the trace.
-
-    Args:
-        recorded: the trace.
-        was_timeout_s: its session timeout.
-        strategy: its strategy, if known; by default the built-in ones are tried.
+    Events do not name the strategy. Without `strategy` each built-in one is replayed, and the one that repeats the
+    moves of the trace best is taken.
     """
     found: list[Baseline] = []
     for name in BUILT_IN_STRATEGIES if strategy is None else (strategy,):
@@ -152,8 +143,8 @@ def baseline_of(recorded: Recorded, was_timeout_s: float, strategy: str | None =
     return min(found, key=lambda baseline: baseline.wrong_queues)
 
 
-def wrong_queues(recorded: Recorded, outcome: Outcome) -> int:
-    """Queues whose owners, one after the other, are not those of the trace."""
+def wrong_queues(recorded: Recorded, outcome: ReplayOutcome) -> int:
+    """Number of queues with another sequence of owners than in the trace."""
     was: dict[Any, list[str]] = {}
     now: dict[Any, list[str]] = {}
     for moves, owners in ((recorded.moves, was), (outcome.moves, now)):
@@ -172,7 +163,7 @@ def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = N
 def try_all(
     spark: SparkSession, recorded: Recorded, rules: Sequence[Rules], capacity_per_s: float | None = None
 ) -> DataFrame:
-    """Replay a trace under each of these rules; `COSTS_SCHEMA`, lazily. The partitions do not change the result."""
+    """Replay a trace under each of these rules, lazily, with the columns of `COSTS_SCHEMA`."""
     shared = spark.sparkContext.broadcast(recorded)
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -206,7 +197,7 @@ def _row(number: int, tried: Tried) -> pa.RecordBatch:
 
 
 def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:
-    """Collect what `try_all` computes, in the order of the rules."""
+    """Collect the result of `try_all`, in the order of the rules."""
     rows = {row["number"]: row for row in table.collect()}
     return [
         Tried(each, Costs(*(rows[number][name] for name in Costs._fields)), rows[number]["passes"])
@@ -215,7 +206,7 @@ def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:
 
 
 def pareto_front(costs: Iterable[Costs]) -> list[bool]:
-    """Which of these are worth a look: no other is at least as good in all costs and better in one."""
+    """For each, whether it is on the Pareto front: no other is as good in all costs and better in one."""
     every = list(costs)
     return [not any(_beats(other, one) for other in every) for one in every]
 

@@ -1,4 +1,4 @@
-"""The picture of what would have been: each configuration as a point, and which are worth a look."""
+"""Draws a what-if: each configuration as a point, those on the Pareto front large."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, 
 
     Args:
         tried: all configurations.
-        front: which of them no other one beats.
-        recorded: the configuration of the trace; a star.
+        front: for each, whether it is on the Pareto front.
+        recorded: the configuration of the trace, drawn as a star.
         path: a `.png` or `.svg` file.
     """
-    import matplotlib  # noqa: PLC0415 - slow to import, and only whoever wants a picture needs it
+    import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415

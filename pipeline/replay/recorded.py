@@ -1,10 +1,10 @@
-"""What a trace says about one group, cut into what came from outside and how long things took. Pure.
+"""Reads one group of a trace into the input of a replay: what came from outside, and how long each step took. Pure.
 
-Input of `pipeline/replay/replay.py`. From outside come members (joining, leaving, subscribing to other topics), routes
-and messages; how the members shared the queues is what a replay computes anew, with the times that the same steps took.
+From outside come members (that join, leave, or change subscriptions), routes and messages. The assignment of queues
+is not an input: `pipeline/replay/replay.py` computes it, and takes the durations of the same steps from here.
 
-Times are milliseconds since the first event. Events at the same time keep the order in which they are given: each is
-put a hair behind the one before (`STEP_MS`), so that a replay sees them in that order, too.
+Times are milliseconds since the first event. Events of equal time keep the order in which they are given: each is moved
+`STEP_MS` behind the one before, so that a replay processes them in that order.
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ _CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.S
 _LOCKS = frozenset({EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED})
 
 
-class Change(NamedTuple):
-    """The members of the group changed, as the broker saw it whose list the members look at.
+class MemberChange(NamedTuple):
+    """A change of the member list on the broker whose list the members use.
 
     Attributes:
-        at_ms: when.
-        version: of the group from then on.
-        client: who.
-        topics: what the member subscribes to from now on; None if it is gone.
+        version: the group version from then on.
+        topics: the member's subscriptions from now on; None if it left.
         reason: of a leave: `unregister`, `close` or `expiry`.
     """
 
@@ -49,13 +47,13 @@ class Change(NamedTuple):
     reason: str = ""
 
 
-class Leave(NamedTuple):
-    """A broker took a member out of the group, and ended its leases there.
+class MemberLeave(NamedTuple):
+    """A broker removed a member from the group, and ended its leases there.
 
     Attributes:
         reason: `unregister`, `close` or `expiry`.
-        heard_ms: when the member had last done something that a broker saw and that the trace tells.
-        deaf_ms: when members were told of something that this one did not hear any more; else the time of the leave.
+        heard_ms: time of the last event that shows a request of the member.
+        unheard_ms: time of the first NOTIFY_SENT after the member's last own event; else the time of the leave.
     """
 
     at_ms: float
@@ -63,7 +61,7 @@ class Leave(NamedTuple):
     client: str
     reason: str
     heard_ms: float
-    deaf_ms: float
+    unheard_ms: float
 
 
 @dataclass(slots=True)
@@ -71,12 +69,11 @@ class RecordedPass:
     """One pass of a member.
 
     Attributes:
-        begin_ms, end_ms: from its first to its last event; infinite if it never ended.
-        triggers: what set it off.
-        version: of the group that it saw; -1 if it saw none, or if the trace does not say.
-        plan_ms: when it gave queues up, at the latest when its member stopped; None if neither happened.
-        lock_ms: broker -> when the broker had its request for leases.
-        balanced: whether the member had then what it should have.
+        end_ms: infinite if it never ended.
+        version: the group version that it planned with; -1 if it got no member list, or if the trace does not say.
+        plan_ms: time of its first revoke, or of its member's stop if that came first; None if neither happened.
+        lock_ms: broker -> when its LOCK request was handled there.
+        balanced: whether the member owned exactly its target at the end.
     """
 
     begin_ms: float
@@ -89,7 +86,7 @@ class RecordedPass:
 
 
 class Move(NamedTuple):
-    """A queue was leased to another member than the last time; `from_client` is "" the first time."""
+    """The lease of a queue went to another member than the last time; `from_client` is "" the first time."""
 
     at_ms: float
     queue: MessageQueue
@@ -98,15 +95,15 @@ class Move(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """How long things take where the trace has no such thing to copy; medians, in milliseconds.
+    """Median durations in milliseconds, for steps that a replay takes and the trace does not have.
 
     Attributes:
-        plan_ms: from the begin of a pass until it knows what to give up.
-        lock_ms: from the begin of a pass until a broker has its request.
+        plan_ms: from the begin of a pass until it revokes.
+        lock_ms: from the begin of a pass until a broker handles its LOCK request.
         end_ms: from the begin of a pass to its end.
-        drain_ms: from giving a queue up until the broker has it back.
-        least_drain_ms: the same of a queue that nobody works on; a tenth take less.
-        wake_ms: from a queue becoming free until who waits for it looks again.
+        drain_ms: from a revoke to the release of the lease.
+        least_drain_ms: the same without a busy listener, taken as the fastest tenth.
+        wake_ms: from a release to the next pass of a member that was refused the lease.
         persist_ms: between two commits of a queue.
     """
 
@@ -121,31 +118,24 @@ class Timing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """One group of a trace; see the module header.
+    """One group of a trace; see the module header. Everything is in order of time.
 
     Attributes:
-        group: its name.
-        end_ms: time of the last event.
-        changes: of the members, in order.
-        leaves: on every broker, in order.
-        returns: when brokers whose list nobody looks at had members back that they had taken out, in order.
-        stops: when members began to shut down, in order.
-        passes: client -> its passes, in order.
-        has_versions: whether passes say which version of the group they saw.
-        routes: what clients knew of the topics.
-        drains: (client, queue) -> when it was given up and when the broker had it back, infinite if never, in order.
-        refusals: (client, queue) -> when it asked for the lease in vain, in order.
-        moves: leases that went to another member, in order; see `Move`.
-        interval_ms: between two looks of a member that is balanced.
-        timing: see `Timing`.
-        arrivals: queue -> (time, end of the queue) as far as commits and grants tell, in order.
-        handed_out: client -> (time, messages handed out since the last time), in order.
+        leaves: of every broker.
+        returns: re-joins seen by brokers other than the list broker, after they had removed the member.
+        stops: when members began to shut down.
+        has_versions: whether passes name the group version that they planned with.
+        drains: (client, queue) -> (the member stopped consuming, the lease was released; infinite if never).
+        refusals: (client, queue) -> when the lease was refused.
+        interval_ms: rebalance interval of a member that owns its target.
+        arrivals: queue -> (time, end of the queue), as far as commits and grants show it.
+        dispatched: client -> (time, messages that listeners got since the last time).
     """
 
     group: str
     end_ms: float
-    changes: tuple[Change, ...]
-    leaves: tuple[Leave, ...]
+    changes: tuple[MemberChange, ...]
+    leaves: tuple[MemberLeave, ...]
     returns: tuple[tuple[float, str], ...]
     stops: tuple[tuple[float, str], ...]
     passes: Mapping[str, list[RecordedPass]]
@@ -157,26 +147,22 @@ class Recorded:
     interval_ms: float
     timing: Timing
     arrivals: Mapping[MessageQueue, list[tuple[float, int]]]
-    handed_out: Mapping[str, list[tuple[float, int]]]
+    dispatched: Mapping[str, list[tuple[float, int]]]
 
 
 Timed = tuple[float, Event]
 
 
 def groups_in(events: Iterable[Event]) -> list[str]:
-    """Groups that members join in a trace, sorted."""
+    """Names of the groups that members join in a trace, sorted."""
     return sorted({event.group for event in events if event.kind == EventKind.MEMBER_JOIN})
 
 
 def read_recorded(events: Iterable[Event], group: str) -> Recorded:
-    """Read one group of a trace.
-
-    Args:
-        events: of brokers and clients, in the order in which they happened where times are equal.
-        group: its name.
+    """Read one group of a trace, from events of brokers and clients; those of equal time in the order they happened.
 
     Raises:
-        ConfigError: nobody joins the group in the trace, or its members' own events are missing.
+        ConfigError: no member joins the group in the trace, or the members' own events are missing.
     """
     timed = in_order(event for event in events if event.group in ("", group))
     of_group = [(at_ms, event) for at_ms, event in timed if event.group == group]
@@ -205,7 +191,7 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
         interval_ms=_interval_ms(passes),
         timing=_timing(of_group, passes, drains),
         arrivals=_arrivals(of_group),
-        handed_out=_handed_out(of_group),
+        dispatched=_dispatched(of_group),
     )
 
 
@@ -235,17 +221,19 @@ def moves_of(grants: Iterable[tuple[float, MessageQueue, str]]) -> Iterable[Move
             yield Move(at_ms, queue, before, client)
 
 
-def _changes(events: Sequence[Timed], broker: str) -> Iterable[Change]:
+def _changes(events: Sequence[Timed], broker: str) -> Iterable[MemberChange]:
     for at_ms, event in events:
         if event.kind in _CHANGES and event.broker == broker:
             left = event.kind == EventKind.MEMBER_LEAVE
-            # «orders=* returns=red || blue»: topics have no blank and no =.
+            # As in "orders=* returns=red || blue"; a topic has no blank and no "=" in its name.
             topics = tuple(sorted(part.partition("=")[0] for part in event.detail.split(" ") if "=" in part))
-            yield Change(at_ms, event.version, event.client, None if left else topics, event.detail if left else "")
+            yield MemberChange(
+                at_ms, event.version, event.client, None if left else topics, event.detail if left else ""
+            )
 
 
 def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float, str]]:
-    """A silence that ended right when brokers look may have cost a member its leases on some of them only."""
+    """See `Recorded.returns`: an outage of about the session timeout may cost a member its leases on some brokers."""
     taken_out: set[tuple[str, str]] = set()
     for at_ms, event in events:
         if event.kind == EventKind.MEMBER_LEAVE and event.detail in ("expiry", "close"):
@@ -256,23 +244,23 @@ def _returns(events: Sequence[Timed], list_broker: str) -> Iterable[tuple[float,
                 yield at_ms, event.client
 
 
-def _leaves(events: Sequence[Timed]) -> Iterable[Leave]:
+def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
     heard: dict[str, float] = {}
     own: dict[str, float] = {}
-    told: list[float] = []
+    notified: list[float] = []
     for at_ms, event in events:
         own[event.node] = at_ms
         if event.kind == EventKind.NOTIFY_SENT:
-            told.append(at_ms)
+            notified.append(at_ms)
         elif event.kind == EventKind.MEMBER_LEAVE:
-            missed = bisect_right(told, own.get(event.client, at_ms))
-            yield Leave(
+            missed = bisect_right(notified, own.get(event.client, at_ms))
+            yield MemberLeave(
                 at_ms=at_ms,
                 broker=event.broker,
                 client=event.client,
                 reason=event.detail,
                 heard_ms=heard.get(event.client, 0.0),
-                deaf_ms=told[missed] if missed < len(told) else at_ms,
+                unheard_ms=notified[missed] if missed < len(notified) else at_ms,
             )
         elif event.kind in _HEARD or (event.kind == EventKind.REBALANCE_END and event.version >= 0):
             heard[event.client] = at_ms
@@ -295,7 +283,7 @@ def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:
         elif kind == EventKind.QUEUE_DROPPED and event.detail == "revoked":
             current.plan_ms = at_ms if current.plan_ms is None else current.plan_ms
         elif kind == EventKind.CLIENT_STOP and current.plan_ms is None:
-            current.plan_ms = at_ms - STEP_MS / 2  # what it still asks for it has planned before
+            current.plan_ms = at_ms - STEP_MS / 2  # leases that it requests after this were planned before
         elif kind in _LOCKS:
             current.lock_ms.setdefault(event.broker, at_ms)
     return dict(passes)
@@ -327,17 +315,17 @@ def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, i
         if event.kind in (EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) and event.n >= 0:
             known = arrivals[queue_of(event)]
             if not known:
-                known.append((at_ms, event.offset))  # what waits when the group begins waits for the first owner
+                known.append((at_ms, event.offset))  # the lag of a new group is there for the first owner
             known.append((at_ms, max(event.offset + event.n, known[-1][1])))
     return dict(arrivals)
 
 
-def _handed_out(events: Sequence[Timed]) -> dict[str, list[tuple[float, int]]]:
-    handed_out: dict[str, list[tuple[float, int]]] = defaultdict(list)
+def _dispatched(events: Sequence[Timed]) -> dict[str, list[tuple[float, int]]]:
+    dispatched: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for at_ms, event in events:
         if event.kind == EventKind.MESSAGES_HANDED_OUT:
-            handed_out[event.client].append((at_ms, event.n))
-    return dict(handed_out)
+            dispatched[event.client].append((at_ms, event.n))
+    return dict(dispatched)
 
 
 def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:
@@ -347,7 +335,7 @@ def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:
         for before, after in itertools.pairwise(of_client)
         if before.balanced and after.triggers == {Trigger.TIMER}
     ]
-    # A clock in whole milliseconds and a busy loop both blur it; nobody sets it to a fraction of 100 ms.
+    # Rounding to milliseconds and a busy loop blur the gaps; configured intervals are multiples of 100 ms.
     return round(median(gaps), -2) if gaps else REBALANCE_INTERVAL_S * 1000
 
 

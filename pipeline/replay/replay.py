@@ -1,16 +1,16 @@
-"""Replay what came to a group from outside, under other rules, and see who gets which queue when. Pure.
+"""Replays one group of a trace under other rules: who would have owned which queue when. Pure.
 
-Members join and leave, and routes change, when the trace says so. What the members make of it is computed by the code
-that ships (`client/rebalance/plan.py`, `client/allocate`); how long it takes is copied from the trace where the same
-thing happened there, and is a median of the trace where it did not. So the configuration that was recorded gives the
-moves that were recorded, and another one differs by what its rules change, and not by chance.
+Only what came from outside is taken from the trace as it is: members join and leave, and routes change, at their
+recorded times. The members' reactions are computed by the shipped code (`client/rebalance/plan.py`, `client/allocate`).
+Durations are copied from the trace where the same step happened there, else they are medians of the trace. So a replay
+under the recorded rules gives the recorded moves, and any difference under other rules comes from the rules.
 
-    trace     c2 joins at 100; pass of c1 at 103, gives q1 up at 104; back at the broker at 150; c2 has it at 153
+    trace     c2 joins at 100; c1 begins a pass at 103, revokes q1 at 104, releases it at 150; c2 has the lease at 153
     AVG       the same
-    CIRCLE    c1 gives q0 up at 104; nobody gave q0 up then, so it takes the median; c2 has it after that
+    CIRCLE    c1 revokes q0 at 104; the trace has no such release, so it takes the median time; then c2 gets the lease
 
-A queue goes through: given up (no longer consumed) -> drained (back at the broker) -> leased -> consumed. Who asks for
-a lease too early is refused, and is told when the queue is free.
+A queue passes through these states: no longer consumed -> drained (lease released) -> leased -> consumed. A member that
+asks for a lease too early is refused, and wakes up when the lease is released.
 """
 
 from __future__ import annotations
@@ -21,44 +21,76 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import NamedTuple
 
 from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.rebalance.plan import plan_rebalance
 from client.trigger import Trigger
 from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
-from pipeline.replay.outcome import Outcome, Span
-from pipeline.replay.precedents import NEAR_MS, SAME_MS, Precedents
-from pipeline.replay.recorded import Leave, Recorded, RecordedPass, moves_of
+from pipeline.replay.recorded import MemberLeave, Move, Recorded, RecordedPass, moves_of
 from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes, views_of
-from pipeline.replay.shares import Members, RouteId, Shares
+from pipeline.replay.targets import Members, RouteId, Targets
+from pipeline.replay.trace_lookup import NEAR_MS, SAME_MS, TraceLookup
 
 _OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
+
+
+class Span(NamedTuple):
+    """A member consumed a queue from `from_ms` to `to_ms`.
+
+    Attributes:
+        drained_ms: when the listener finished the last message of the queue.
+        ended: `revoked`, `shutdown`, `silent`, or `open` at the end of the trace.
+    """
+
+    queue: MessageQueue
+    client: str
+    from_ms: float
+    to_ms: float
+    drained_ms: float
+    ended: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOutcome:
+    """What happened in a replay.
+
+    Attributes:
+        moves: see `Move`, in order.
+        alive: (from, to, client): while the client ran.
+        passes: how many passes all members ran.
+    """
+
+    moves: tuple[Move, ...]
+    spans: tuple[Span, ...]
+    alive: tuple[tuple[float, float, str], ...]
+    passes: int
 
 
 @dataclass(slots=True)
 class _Member:
     schedule: RebalanceSchedule
     owned: dict[MessageQueue, float] = field(default_factory=dict)
-    """Queue -> since when it is consumed."""
+    """Queue -> consumed since."""
     releasing: dict[MessageQueue, None] = field(default_factory=dict)
-    wanted_back: dict[MessageQueue, None] = field(default_factory=dict)
+    reacquire: dict[MessageQueue, None] = field(default_factory=dict)
     route: RouteId = ()
     recorded: list[RecordedPass] = field(default_factory=list)
     next_recorded: int = 0
     silences: list[float] = field(default_factory=list)
-    """When it falls silent."""
+    """Times at which the member dies or loses its connections without a word."""
     alive_since: float | None = None
     lives: int = 0
     missed: dict[MessageQueue, float] = field(default_factory=dict)
-    """Its leases that ended while it could not hear of it -> when it hears of that."""
+    """Leases that ended while the member was disconnected -> when it learns that."""
 
 
 @dataclass(slots=True)
 class _Lease:
     owner: str = ""
     waiters: dict[str, float] = field(default_factory=dict)
-    """Who has asked in vain -> when."""
+    """Refused member -> time of the refusal."""
 
 
 @dataclass(slots=True)
@@ -71,7 +103,7 @@ class _Pass:
     granted: list[MessageQueue] = field(default_factory=list)
 
 
-def replay(recorded: Recorded, rules: Rules) -> Outcome:
+def replay(recorded: Recorded, rules: Rules) -> ReplayOutcome:
     """Replay the trace of a group under these rules."""
     return _Replay(recorded, rules).run()
 
@@ -79,8 +111,8 @@ def replay(recorded: Recorded, rules: Rules) -> Outcome:
 class _Replay:
     def __init__(self, recorded: Recorded, rules: Rules) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
-        self._precedents = Precedents(recorded)
-        self._shares = Shares(recorded.group, rules.strategy)
+        self._lookup = TraceLookup(recorded)
+        self._targets = Targets(recorded.group, rules.strategy)
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
         self._members: dict[str, _Member] = {}
@@ -95,7 +127,7 @@ class _Replay:
         self._versions = [change.version for change in recorded.changes]
         self._views = views_of(self._changes)
 
-    def run(self) -> Outcome:
+    def run(self) -> ReplayOutcome:
         self._schedule_all()
         while self._heap and self._heap[0][0] <= self._recorded.end_ms:
             at_ms, _, act = heapq.heappop(self._heap)
@@ -107,7 +139,7 @@ class _Replay:
                 for queue, since_ms in member.owned.items():
                     self._spans.append(Span(queue, client, since_ms, end_ms, end_ms, "open"))
         moves = tuple(moves_of(self._grants))
-        return Outcome(moves=moves, spans=tuple(self._spans), alive=tuple(self._alive), passes=self._passes)
+        return ReplayOutcome(moves=moves, spans=tuple(self._spans), alive=tuple(self._alive), passes=self._passes)
 
     # --- what comes from outside -------------------------------------------------------------------------------------
 
@@ -116,7 +148,7 @@ class _Replay:
 
     def _schedule_all(self) -> None:
         for change in self._changes:
-            if change.topics:  # whoever shuts down wants nothing any more, and leaves when its listeners are done
+            if change.topics:  # a member that shuts down subscribes to nothing; it leaves when its listeners are idle
                 self._at(change.at_ms, partial(self._join, change.client))
         for at_ms, client in self._recorded.returns:
             self._at(at_ms, partial(self._join, client))
@@ -135,7 +167,7 @@ class _Replay:
                 self._schedule_outside(client, each)
 
     def _schedule_outside(self, client: str, recorded: RecordedPass) -> None:
-        """Passes that something outside has set off come again, later if that comes later."""
+        """Schedule a wake-up for a recorded pass that was triggered from outside, shifted if its cause is shifted."""
         triggers = recorded.triggers & _OUTSIDE
         if not self._rules.notify:
             triggers -= {Trigger.NOTIFY}
@@ -145,7 +177,7 @@ class _Replay:
     def _shift_of(self, recorded: RecordedPass) -> float:
         if not self._rules.expiry_shift_ms:
             return 0.0
-        # An expiry goes to everybody within moments.
+        # All members are notified of an expiry within moments, so a pass soon after one was triggered by it.
         changes = self._recorded.changes
         last = bisect_right(changes, recorded.begin_ms + SAME_MS, key=lambda change: change.at_ms) - 1
         recent = last >= 0 and recorded.begin_ms - changes[last].at_ms < 5 * NEAR_MS
@@ -164,23 +196,23 @@ class _Replay:
             member.alive_since = at_ms
             member.lives += 1
             member.schedule.add(client, at_ms / 1000)
-            for queue in member.owned:  # it was silent, and has missed nothing
+            for queue in member.owned:  # it was disconnected for less than the session timeout and lost no lease
                 member.owned[queue] = at_ms
             self._hear_of_losses(client, member, at_ms)
             waited = next((each for each in member.recorded if each.begin_ms < at_ms < each.end_ms), None)
             if waited is None:
                 self._pump_later(client, at_ms)
-            else:  # a pass that could not ask anybody while it was cut off goes on
+            else:  # a pass that waited for a broker while the member was disconnected continues
                 member.schedule.wake(client, Trigger.RECONNECT, now=at_ms / 1000)
                 member.schedule.take_due(at_ms / 1000)
                 self._go_on(_Pass(client, member.lives, waited, at_ms), at_ms)
 
     def _hear_of_losses(self, client: str, member: _Member, at_ms: float) -> None:
-        """A member that is back hears of each lease that has ended, and looks again."""
+        """A reconnected member learns which of its leases ended, and begins a pass."""
         begins: set[float] = set()
         for queue in member.missed:
-            heard_ms = member.missed[queue] = self._precedents.heard_of_loss(client, queue, at_ms)
-            if (begin_ms := self._precedents.begin_of(client, Trigger.LOCK, heard_ms)) is not None:
+            heard_ms = member.missed[queue] = self._lookup.heard_of_loss(client, queue, at_ms)
+            if (begin_ms := self._lookup.begin_of(client, Trigger.LOCK, heard_ms)) is not None:
                 begins.add(max(at_ms, begin_ms))
         for begin_ms in sorted(begins):
             self._at(begin_ms, partial(self._wake, client, Trigger.LOCK))
@@ -192,10 +224,10 @@ class _Replay:
     def _stop(self, client: str, at_ms: float) -> None:
         member = self._members.get(client)
         if member is None or member.alive_since is None:
-            return  # a producer, or one that nobody missed
+            return  # a producer, or a member that the brokers never listed
         self._end_life(client, member, at_ms)
         for queue in list(member.owned):
-            self._give_up(client, queue, at_ms, "shutdown")
+            self._stop_consuming(client, queue, at_ms, "shutdown")
 
     def _fall_silent(self, client: str, at_ms: float) -> None:
         member = self._members.get(client)
@@ -211,8 +243,8 @@ class _Replay:
         member.alive_since = None
         member.schedule.remove(client)
 
-    def _leave(self, leave: Leave, at_ms: float) -> None:
-        """A broker ends the leases of a member that is none any more."""
+    def _leave(self, leave: MemberLeave, at_ms: float) -> None:
+        """A broker removed a member and ends its leases there."""
         member = self._member(leave.client)
         for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
             since_ms = member.owned.pop(queue)
@@ -230,21 +262,21 @@ class _Replay:
         member = self._members[client]
         if client in member.schedule:
             member.schedule.wake(client, trigger, now=at_ms / 1000)
-            # All that wakes it in one moment sets off one pass: a member that shuts down frees many queues at once.
+            # Wake-ups of the same instant share one pass: a member that shuts down releases many leases at once.
             self._at(at_ms, partial(self._pump, client))
 
     def _pump_later(self, client: str, now_ms: float) -> None:
-        """Look again when the timer runs out; where the trace has the pass that it then set off, at its time."""
+        """Schedule the next timed pass: at its recorded time if the trace has that pass, else when the timer is due."""
         deadline = self._members[client].schedule.next_deadline()
         if deadline is not None:
             due_ms = max(deadline * 1000, now_ms)
-            begin_ms = self._precedents.begin_of(client, Trigger.TIMER, due_ms) or due_ms
+            begin_ms = self._lookup.begin_of(client, Trigger.TIMER, due_ms) or due_ms
             self._at(begin_ms, lambda at_ms: self._pump(client, at_ms, due_ms))
 
     def _pump(self, client: str, at_ms: float, due_ms: float = 0.0) -> None:
         schedule = self._members[client].schedule
         if client in schedule:
-            # A recorded time may be a rounding before the due one.
+            # Recorded times are rounded, so the recorded begin may lie just before the due time.
             early = 0.0 < due_ms - at_ms <= SAME_MS
             for due in schedule.take_due((due_ms if early else at_ms) / 1000):
                 self._begin(client, due, at_ms)
@@ -258,19 +290,20 @@ class _Replay:
         self._passes += 1
         if recorded is not None and self._recorded.has_versions and recorded.version < 0:
             self._at(max(at_ms, recorded.end_ms), lambda end_ms: self._end(running, end_ms))
-            return  # nobody told it the members
+            return  # the recorded pass got no member list, so it planned nothing
         plan_ms = at_ms + timing.plan_ms
         if recorded is not None and recorded.plan_ms is not None:
             plan_ms = recorded.plan_ms
         elif recorded is not None and recorded.lock_ms:
-            # What it heard just before it asked for leases it knew; what may have taken its time is the members' list.
+            # It planned right before its first LOCK request: notifications until then are in the plan, and the pass
+            # took this long because it waited for the member list.
             plan_ms = min(recorded.lock_ms.values())
         elif recorded is not None:
             plan_ms = min(recorded.begin_ms + timing.plan_ms, recorded.end_ms)
         self._at(max(at_ms, plan_ms), lambda now_ms: self._plan(running, now_ms))
 
     def _recorded_pass(self, member: _Member, due: RebalancePass, at_ms: float) -> RecordedPass | None:
-        """The pass of the trace that this one is, if it is one."""
+        """The recorded pass that this pass repeats: same member, same moment, a common trigger."""
         passes = member.recorded
         place = member.next_recorded
         while place < len(passes) and passes[place].begin_ms < at_ms - SAME_MS:
@@ -293,11 +326,11 @@ class _Replay:
         route = tuple((topic, queues) for topic, queues in member.route if topic in members[client])
         of_others = {topic for topics in members.values() for topic in topics}.difference(members[client])
         others = {topic: self._recorded.routes.at(topic, at_ms) for topic in sorted(of_others)}
-        running.target = frozenset(self._shares.target(client, view, members, route, others))
+        running.target = frozenset(self._targets.target(client, view, members, route, others))
         plan = plan_rebalance(member.owned, running.target)
         for queue in plan.revoke:
-            self._give_up(client, queue, at_ms, "revoked")
-        member.wanted_back = {}
+            self._stop_consuming(client, queue, at_ms, "revoked")
+        member.reacquire = {}
         of_broker: dict[str, list[MessageQueue]] = {}
         for queue in plan.acquire:
             of_broker.setdefault(queue.broker_name, []).append(queue)
@@ -307,7 +340,8 @@ class _Replay:
         for broker, queues in of_broker.items():
             lock_ms = max(at_ms, recorded_locks.get(broker, running.begin_ms + self._timing.lock_ms))
             end_ms = max(end_ms, lock_ms + self._timing.end_ms - self._timing.lock_ms)
-            # What it takes for its own it has confirmed; what it loses meanwhile it asks for in the next pass.
+            # A queue that the member still believes it owns is only confirmed. If it learns before the request that
+            # this lease ended, the next pass asks for it.
             asked = [queue for queue in queues if not at_ms < missed.get(queue, at_ms) <= lock_ms]
             self._at(lock_ms, partial(self._lock, running, asked, broker in recorded_locks))
         if running.recorded is not None and (running.recorded.lock_ms or not of_broker):
@@ -325,14 +359,14 @@ class _Replay:
     def _lock(self, running: _Pass, queues: Iterable[MessageQueue], as_recorded: bool, at_ms: float) -> None:
         member = self._members[running.client]
         if not as_recorded and (self._is_over(running) or any(0 <= ms - at_ms <= SAME_MS for ms in member.silences)):
-            return  # a request that was under way as its member ended is in the trace if a broker had it
+            return  # the member ended before its request arrived; one that did arrive is in the trace
         for queue in queues:
             if queue in member.releasing:
-                member.wanted_back[queue] = None
+                member.reacquire[queue] = None
                 continue
             served = self._recorded.routes.at(queue.topic, at_ms)
             if queue not in self._readable.setdefault(served, frozenset(served)):
-                continue  # the topic has shrunk, and the member does not know it yet
+                continue  # the topic has fewer queues now, and the member does not know yet
             lease = self._leases.setdefault(queue, _Lease())
             if lease.owner in ("", running.client) or self._rules.handover is Handover.OVERLAP:
                 lease.owner = running.client
@@ -343,7 +377,7 @@ class _Replay:
 
     def _end(self, running: _Pass, at_ms: float) -> None:
         client, member = running.client, self._members[running.client]
-        # Who ended meanwhile keeps its leases until the broker takes it out.
+        # A member that ended during the pass keeps its leases until the broker removes it.
         for queue in () if self._is_over(running) else running.granted:
             lease = self._leases[queue]
             if lease.owner == client or self._rules.handover is Handover.OVERLAP:
@@ -355,15 +389,15 @@ class _Replay:
             self._pump_later(client, at_ms)
 
     def _is_over(self, running: _Pass) -> bool:
-        """Whether the member has stopped since the pass began; it may have come back meanwhile."""
+        """Whether the member ended after the pass began, even if it has joined again since."""
         member = self._members[running.client]
         return member.alive_since is None or member.lives != running.life
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def _give_up(self, client: str, queue: MessageQueue, at_ms: float, why: str) -> None:
+    def _stop_consuming(self, client: str, queue: MessageQueue, at_ms: float, why: str) -> None:
         member = self._members[client]
-        drained_ms = self._precedents.drained(client, queue, at_ms) or at_ms + self._timing.drain_ms
+        drained_ms = self._lookup.drained(client, queue, at_ms) or at_ms + self._timing.drain_ms
         self._spans.append(Span(queue, client, member.owned.pop(queue), at_ms, drained_ms, why))
         member.releasing[queue] = None
         released_ms = drained_ms
@@ -374,20 +408,21 @@ class _Replay:
     def _released(self, client: str, queue: MessageQueue, at_ms: float) -> None:
         member = self._members[client]
         if member.releasing.pop(queue, 0) is not None:
-            return  # its leases ended before
+            return  # the broker removed the member before
         lease = self._leases[queue]
         if lease.owner == client:
-            self._free(queue, lease, at_ms, as_recorded=self._precedents.was_released(client, queue, at_ms))
-        if queue in member.wanted_back:
+            self._free(queue, lease, at_ms, as_recorded=self._lookup.was_released(client, queue, at_ms))
+        if queue in member.reacquire:
             self._wake(client, Trigger.LOCK, at_ms)
 
     def _free(self, queue: MessageQueue, lease: _Lease, at_ms: float, *, as_recorded: bool) -> None:
-        """Nobody has a queue any more; who waits for it is told."""
+        """The lease of a queue ends; the members that were refused it wake up."""
         lease.owner = ""
         for client, refused_ms in lease.waiters.items():
-            begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms)
-            if begin_ms is None and as_recorded and self._precedents.was_refused(client, queue, refused_ms):
-                # It could not hear just then, and was not silent for so long that the trace tells of it.
-                begin_ms = self._precedents.begin_of(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
+            begin_ms = self._lookup.begin_of(client, Trigger.LOCK, at_ms)
+            if begin_ms is None and as_recorded and self._lookup.was_refused(client, queue, refused_ms):
+                # The notification was lost in an outage shorter than the session timeout, of which the trace has no
+                # event: the member's next LOCK pass is the reaction.
+                begin_ms = self._lookup.begin_of(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
             self._at(max(at_ms, begin_ms or at_ms + self._timing.wake_ms), partial(self._wake, client, Trigger.LOCK))
         lease.waiters.clear()

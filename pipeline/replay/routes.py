@@ -1,7 +1,7 @@
-"""Which queues of each topic every client knew when, from the ROUTE_CHANGED events of a trace. Pure.
+"""Reads from the ROUTE_CHANGED events of a trace which queues of each topic every client knew when. Pure.
 
-A broker tells what it serves; a client tells only how many queues it sees on all brokers together. So a client that
-sees n queues is taken to see the newest state of the topic that has n.
+A broker reports the queues that it serves; a client reports only the number of queues that it sees on all brokers. A
+client that reports n queues is taken to see the newest state of the topic with n queues.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from model.message_queue import MessageQueue
 
 Queues = tuple[MessageQueue, ...]
 _MOST_DOWN = 2
+"""Brokers of a topic that may be missing from a client's route at the same time."""
 
 
-class RouteChange(NamedTuple):
-    """A client sees these queues of a topic from a time on, in milliseconds."""
+class SeenRoute(NamedTuple):
+    """A client sees these queues of a topic from `at_ms` on."""
 
     at_ms: float
     topic: str
@@ -34,48 +35,44 @@ class Routes:
 
     Attributes:
         of_client: client -> what it saw, in order.
-        of_topic: topic -> (time, all queues), in order; the first is there from the beginning.
+        of_topic: topic -> (time, all queues), in order; an entry at 0 is of a topic older than the trace.
     """
 
-    of_client: Mapping[str, list[RouteChange]]
+    of_client: Mapping[str, list[SeenRoute]]
     of_topic: Mapping[str, list[tuple[float, Queues]]]
 
     def at(self, topic: str, at_ms: float) -> Queues:
-        """The queues of a topic on all brokers at a time; none if it is not there yet."""
+        """The queues of a topic on all brokers at a time; empty if the topic does not exist yet."""
         known = self.of_topic.get(topic, [])
         place = bisect_right(known, at_ms, key=lambda state: state[0])
         return known[place - 1][1] if place else ()
 
 
 def read_routes(timed: Sequence[tuple[float, Event]]) -> Routes:
-    """Read the routes of all topics.
-
-    Args:
-        timed: events with their times in milliseconds, in order.
-    """
+    """Read the routes of all topics from events with their times in milliseconds, in order."""
     of_topic = _of_topics(timed)
-    of_client: dict[str, list[RouteChange]] = defaultdict(list)
+    of_client: dict[str, list[SeenRoute]] = defaultdict(list)
     for at_ms, event in timed:
         if event.kind == EventKind.ROUTE_CHANGED and event.client:
-            queues = _with_so_many(of_topic.get(event.topic, []), at_ms, max(event.n, 0))
-            of_client[event.client].append(RouteChange(at_ms, event.topic, queues))
+            queues = _state_with(of_topic.get(event.topic, []), at_ms, max(event.n, 0))
+            of_client[event.client].append(SeenRoute(at_ms, event.topic, queues))
     return Routes(dict(of_client), of_topic)
 
 
 def _of_topics(timed: Sequence[tuple[float, Event]]) -> dict[str, list[tuple[float, Queues]]]:
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     used: dict[tuple[str, str], int] = {}
     for _, event in timed:
         if event.kind == EventKind.ROUTE_CHANGED and event.broker and not event.client:
-            told.add((event.topic, event.broker))
+            reported.add((event.topic, event.broker))
         elif event.queue_id >= 0:
             key = (event.topic, event.broker)
             used[key] = max(used.get(key, 0), event.queue_id + 1)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     of_topic: dict[str, list[tuple[float, Queues]]] = {}
-    # A topic that is older than the trace: nobody tells what it has, but its queues are used.
+    # A topic older than the trace has no event that reports its queues; events about its queues show the highest id.
     for (topic, broker), queues in used.items():
-        if (topic, broker) not in told:
+        if (topic, broker) not in reported:
             counts[topic][broker] = queues
     for topic, of_brokers in counts.items():
         of_topic[topic] = [(0.0, _queues(topic, of_brokers))]
@@ -90,14 +87,14 @@ def _queues(topic: str, counts: Mapping[str, int]) -> Queues:
     return tuple(sorted(MessageQueue(topic, broker, n) for broker, queues in counts.items() for n in range(queues)))
 
 
-def _with_so_many(states: Sequence[tuple[float, Queues]], at_ms: float, n: int) -> Queues:
+def _state_with(states: Sequence[tuple[float, Queues]], at_ms: float, n: int) -> Queues:
     place = bisect_right(states, at_ms, key=lambda state: state[0])
     for _, queues in reversed(states[:place]):
         if len(queues) == n:
             return queues
     newest = states[place - 1][1] if place else ()
     brokers = sorted({queue.broker_name for queue in newest})
-    # Some broker is down, and its queues are in no route.
+    # A broker that is down has no queues in the client's route.
     for down in range(1, min(len(brokers), _MOST_DOWN + 1)):
         for names in combinations(brokers, down):
             left = tuple(queue for queue in newest if queue.broker_name not in names)

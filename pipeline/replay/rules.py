@@ -1,8 +1,7 @@
-"""The rules that a replay may change, and what they change of what comes to a group from outside. Pure.
+"""Rules that a replay may change, and their effect on the members' joins and leaves. Pure.
 
-A session timeout moves the moments at which silent members are taken out. The trace tells of those that were silent for
-longer than the timeout that it was recorded with; silences that were shorter than it are not in the trace, so a shorter
-timeout may look better than it is.
+Another session timeout moves the times at which brokers remove silent members. The trace shows only silences longer
+than the timeout in force when it was recorded, so a shorter timeout may look better than it is.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from enum import StrEnum
 from client.allocate.registry import check_strategy_name
 from model.errors import ConfigError
 from model.limits import LEASE_CLOSE_GRACE_S, MEMBER_EXPIRY_S
-from pipeline.replay.recorded import STEP_MS, Change, Leave, Recorded
+from pipeline.replay.recorded import STEP_MS, MemberChange, MemberLeave, Recorded
 
 Members = dict[str, tuple[str, ...]]
 
@@ -23,24 +22,24 @@ class Handover(StrEnum):
     """How a queue goes from one member to another."""
 
     DRAIN = "drain"
-    """What ships: the old owner finishes what its listener has, then gives the lease back."""
+    """As shipped: the old owner waits until its listeners are done, then releases the lease."""
     CUT = "cut"
-    """The old owner gives the lease back at once; what its listener has is delivered again."""
+    """The old owner releases the lease at once; messages dispatched to its listeners are redelivered."""
     OVERLAP = "overlap"
-    """The reference's way (quirk OVERLAPPING_HANDOVER): no lease; the new owner begins while the old one works."""
+    """As in RocketMQ (quirk OVERLAPPING_HANDOVER): no lease; the new owner begins while the old one still works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a replay goes by.
+    """One configuration of a group to replay.
 
     Attributes:
         strategy: name of an allocation strategy.
-        interval_ms: between two looks of a member that is balanced.
-        timeout_ms: session timeout: how long brokers keep a member that is silent.
-        was_timeout_ms: what it was when the trace was recorded; events do not tell it.
+        interval_ms: rebalance interval of a member that owns its target.
+        timeout_ms: session timeout: how long brokers keep a silent member.
+        was_timeout_ms: session timeout in force when the trace was recorded; events do not contain it.
         handover: see `Handover`.
-        notify: whether members are told of changes; else they find out when they look again.
+        notify: whether brokers notify members of changes; else the rebalance interval finds them.
     """
 
     strategy: str
@@ -51,10 +50,10 @@ class Rules:
     notify: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be replayed.
+        """Check the rules.
 
         Raises:
-            ConfigError: naming the rule.
+            ConfigError: a rule is out of range; the text names it.
         """
         check_strategy_name("strategy", self.strategy)
         for name in ("interval_ms", "timeout_ms", "was_timeout_ms"):
@@ -63,14 +62,14 @@ class Rules:
 
     @property
     def expiry_shift_ms(self) -> float:
-        """By how much later a silent member is taken out than in the trace."""
+        """How much later than in the trace a silent member is removed; negative if earlier."""
         return self.timeout_ms - self.was_timeout_ms
 
 
-def shifted_changes(changes: Sequence[Change], rules: Rules) -> list[Change]:
-    """The changes under these rules, in order.
+def shifted_changes(changes: Sequence[MemberChange], rules: Rules) -> list[MemberChange]:
+    """The changes of the member list under these rules, in order.
 
-    An expiry comes earlier or later. A member that is back by then was never gone.
+    Expiries are shifted; the expiry of a member that is back before its shifted time does not happen.
     """
     if not rules.expiry_shift_ms:
         return list(changes)
@@ -82,7 +81,7 @@ def shifted_changes(changes: Sequence[Change], rules: Rules) -> list[Change]:
     return sorted(moved, key=lambda change: change.at_ms)
 
 
-def _is_back(expiry: Change | Leave, changes: Iterable[Change], rules: Rules) -> bool:
+def _is_back(expiry: MemberChange | MemberLeave, changes: Iterable[MemberChange], rules: Rules) -> bool:
     until_ms = expiry.at_ms + rules.expiry_shift_ms
     return any(
         change.client == expiry.client and change.topics is not None and expiry.at_ms < change.at_ms <= until_ms
@@ -90,25 +89,25 @@ def _is_back(expiry: Change | Leave, changes: Iterable[Change], rules: Rules) ->
     )
 
 
-def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, Leave]]:
-    """The leaves under these rules; each with the time from which on the member consumed nothing any more."""
-    found: list[tuple[float, Leave]] = []
+def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLeave]]:
+    """The leaves under these rules, each with the time at which the member stopped consuming."""
+    found: list[tuple[float, MemberLeave]] = []
     for leave in recorded.leaves:
         silent_ms, at_ms = leave.at_ms, leave.at_ms
         if leave.reason == "close":
-            silent_ms = max(leave.heard_ms, min(leave.deaf_ms, leave.at_ms - LEASE_CLOSE_GRACE_S * 1000))
+            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - LEASE_CLOSE_GRACE_S * 1000))
         elif leave.reason == "expiry":
-            silent_ms = max(leave.heard_ms, min(leave.deaf_ms, leave.at_ms - rules.was_timeout_ms))
+            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - rules.was_timeout_ms))
             at_ms = max(silent_ms, leave.at_ms + rules.expiry_shift_ms)
             if _is_back(leave, recorded.changes, rules):
                 at_ms = float("inf")
-        # What it did in that very moment, it did.
+        # Events at exactly that time still count.
         found.append((silent_ms + STEP_MS / 2, leave._replace(at_ms=at_ms)))
     return found
 
 
-def views_of(changes: Iterable[Change]) -> list[Members]:
-    """The members, client -> topics, sorted, before any change and after each of them."""
+def views_of(changes: Iterable[MemberChange]) -> list[Members]:
+    """The member list (client -> topics, sorted) before the first change and after each change."""
     members: Members = {}
     views: list[Members] = [{}]
     for change in changes:

@@ -70,7 +70,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupReport:
+class GroupSection:
     """What a report tells of one group; rows are those of the tables, times in milliseconds since its beginning.
 
     Attributes:
@@ -118,7 +118,7 @@ class Report:
     events: int
     nodes: int
     lost: int
-    groups: list[GroupReport]
+    groups: list[GroupSection]
 
 
 def read_report(tables: Path) -> Report:
@@ -161,14 +161,14 @@ def _table(directory: Path) -> pd.DataFrame:
     return pd.read_parquet(directory, dtype_backend="pyarrow")
 
 
-def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupReport:
+def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
     mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
     hazards, rebalances = mine["hazards"], mine["rebalances"]
     moved = rebalances[rebalances["moves"] > 0]
     shown = _queues_of_timeline(hazards, mine["ownership"])
     ownership = mine["ownership"].merge(shown, on=_QUEUE).sort_values("from_ms")
     pauses = hazards["pause_ms"].to_numpy(dtype=float)
-    return GroupReport(
+    return GroupSection(
         totals=_totals(group, mine),
         ranking=_rows(moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False), MOST_REBALANCES),
         intervals=_rows(ownership, MOST_INTERVALS),

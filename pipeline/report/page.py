@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from pipeline.report import svg
-from pipeline.report.data import GroupReport, Report, Rows, queue_name
+from pipeline.report.data import GroupSection, Report, Rows, queue_name
 from pipeline.report.style import STYLE
 from pipeline.report.svg import milliseconds, seconds
 from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
@@ -49,7 +49,7 @@ def page(report: Report) -> str:
     )
 
 
-def _group(group: GroupReport, span_ms: float, *, titled: bool) -> str:
+def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
     marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {what_happened(row)}") for row in group.ranking]
     worst = what_happened(group.ranking[0]) if group.ranking else None
     parts = [
@@ -66,7 +66,7 @@ def _group(group: GroupReport, span_ms: float, *, titled: bool) -> str:
     return "".join(parts)
 
 
-def _tiles(group: GroupReport) -> str:
+def _tiles(group: GroupSection) -> str:
     totals = group.totals
     median = "-" if totals.convergence_p50_ms is None else milliseconds(totals.convergence_p50_ms)
     slow = "-" if totals.convergence_p95_ms is None else milliseconds(totals.convergence_p95_ms)
@@ -128,7 +128,7 @@ def _cost(value_ms: float, most_ms: float) -> str:
     return f'<span class="cost" style="width:{90 * value_ms / most_ms:.0f}px"></span>{milliseconds(value_ms)}'
 
 
-def _timeline(group: GroupReport, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
+def _timeline(group: GroupSection, marks: Sequence[tuple[float, str]], span_ms: float) -> str:
     owners = list(dict.fromkeys(str(row["owner"]) for row in group.intervals))
     chart = svg.timeline(
         group.queues, group.intervals, marks, span_ms, (queue_name, lambda row: str(row["owner"]), owners)
@@ -173,7 +173,7 @@ def _convergence(rows: Rows) -> str:
     )
 
 
-def _hazards(group: GroupReport) -> str:
+def _hazards(group: GroupSection) -> str:
     totals = group.totals
     classes = [0] * (len(_PAUSES_MS) + 1)
     for pause in group.pauses:

@@ -23,7 +23,7 @@ class _Request(NamedTuple):
     body: bytes
 
 
-class BrokerLine:
+class BrokerPipeline:
     """Sends to the master of a broker, wherever that is.
 
     Args:

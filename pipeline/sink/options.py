@@ -16,7 +16,7 @@ SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs
 _OF_SPARK = ("checkpointLocation", "path", "queryName")
 
 
-class Delivery(Enum):
+class DeliveryGuarantee(Enum):
     """How often a row arrives."""
 
     AT_LEAST_ONCE = "atLeastOnce"
@@ -41,7 +41,7 @@ class SinkOptions:
 
     name_servers: tuple[str, ...]
     topic: str | None
-    delivery: Delivery
+    delivery: DeliveryGuarantee
     partitioning: Partitioning
     send_timeout_s: float
     send_retries: int
@@ -62,7 +62,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         name_servers=given.parsed("nameServer", parse_addresses, ()),
         topic=given.parsed("topic", check_topic, "") or None,
-        delivery=Delivery(given.one_of("delivery", *(one.value for one in Delivery))),
+        delivery=DeliveryGuarantee(given.one_of("delivery", *(one.value for one in DeliveryGuarantee))),
         partitioning=Partitioning(given.one_of("partitioner", *(one.value for one in Partitioning))),
         send_timeout_s=given.number("sendTimeoutMs", 10_000, 1, 3_600_000) / 1000,
         send_retries=given.number("sendRetries", 5, 0, 100),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from model.errors import ConnectFailed, IllegalOperation, TopicNotExist
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
-from pipeline.sink.broker_pipeline import BrokerLine
+from pipeline.sink.broker_pipeline import BrokerPipeline
 from pipeline.sink.options import SinkOptions
 from pipeline.sink.rows import CHUNK_OVERHEAD_BYTES, RowEncoder
 from pipeline.sink.targets import Targets
@@ -80,7 +80,7 @@ class SinkTask:
         self._is_repeatable = is_repeatable
         self._encoder = RowEncoder(options.topic, task_id)
         self._targets: dict[str, Targets] = {}
-        self._lines: dict[str, BrokerLine] = {}
+        self._lines: dict[str, BrokerPipeline] = {}
         self._gathered: dict[MessageQueue | str, _Gathered] = {}
         self._size = 0
         self._chunks: dict[str, int] = {}
@@ -194,5 +194,5 @@ class SinkTask:
         self.rows[name] = self.rows.get(name, 0) + len(gathered.messages)
         line = self._lines.get(name)
         if line is None:
-            line = self._lines[name] = BrokerLine(self._client, name)
+            line = self._lines[name] = BrokerPipeline(self._client, name)
         line.send(code, header, body)

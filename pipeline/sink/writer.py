@@ -26,7 +26,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError, ServerError
-from pipeline.sink.options import Delivery, SinkOptions
+from pipeline.sink.options import DeliveryGuarantee, SinkOptions
 from pipeline.sink.task import SinkTask, StageId
 from pipeline.wire import WireClient
 from remoting.wire.request_code import RequestCode
@@ -141,7 +141,7 @@ def _write_partition(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, query_id: str, batch_id: int, *, is_repeatable: bool
 ) -> Written:
     stage = None
-    if options.delivery is Delivery.EXACTLY_ONCE:
+    if options.delivery is DeliveryGuarantee.EXACTLY_ONCE:
         stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
     # Nothing here makes cycles, and looking for them among so many objects is most of the cost.
     gc.disable()
@@ -201,7 +201,7 @@ def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, 
     staged = _staged(messages)
     if batch is None:
         batch = next((attempts[0][0][:2] for attempts in staged.values()), None)
-    if batch is None or options.delivery is not Delivery.EXACTLY_ONCE:
+    if batch is None or options.delivery is not DeliveryGuarantee.EXACTLY_ONCE:
         return
     header = {"query_id": batch[0], "batch_id": batch[1]}
     with _client(options) as client:

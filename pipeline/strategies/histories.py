@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.strategies.allocate_all import AllocateAll, QueueSet
 
 
-class Event(NamedTuple):
+class MembershipEvent(NamedTuple):
     """What one join or leave did under one strategy.
 
     Attributes:
@@ -66,7 +66,7 @@ def _client_id(rng: random.Random, number: int) -> str:
     return f"{host}@{rng.randrange(2, 32768)}#{number:x}"
 
 
-def live_through(strategy: str, queues: QueueSet, members: int, events: int, seed: int) -> Iterator[Event]:
+def live_through(strategy: str, queues: QueueSet, members: int, events: int, seed: int) -> Iterator[MembershipEvent]:
     """Share queues among the members of a history, and compare each step with the one before.
 
     Args:
@@ -89,7 +89,7 @@ def live_through(strategy: str, queues: QueueSet, members: int, events: int, see
         loads = np.bincount(owners, minlength=len(present))
         now = numbers[owners]
         if before is not None:
-            yield Event(
+            yield MembershipEvent(
                 event=event,
                 members=len(present),
                 moved=int((now != before).sum()),

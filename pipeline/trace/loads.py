@@ -15,7 +15,7 @@ from typing import NamedTuple
 _BEGIN, _CHANGE, _END = range(3)
 
 
-class Change(NamedTuple):
+class LoadChange(NamedTuple):
     """A member has a queue of a topic more (`by` is 1) or less (-1) from a time on, in milliseconds."""
 
     t_ms: float
@@ -65,7 +65,7 @@ class Balance(NamedTuple):
     spread: int
 
 
-def balances(changes: Iterable[Change], marks: Sequence[Mark]) -> Iterator[Balance]:
+def balances(changes: Iterable[LoadChange], marks: Sequence[Mark]) -> Iterator[Balance]:
     """Go through the changes of one group once, and look at the loads where a rebalance begins and ends.
 
     Args:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
-from pipeline.trace.loads import Balance, Change, Mark, balances
+from pipeline.trace.loads import Balance, LoadChange, Mark, balances
 
 _MEMBERS = (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE)
 _PARTS = (
@@ -177,9 +177,9 @@ def _balances_of_group(rows: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _changes(rows: pd.DataFrame) -> Iterator[Change]:
+def _changes(rows: pd.DataFrame) -> Iterator[LoadChange]:
     columns = (rows[name].tolist() for name in ("t_ms", "topic", "client", "n"))
-    return (Change(*values) for values in zip(*columns, strict=True))
+    return (LoadChange(*values) for values in zip(*columns, strict=True))
 
 
 def with_minimum_moves(rebalances: DataFrame, fairness: DataFrame) -> DataFrame:

@@ -27,7 +27,7 @@ from functools import partial
 from random import Random
 
 from simulation.kernel.loop import VirtualLoop
-from simulation.kernel.sockets import Address, Connection, Link, Listener, VirtualSocket, Wire
+from simulation.kernel.sockets import Address, Link, Listener, SimulatedConnection, VirtualSocket, Wire
 
 DEFAULT_LATENCY_S = 0.000_5
 DEFAULT_WINDOW_BYTES = 64 * 1024
@@ -104,7 +104,7 @@ class SimulatedNetwork:
         self._links: dict[tuple[str, str], Link] = {}
         self._ports: dict[Address, Listener | None] = {}  # taken; by a listener, or by a client
         self._next_port: dict[str, int] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[SimulatedConnection, None] = {}
         self._opened = self._refused = 0
         self._faults: dict[Fault, None] = {}
         self._blocked: list[Callable[[str, str], bool]] = []
@@ -149,7 +149,7 @@ class SimulatedNetwork:
         server = (self._resolve(host), port)
         self._ports[client] = None
         links = self._link(client[0], server[0]), self._link(server[0], client[0])
-        connection = Connection(self._wire, client, server, links, self._forget)
+        connection = SimulatedConnection(self._wire, client, server, links, self._forget)
         there, back = connection.pipes
         answered: asyncio.Future[Listener | None] = self._loop.create_future()
 
@@ -175,7 +175,7 @@ class SimulatedNetwork:
         self._opened += 1
         return connection.client_socket
 
-    def connections(self, a: str | None = None, b: str | None = None) -> tuple[Connection, ...]:
+    def connections(self, a: str | None = None, b: str | None = None) -> tuple[SimulatedConnection, ...]:
         """Return the open connections, oldest first: all, those of host `a`, or those between `a` and `b`."""
         wanted = {host for host in (a, b) if host is not None}
         return tuple(each for each in self._connections if wanted <= {each.client[0], each.server[0]})
@@ -225,7 +225,7 @@ class SimulatedNetwork:
         """Deliver nothing to or from `host`, itself included, as when its process hangs."""
         return self._block(f"stall {host}", lambda source, target: host in (source, target))
 
-    def stall_connection(self, connection: Connection) -> Fault:
+    def stall_connection(self, connection: SimulatedConnection) -> Fault:
         """Deliver nothing on this connection, in either direction."""
         for pipe in connection.pipes:
             pipe.block()
@@ -301,7 +301,7 @@ class SimulatedNetwork:
                 return host, candidate
         raise OSError(errno.EADDRNOTAVAIL, f"host {host} has no free port between {FIRST_PORT} and {LAST_PORT}")
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: SimulatedConnection) -> None:
         self._connections.pop(connection, None)
         self._ports.pop(connection.client, None)
 

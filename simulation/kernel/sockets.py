@@ -141,7 +141,7 @@ class Pipe:
             self._book()
 
 
-class _File:
+class _SocketFile:
     """The calls that asyncio makes on every socket."""
 
     family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
@@ -170,7 +170,7 @@ class _File:
         return 0
 
 
-class VirtualSocket(_File):
+class VirtualSocket(_SocketFile):
     """One end of a connection, as asyncio's transport sees it: non-blocking, and failing with a kernel's errors."""
 
     outbound: Pipe
@@ -205,7 +205,7 @@ class VirtualSocket(_File):
             ConnectionResetError: The connection was reset.
         """
         if self._broken:
-            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            raise ConnectionResetError(errno.ECONNRESET, "SimulatedConnection reset by peer")
         wire, pipe = self._wire, self.outbound
         room = wire.window_bytes - pipe.unread
         if room <= 0:
@@ -239,7 +239,7 @@ class VirtualSocket(_File):
             pipe.unread -= len(data)
             return data
         if self._broken:
-            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            raise ConnectionResetError(errno.ECONNRESET, "SimulatedConnection reset by peer")
         if self._ended:
             return b""
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -287,7 +287,7 @@ class VirtualSocket(_File):
         self._kernel.wake(self)
 
 
-class Connection:
+class SimulatedConnection:
     """Two sockets and the pipes between them.
 
     Args:
@@ -304,7 +304,7 @@ class Connection:
         client: Address,
         server: Address,
         links: tuple[Link, Link],
-        on_closed: Callable[[Connection], object],
+        on_closed: Callable[[SimulatedConnection], object],
     ) -> None:
         self.client, self.server = client, server
         self._on_closed = on_closed
@@ -346,7 +346,7 @@ class Connection:
             self._on_closed(self)
 
 
-class Listener(_File):
+class Listener(_SocketFile):
     """A bound socket: it takes connections between `listen` and `close`."""
 
     def __init__(self, kernel: VirtualSelector, address: Address, on_close: Callable[[], object]) -> None:

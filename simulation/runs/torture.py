@@ -38,7 +38,7 @@ from model.message import Message, MessageExt
 from model.names import dlq_topic
 from model.quirks import Quirk
 from remoting.tasks import background_tasks
-from simulation.checks.books import TortureBooks
+from simulation.checks.invariants import TortureInvariants
 from simulation.checks.levels import Levels, Margin, object_counts, table_sizes
 from simulation.checks.process_usage import process_usage
 from simulation.cluster.clients import SimulatedConsumer
@@ -48,7 +48,7 @@ from simulation.faults.torture_faults import Faults
 from simulation.kernel.run import Simulation, run_simulation
 
 TOPIC, QUEUES = "orders", 8
-WORKING, FAILING, BURYING = "works", "fails", "buries"
+WORKING, FAILING, DLQ_READER = "works", "fails", "buries"
 """Groups: one that works, one that fails now and then, and one that reads the dead letters of that."""
 WHOLE_AGAIN_S = 60.0
 """How long the groups may take to find their balance once everything is whole, and then to catch up."""
@@ -168,7 +168,7 @@ class _Torture:
     ) -> None:
         self.options, self.cluster, self.disks, self.tasks, self.report = options, cluster, disks, tasks, report
         self.simulation = cluster.simulation
-        self.books = TortureBooks((WORKING, FAILING))
+        self.books = TortureInvariants((WORKING, FAILING))
         self.levels = Levels(warm_up=options.warm_up, margins=_MARGINS)
         self.verdict = TortureVerdict()
         self.sending = anyio.Event()
@@ -181,7 +181,7 @@ class _Torture:
         await self.cluster.create_topic(TOPIC, queues=QUEUES)
         faults = Faults(self.cluster, self.disks, self._start_consumer)
         slots = [f"{group}-{n}" for group in (WORKING, FAILING) for n in range(self.options.consumers)]
-        for slot in [*slots, BURYING]:
+        for slot in [*slots, DLQ_READER]:
             await faults.fill(slot)
         self.sending.set()
         for producer in range(self.options.producers):
@@ -278,7 +278,7 @@ class _Torture:
             retry_delay_ms=RETRY_DELAY_MS,
         )
         try:
-            topic = dlq_topic(FAILING) if group == BURYING else TOPIC
+            topic = dlq_topic(FAILING) if group == DLQ_READER else TOPIC
             await consumer.consumer.subscribe(topic, self._listener(group))
             await consumer.start()
         except BaseException:
@@ -295,7 +295,7 @@ class _Torture:
                 books.delivered(group, message.queue, message.offset)
                 await anyio.sleep(random.random() * 0.05)
                 books.ended(group, message.queue, message.offset)
-                if group == BURYING:
+                if group == DLQ_READER:
                     self.verdict.dead_letters += 1
                     books.consumed(FAILING, producer, number)
                 elif group == FAILING and (number % 200 == 0 or random.random() < 0.02):

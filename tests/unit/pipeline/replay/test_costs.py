@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from model.message_queue import MessageQueue
 from pipeline.replay.costs import Costs, Interval, capacity_of, costs_of, intersection, union
-from pipeline.replay.outcome import Outcome, Span
-from pipeline.replay.recorded import Change, read_recorded
-from pipeline.replay.replay import replay
+from pipeline.replay.recorded import MemberChange, read_recorded
+from pipeline.replay.replay import ReplayOutcome, Span, replay
 from pipeline.replay.routes import Queues, Routes
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.golden_trace import golden_events
@@ -38,13 +37,15 @@ def test_orphan_time_is_what_lies_between_the_owners() -> None:
 T, U = (tuple(MessageQueue(topic, "b", number) for number in range(4)) for topic in "tu")
 
 
-def orphan_s(routes: dict[str, list[tuple[float, Queues]]], changes: list[Change], spans: list[Span]) -> float:
+def orphan_s(routes: dict[str, list[tuple[float, Queues]]], changes: list[MemberChange], spans: list[Span]) -> float:
     """In a trace of 100 s with the members c1, from the beginning, and c2, for the first 90 s."""
     made = replace(
         read_recorded(golden_events(), "g"), end_ms=100_000.0, changes=tuple(changes), routes=Routes({}, routes)
     )
     alive = ((0.0, 100_000.0, "c1"), (0.0, 90_000.0, "c2"))
-    return costs_of(made, Handover.DRAIN, Outcome(moves=(), spans=tuple(spans), alive=alive, passes=1), 1.0).orphan_s
+    return costs_of(
+        made, Handover.DRAIN, ReplayOutcome(moves=(), spans=tuple(spans), alive=alive, passes=1), 1.0
+    ).orphan_s
 
 
 def held(queues: Queues, client: str, from_s: float, to_s: float) -> list[Span]:
@@ -52,7 +53,7 @@ def held(queues: Queues, client: str, from_s: float, to_s: float) -> list[Span]:
 
 
 def test_a_queue_that_is_in_no_route_any_more_has_no_owner_to_miss() -> None:
-    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    joined = [MemberChange(0.0, 1, "c1", ("t",)), MemberChange(0.0, 2, "c2", ("t",))]
     shrinks = {"t": [(0.0, T), (60_000.0, T[:2])]}
     assert orphan_s(shrinks, joined, held(T[:2], "c1", 0, 100) + held(T[2:], "c2", 0, 60)) == 0
     # Its owner hears of it a second later, or has given them up 10 s before; then they come back, for 3 s to nobody.
@@ -66,14 +67,14 @@ def test_a_queue_that_is_in_no_route_any_more_has_no_owner_to_miss() -> None:
 
 def test_queues_of_a_topic_count_while_a_member_that_is_there_subscribes_to_it() -> None:
     routes = {"t": [(0.0, T)], "u": [(0.0, U[:1])]}
-    joined = [Change(0.0, 1, "c1", ("t",)), Change(0.0, 2, "c2", ("t",))]
+    joined = [MemberChange(0.0, 1, "c1", ("t",)), MemberChange(0.0, 2, "c2", ("t",))]
     owned = held(T, "c1", 0, 100)
     assert orphan_s(routes, joined, owned) == 0
-    later = Change(40_000.0, 3, "c2", ("t", "u"))
+    later = MemberChange(40_000.0, 3, "c2", ("t", "u"))
     assert orphan_s(routes, [*joined, later], owned) == 50  # and c2 is there for 90 s
     assert orphan_s(routes, [*joined, later], owned + held(U[:1], "c2", 42, 90)) == 2
-    assert orphan_s(routes, [*joined, later, Change(70_000.0, 4, "c2", ("t",))], owned) == 30
-    assert orphan_s(routes, [*joined, later, Change(80_000.0, 5, "c1", ("u",))], owned) == 60
+    assert orphan_s(routes, [*joined, later, MemberChange(70_000.0, 4, "c2", ("t",))], owned) == 30
+    assert orphan_s(routes, [*joined, later, MemberChange(80_000.0, 5, "c1", ("u",))], owned) == 60
 
 
 def test_imbalance_is_weighted_by_time() -> None:
@@ -100,7 +101,7 @@ def test_messages_wait_while_a_queue_has_no_owner() -> None:
 def test_the_capacity_is_what_a_member_has_done_at_the_most() -> None:
     recorded = read_recorded(golden_events(), "g")
     assert capacity_of(recorded) == 1.0
-    recorded.handed_out["c1"] = [(100.0, 20), (200.0, 30), (6_000.0, 10)]  # type: ignore[index]
+    recorded.dispatched["c1"] = [(100.0, 20), (200.0, 30), (6_000.0, 10)]  # type: ignore[index]
     assert capacity_of(recorded) == pytest.approx(10.0, rel=1e-3)  # 50 in the first 5 s, between two commits
 
 

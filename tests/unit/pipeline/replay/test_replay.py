@@ -8,9 +8,8 @@ import pytest
 
 from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.message_queue import MessageQueue
-from pipeline.replay.outcome import Outcome
 from pipeline.replay.recorded import Recorded, read_recorded
-from pipeline.replay.replay import replay
+from pipeline.replay.replay import ReplayOutcome, replay
 from pipeline.replay.rules import Handover, Rules
 from tests.unit.pipeline.golden_trace import TIMEOUT_MS, golden_events
 
@@ -27,14 +26,14 @@ def rules(**different: object) -> Rules:
     return Rules(**{**given, **different})  # type: ignore[arg-type]
 
 
-def owners(outcome: Outcome) -> dict[MessageQueue, list[str]]:
+def owners(outcome: ReplayOutcome) -> dict[MessageQueue, list[str]]:
     found: dict[MessageQueue, list[str]] = defaultdict(list)
     for move in outcome.moves:
         found[move.queue].append(move.to_client)
     return found
 
 
-def spans(outcome: Outcome, queue: MessageQueue) -> list[tuple[str, int, int, str]]:
+def spans(outcome: ReplayOutcome, queue: MessageQueue) -> list[tuple[str, int, int, str]]:
     return [
         (span.client, round(span.from_ms), round(span.to_ms), span.ended)
         for span in sorted(outcome.spans, key=lambda span: span.from_ms)

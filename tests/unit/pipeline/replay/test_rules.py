@@ -7,15 +7,15 @@ import math
 import pytest
 
 from model.errors import ConfigError
-from pipeline.replay.recorded import Change, read_recorded
+from pipeline.replay.recorded import MemberChange, read_recorded
 from pipeline.replay.rules import leaves_under, shifted_changes, views_of
 from tests.unit.pipeline.golden_trace import golden_events
 from tests.unit.pipeline.replay.test_replay import rules
 
 JOIN, EXPIRY, BACK = (
-    Change(0.0, 1, "c", ("t",)),
-    Change(10_000.0, 2, "c", None, "expiry"),
-    Change(12_000.0, 3, "c", ("t",)),
+    MemberChange(0.0, 1, "c", ("t",)),
+    MemberChange(10_000.0, 2, "c", None, "expiry"),
+    MemberChange(12_000.0, 3, "c", ("t",)),
 )
 
 
@@ -39,7 +39,7 @@ def test_a_member_is_silent_for_the_timeout_before_it_is_taken_out() -> None:
 
 def test_a_leave_that_does_not_come_under_these_rules_comes_never() -> None:
     recorded = read_recorded(golden_events(), "g")
-    back = (*recorded.changes, Change(21000.0, 6, "c1", ("t",)))
+    back = (*recorded.changes, MemberChange(21000.0, 6, "c1", ("t",)))
     object.__setattr__(recorded, "changes", back)
     (_, _), (_, leave) = leaves_under(recorded, rules(timeout_ms=7_000.0))
     assert leave.at_ms == math.inf

@@ -9,7 +9,7 @@ import pytest
 from pipeline.report.data import (
     MOST_INTERVALS,
     MOST_POINTS,
-    GroupReport,
+    GroupSection,
     Totals,
     _thinned,
     percentile,
@@ -55,7 +55,7 @@ def test_rebalances_are_ranked_by_cost_and_times_count_from_the_beginning(tmp_pa
     assert (group.longest, group.twice, group.pauses) == (group.bursts, group.bursts, [300.0])
 
 
-def a_busy_report(directory: Path, queues: int, intervals: int) -> GroupReport:
+def a_busy_report(directory: Path, queues: int, intervals: int) -> GroupSection:
     """Queues with so many times each, 1 s after 1 s; the higher its number, the longer a queue stood still."""
     write(directory)
     of_each = QUEUE | {"owner": "c1", "ended": "revoked", "handed_out": 1}

@@ -6,14 +6,14 @@ import pytest
 
 from model.errors import ConnectionLost, NoPermission
 from model.response_code import ResponseCode
-from pipeline.sink.broker_pipeline import MAX_UNDER_WAY, BrokerLine
+from pipeline.sink.broker_pipeline import MAX_UNDER_WAY, BrokerPipeline
 from remoting.wire.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 CODE = RequestCode.SEND_BATCH_MESSAGE
 
 
-def send(line: BrokerLine, numbers: range) -> None:
+def send(line: BrokerPipeline, numbers: range) -> None:
     for number in numbers:
         line.send(CODE, {"queue_id": number}, b"")
 
@@ -24,7 +24,7 @@ def received(cluster: FakeCluster) -> list[int]:
 
 def test_some_requests_are_under_way_at_once_and_all_are_answered_at_the_end() -> None:
     cluster = FakeCluster("a")
-    line = BrokerLine(cluster.client(), "a")
+    line = BrokerPipeline(cluster.client(), "a")
     send(line, range(MAX_UNDER_WAY))
     assert received(cluster) == [], "a send does not wait for its answer"
     send(line, range(MAX_UNDER_WAY, 10))
@@ -35,7 +35,7 @@ def test_some_requests_are_under_way_at_once_and_all_are_answered_at_the_end() -
 
 def test_what_has_no_answer_is_sent_again_in_order() -> None:
     cluster = FakeCluster("a")
-    line = BrokerLine(cluster.client(), "a")
+    line = BrokerPipeline(cluster.client(), "a")
     cluster.failures = 2
     send(line, range(6))
     line.finish()
@@ -46,7 +46,7 @@ def test_what_has_no_answer_is_sent_again_in_order() -> None:
 
 def test_a_broker_that_is_busy_is_asked_again_and_one_that_refuses_is_not() -> None:
     cluster = FakeCluster("a")
-    line = BrokerLine(cluster.client(), "a")
+    line = BrokerPipeline(cluster.client(), "a")
     cluster.refusals = [ResponseCode.SYSTEM_BUSY]
     send(line, range(1))
     line.finish()
@@ -59,7 +59,7 @@ def test_a_broker_that_is_busy_is_asked_again_and_one_that_refuses_is_not() -> N
 
 def test_a_broker_that_stays_away_is_an_error() -> None:
     cluster = FakeCluster("a")
-    line = BrokerLine(cluster.client(retries=2), "a")
+    line = BrokerPipeline(cluster.client(retries=2), "a")
     cluster.failures = 3
     send(line, range(1))
     with pytest.raises(ConnectionLost):

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from model.errors import ConfigError
-from pipeline.sink.options import SINK_OPTIONS, Delivery, Partitioning, parse_sink_options
+from pipeline.sink.options import SINK_OPTIONS, DeliveryGuarantee, Partitioning, parse_sink_options
 
 
 def test_only_the_name_server_has_to_be_given() -> None:
     options = parse_sink_options({"nameserver": "127.0.0.1:1"})
     assert (options.topic, options.delivery, options.partitioning) == (
-        *(None, Delivery.AT_LEAST_ONCE),
+        *(None, DeliveryGuarantee.AT_LEAST_ONCE),
         Partitioning.KEY_HASH,
     )
 
@@ -23,7 +23,7 @@ def test_what_is_for_spark_is_passed_over() -> None:
     options = parse_sink_options(
         {"nameServer": "h:1", "checkpointLocation": "/c", "topic": "t", "delivery": "ExactlyOnce"}
     )
-    assert (options.topic, options.delivery) == ("t", Delivery.EXACTLY_ONCE)
+    assert (options.topic, options.delivery) == ("t", DeliveryGuarantee.EXACTLY_ONCE)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from model.errors import ConnectFailed, StageLost
 from model.response_code import ResponseCode
 from pipeline.sink import writer as sink
-from pipeline.sink.options import Delivery, SinkOptions, parse_sink_options
+from pipeline.sink.options import DeliveryGuarantee, SinkOptions, parse_sink_options
 from pipeline.sink.task import StageId
 from pipeline.sink.writer import BatchSink, StreamSink, Written
 from remoting.wire.request_code import RequestCode
@@ -70,7 +70,7 @@ def test_a_batch_write_that_is_aborted_is_dropped_where_failed_tasks_have_staged
 
 
 def test_an_abort_of_what_is_not_staged_asks_nobody(cluster: FakeCluster) -> None:
-    BatchSink(replace(OPTIONS, delivery=Delivery.AT_LEAST_ONCE)).abort([None])
+    BatchSink(replace(OPTIONS, delivery=DeliveryGuarantee.AT_LEAST_ONCE)).abort([None])
     StreamSink(OPTIONS).abort([None], 7)
     assert cluster.asked == []
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.trace.loads import Balance, Change, Mark, balances, jain_index, minimum_moves
+from pipeline.trace.loads import Balance, LoadChange, Mark, balances, jain_index, minimum_moves
 
 
-def changes(t_ms: float, by: int, **loads: int) -> list[Change]:
-    return [Change(t_ms, "t", client, by) for client, n in loads.items() for _ in range(n)]
+def changes(t_ms: float, by: int, **loads: int) -> list[LoadChange]:
+    return [LoadChange(t_ms, "t", client, by) for client, n in loads.items() for _ in range(n)]
 
 
 def test_a_member_that_joins_takes_its_share_and_a_strategy_may_have_moved_more() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulation.kernel.loop import VirtualLoop
 from simulation.kernel.network import SimulatedNetwork
 from simulation.kernel.run import Simulation, run_simulation
-from simulation.kernel.sockets import Connection, VirtualSocket
+from simulation.kernel.sockets import SimulatedConnection, VirtualSocket
 from tests.tcp.transport_conformance import CHECKS, Recorder, connected, serving
 
 
@@ -235,7 +235,7 @@ def pair() -> tuple[VirtualSocket, VirtualSocket]:
     loop = VirtualLoop()
     network = SimulatedNetwork(loop, Random(0), latency_s=0.0, window_bytes=8)
     links = network._link("a", "b"), network._link("b", "a")
-    connection = Connection(network._wire, ("a", 1), ("b", 2), links, lambda _: None)
+    connection = SimulatedConnection(network._wire, ("a", 1), ("b", 2), links, lambda _: None)
     loop.close()
     return connection.client_socket, connection.server_socket
 

@@ -1,4 +1,4 @@
-"""What each member should have under a strategy, for the groups and routes of one replay; computed once each. Pure."""
+"""Targets of the members under a strategy, computed once per member list and route of a replay. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ Members = Mapping[str, tuple[str, ...]]
 RouteId = tuple[tuple[str, Queues], ...]
 """Topics with their queues, sorted."""
 _BY_ARRAYS = "CONSISTENT_HASH"
-"""Each member computes the whole ring anew, which takes a thousand times longer than to look a queue up in it."""
+"""The strategy that is computed for all members at once: per member it builds the whole ring anew, a thousand times the
+cost of looking a queue up in it."""
 
 
-class Shares:
-    """Targets of members.
-
-    Args:
-        group: the group.
-        strategy: its name, see `client/allocate/registry.py`.
-    """
+class Targets:
+    """Computes and keeps the targets of members under the strategy of this name."""
 
     def __init__(self, group: str, strategy: str) -> None:
         self._group = group
@@ -36,17 +32,14 @@ class Shares:
     def target(
         self, client: str, view: int, members: Members, route: RouteId, others: Mapping[str, Queues]
     ) -> tuple[MessageQueue, ...]:
-        """What a member should have.
+        """The target of a member, in the order of `client.rebalance.plan.allocate_target`.
 
         Args:
-            client: the member, one of `members`.
-            view: number of this list of members.
-            members: who is in the group.
-            route: what the member knows of its topics.
-            others: queues of topics that only others subscribe to, for strategies that want them.
-
-        Returns:
-            The queues, as `client.rebalance.plan.allocate_target` gives them.
+            client: one of `members`.
+            view: number of this member list; it stands for `members` in what is kept.
+            members: the member list.
+            route: the member's own topics, as it knows them.
+            others: queues of topics that only other members subscribe to, for strategies that want them.
         """
         known = self._known.setdefault((view, route), {})
         if client not in known:
@@ -68,7 +61,7 @@ class Shares:
         return known[client]
 
     def _by_arrays(self, members: Members, queues_of: Mapping[str, Queues]) -> dict[str, tuple[MessageQueue, ...]]:
-        shares: dict[str, list[MessageQueue]] = {client: [] for client in members}
+        targets: dict[str, list[MessageQueue]] = {client: [] for client in members}
         for topic in sorted({topic for topics in members.values() for topic in topics}):
             queues = queues_of.get(topic, ())
             readers = [client for client, topics in members.items() if topic in topics]
@@ -77,12 +70,12 @@ class Shares:
                 continue
             arrays = self._arrays.setdefault(queues, AllocateAll(queue_set))
             for queue, owner in zip(queues, arrays.owners(_BY_ARRAYS, readers).tolist(), strict=True):
-                shares[readers[owner]].append(queue)
-        return {client: tuple(share) for client, share in shares.items()}
+                targets[readers[owner]].append(queue)
+        return {client: tuple(target) for client, target in targets.items()}
 
 
 def _rectangle(queues: Sequence[MessageQueue]) -> QueueSet | None:
-    """The queues as a set with as many on each broker, or None; without any, a set of none."""
+    """The queues as a `QueueSet` if every broker has the same number, else None."""
     brokers = tuple(sorted({queue.broker_name for queue in queues}))
     topic = queues[0].topic if queues else ""
     per_broker = len(queues) // len(brokers) if brokers else 0

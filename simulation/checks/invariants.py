@@ -41,7 +41,7 @@ class _Ended:
             self.below += 1
 
 
-class TortureBooks:
+class TortureInvariants:
     """Books of one run.
 
     Args:

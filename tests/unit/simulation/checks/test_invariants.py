@@ -6,7 +6,7 @@ from typing import Any
 
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.books import MAX_VIOLATIONS, TortureBooks
+from simulation.checks.invariants import MAX_VIOLATIONS, TortureInvariants
 
 Q = MessageQueue("t", "b", 0)
 
@@ -32,7 +32,7 @@ def event(kind: EventKind, client: str = "c1", offset: int = -1, **more: Any) ->
 
 
 def test_a_lease_that_is_given_back_or_expires_may_go_to_another() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     books.watch(event(EventKind.LOCK_GRANTED, "c1"))
     books.watch(event(EventKind.QUEUE_RELEASED, "c1"))
     books.watch(event(EventKind.LOCK_GRANTED, "c2"))
@@ -43,14 +43,14 @@ def test_a_lease_that_is_given_back_or_expires_may_go_to_another() -> None:
 
 
 def test_two_holders_of_one_lease_are_seen() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     books.watch(event(EventKind.LOCK_GRANTED, "c1"))
     books.watch(event(EventKind.LOCK_GRANTED, "c2"))
     assert "held by c1" in books.violations[0]
 
 
 def test_a_commit_may_not_pass_what_no_listener_ended_with_nor_go_back() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     for offset in (1, 0, 3):
         books.ended("g", Q, offset)
     books.watch(event(EventKind.OFFSET_COMMITTED, offset=2))
@@ -62,7 +62,7 @@ def test_a_commit_may_not_pass_what_no_listener_ended_with_nor_go_back() -> None
 
 
 def test_deliveries_may_repeat_and_may_not_leave_one_out() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     for offset in (0, 1, 0, 1, 2):
         books.delivered("g", Q, offset)
     assert (books.violations, books.deliveries, books.deliveries_again) == ([], 5, 2)
@@ -71,7 +71,7 @@ def test_deliveries_may_repeat_and_may_not_leave_one_out() -> None:
 
 
 def test_two_sends_of_one_producer_must_lie_in_order() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     books.acknowledged(0, 0, Q, 5)
     books.acknowledged(0, 1, Q, 6)
     books.acknowledged(1, 0, Q, 4)
@@ -81,7 +81,7 @@ def test_two_sends_of_one_producer_must_lie_in_order() -> None:
 
 
 def test_what_is_acknowledged_is_missing_until_every_group_has_it() -> None:
-    books = TortureBooks(["g", "h"])
+    books = TortureInvariants(["g", "h"])
     books.acknowledged(0, 0, Q, 0)
     books.failed(0, 1)
     assert books.lag == 2
@@ -92,7 +92,7 @@ def test_what_is_acknowledged_is_missing_until_every_group_has_it() -> None:
 
 
 def test_violations_do_not_pile_up() -> None:
-    books = TortureBooks(["g"])
+    books = TortureInvariants(["g"])
     for offset in range(2, 500, 2):
         books.delivered("g", Q, offset)
     assert len(books.violations) == MAX_VIOLATIONS
