@@ -117,6 +117,8 @@ MAX_POP_BACKLOG = 100_000
 """Changes of what is in flight that wait for a disk that takes nothing; then pops are refused."""
 MAX_POP_JOURNAL_BYTES = 4 * 1024 * 1024
 """Journal of what is in flight beyond which a snapshot takes its place, or beyond twice the last one."""
+MAX_LEASE_ROWS = 16_384
+"""Queues in one request for leases or offsets: with the longest names, an answer about each still fits a frame."""
 MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100

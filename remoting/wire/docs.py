@@ -2,8 +2,8 @@
 
     python -m remoting.wire.docs > docs/wire-protocol.md
 
-The example frames come out of the real codec; what each byte means is found by encoding the parts one by one, and the
-parts have to add up to the frame.
+The example frames are made by the real codec; the meaning of each byte is found by encoding the parts one by one, and
+the parts have to add up to the frame.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ big-endian length and one [msgpack](https://msgpack.org) array:
 | code | integer | a request code; in a response a response code |
 | opaque | integer | chosen by the sender of a request, and returned in its response; 0 in one-way requests |
 | header | map | named fields, at most {MAX_HEADER_FIELDS}; fields that are not known are ignored |
-| body | bin or nil | bytes; what they are stands with each request |
+| body | bin or nil | bytes; see each request |
 
 - A frame has at most {MAX_FRAME_BYTES} bytes after its length, which is checked before any of them is kept. A list or
   map inside the header has at most {MAX_HEADER_ITEMS} elements.
 - Responses come in any order: a request that is held does not hold up those behind it.
-- What is no frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR and a
-  `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or
+- Anything but a frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR
+  and a `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or
   SERVICE_NOT_AVAILABLE.
 - A response whose code stands for an error has a `remark` in its header, for people to read. A header field that is
   missing, of another type or out of range is named in it, with INVALID_PARAMETER; a code that the server does not know
@@ -167,7 +167,7 @@ def _request(code: RequestCode, schema: RequestSchema) -> Iterator[str]:
             [
                 (
                     f"`{field.name}`",
-                    _TYPES[field.type],
+                    _type(field),
                     "required" if field.required else "optional",
                     _range(field),
                     field.doc,
@@ -175,7 +175,15 @@ def _request(code: RequestCode, schema: RequestSchema) -> Iterator[str]:
                 for field in schema.fields
             ],
         )
-    if schema.body:
+    if schema.rows is not None:
+        yield ""
+        yield f"Body: msgpack {schema.rows_text()}{'; ' + schema.body if schema.body else ''}."
+        yield ""
+        yield from _table(
+            ("value", "type", "range", "meaning"),
+            [(field.title, _type(field), _range(field), field.doc) for field in schema.columns],
+        )
+    elif schema.body:
         yield ""
         yield f"Body: {schema.body}."
     yield ""
@@ -184,6 +192,10 @@ def _request(code: RequestCode, schema: RequestSchema) -> Iterator[str]:
 
 def _no_answer(schema: RequestSchema) -> str:
     return "Answer: none." if "one-way" in schema.sender else "Answer: SUCCESS, nothing more."
+
+
+def _type(field: Field) -> str:
+    return _TYPES[field.type] if field.items is None else f"{_TYPES[field.type]} of {_TYPES[field.items]}s"
 
 
 def _range(field: Field) -> str:

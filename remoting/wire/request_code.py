@@ -1,6 +1,6 @@
 """Request codes of the wire, with RocketMQ's numbers and names where it has them; 90000 to 99999 are our own.
 
-RocketMQ: RequestCode. What each request carries and answers stands in `remoting/wire/schema.py`.
+RocketMQ: RequestCode. `remoting/wire/schema.py` says what each request carries and answers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """Kinds of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

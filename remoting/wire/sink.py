@@ -1,8 +1,9 @@
-"""What the requests of sinks carry and answer: messages that are published once, a batch at a time."""
+"""The requests of sinks: messages that are published once, a batch at a time."""
 
 from __future__ import annotations
 
-from remoting.wire.field import TOPIC, Field, RequestSchema
+from model.limits import MAX_SPREAD_BROKERS
+from remoting.wire.field import BROKER, TOPIC, Field, RequestSchema
 from remoting.wire.request_code import RequestCode
 
 _BATCH = (
@@ -12,10 +13,10 @@ _BATCH = (
 
 SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SINK_STAGE: RequestSchema(
-        sender="sink -> broker",
-        purpose="Hand messages over that are published when their batch is committed, and not before; a chunk that is "
-        "sent again is kept once. Answered once they are stored.",
-        fields=(
+        "sink -> broker",
+        "Stage messages, which are published when their batch is committed, and not before; a chunk that is sent "
+        "again is kept once. Answered once they are stored.",
+        (
             *_BATCH,
             Field("partition", int, "task of the batch", minimum=0),
             Field("attempt", int, "which try of the task", minimum=0),
@@ -25,28 +26,33 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         answer="header `n`: messages that the attempt has staged here",
     ),
     RequestCode.SINK_COMMIT: RequestSchema(
-        sender="sink -> broker",
-        purpose="Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of "
-        "its query was published before: nothing is done. Answered once it is published.",
-        fields=(
+        "sink -> broker",
+        "Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of its "
+        "query was published before, and changes nothing. Answered once it is published.",
+        (
             *_BATCH,
             Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False),
         ),
-        body="msgpack array of [partition, attempt, messages that it staged here]",
-        answer="header `published`: false if it was before. STAGE_LOST when an attempt is not there as named",
+        rows=(
+            Field("partition", int, "task of the batch"),
+            Field("attempt", int, "which try of the task"),
+            Field("messages", int, "how many it has staged here"),
+        ),
+        answer="header `published`: false if it was before. STAGE_LOST when an attempt is not staged as named",
     ),
     RequestCode.SINK_ABORT: RequestSchema(
-        sender="sink -> broker",
-        purpose="Drop what is staged of a batch, unless it is being published.",
-        fields=_BATCH,
+        "sink -> broker",
+        "Drop what is staged of a batch, unless it is being published.",
+        _BATCH,
         answer="header `dropped`: chunks dropped",
     ),
     RequestCode.SINK_SPREAD: RequestSchema(
-        sender="sink -> broker",
-        purpose="Say among which brokers the rows of a batch for one topic are spread; what was said first counts, and "
-        "whoever is answered otherwise has to do so. Answered once it is stored.",
-        fields=(*_BATCH, TOPIC),
-        body="msgpack array of broker names",
-        answer="header `brokers`: those of whoever said it first",
+        "sink -> broker",
+        "Fix the set of brokers that the rows of a batch for one topic are written to. The first request decides; "
+        "the sender of a later one has to use the set in the answer. Answered once it is stored.",
+        (*_BATCH, TOPIC),
+        rows=BROKER,
+        max_rows=MAX_SPREAD_BROKERS,
+        answer="header `brokers`: the set of the first request",
     ),
 }

@@ -17,7 +17,11 @@ EXAMPLES: dict[type, Any] = {str: "text", int: 1, bool: True, list: [1]}
 
 
 def good_header(code: RequestCode) -> dict[str, Any]:
-    return {field.name: field.minimum or EXAMPLES[field.type] for field in SCHEMA[code].fields}
+    return {field.name: good_value(field) for field in SCHEMA[code].fields}
+
+
+def good_value(field: Field) -> Any:
+    return [EXAMPLES[field.items]] if field.items is not None else field.minimum or EXAMPLES[field.type]
 
 
 def check(code: RequestCode, header: dict[str, Any]) -> None:
@@ -74,7 +78,7 @@ def test_a_field_of_another_type_is_named_optional_or_not(code: RequestCode, fie
 @pytest.mark.parametrize(("code", "field"), EVERY_FIELD)
 def test_a_number_at_its_bounds_passes_and_one_past_them_is_named(code: RequestCode, field: Field) -> None:
     for bound, past in ((field.minimum, -1), (field.maximum, 1)):
-        if bound is not None:
+        if bound is not None and field.type is int:
             check(code, {**good_header(code), field.name: bound})
             with pytest.raises(InvalidParameter, match=f"field '{field.name}' must be .*, got {bound + past}$"):
                 check(code, {**good_header(code), field.name: bound + past})
@@ -96,3 +100,30 @@ def test_the_error_is_short_whatever_was_sent() -> None:
         with pytest.raises(InvalidParameter) as caught:
             check(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": value})
         assert len(str(caught.value)) < 200
+
+
+LISTS = [
+    pytest.param(code, field, id=f"{code.name}.{field.name}")
+    for code, field in (
+        (code, field) for code, schema in SCHEMA.items() for field in schema.fields if field.type is list
+    )
+]
+
+
+@pytest.mark.parametrize(("code", "field"), LISTS)
+def test_an_item_of_a_list_of_another_type_is_refused(code: RequestCode, field: Field) -> None:
+    assert field.items is not None, "a list says what is in it"
+    good = EXAMPLES[field.items]
+    check(code, {**good_header(code), field.name: []})
+    check(code, {**good_header(code), field.name: [good, good]})
+    for bad in ("text", 1, 1.0, True, None, [1], b"bytes"):
+        if type(bad) is not field.items:
+            with pytest.raises(InvalidParameter, match=f"{code.name}: field '{field.name}' must be a list of"):
+                check(code, {**good_header(code), field.name: [good, bad]})
+
+
+def test_an_item_of_a_list_out_of_its_bounds_is_refused() -> None:
+    header = good_header(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+    check(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {**header, "queue_ids": [3, 0]})
+    with pytest.raises(InvalidParameter, match="field 'queue_ids' must be a list of numbers, each at least 0"):
+        check(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {**header, "queue_ids": [3, -1]})

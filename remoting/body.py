@@ -1,0 +1,110 @@
+"""Reads the body of a request: its rows, each checked against the schema, or whatever else it holds. Pure.
+
+A body comes from a peer, so a handler sees no value of another type than its schema says, none out of its bounds, and
+no more rows than it allows. The body of a send is not read here: the payload is not looked into at all, and a batch is
+checked and taken apart in one step (`broker/messages/send.py`).
+
+    >>> request = Command(0, RequestCode.LOCK_BATCH_MQ, 1, {}, msgpack.packb([["orders", 0], ["orders", -1]]))
+    >>> rows_of(request)
+    Traceback (most recent call last):
+    model.errors.InvalidParameter: LOCK_BATCH_MQ: the body must be an array of [topic, queue id], at most 16384: queue
+    id...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from model.errors import InvalidParameter
+from remoting.command import Command, shown
+from remoting.wire.field import Field, RequestSchema
+from remoting.wire.request_code import RequestCode
+from remoting.wire.schema import SCHEMA, bounds_of, range_text
+
+
+class _Shape(NamedTuple):
+    """The schema of one body, taken apart: `bounded` and `lists` are the columns with more to check than the type."""
+
+    wanted: str
+    columns: tuple[Field, ...]
+    types: tuple[type, ...]
+    bounded: tuple[tuple[int, int, int], ...]
+    lists: tuple[tuple[int, set[type | None]], ...]
+    max_rows: int
+
+
+def _shape_of(code: RequestCode, schema: RequestSchema) -> _Shape:
+    columns = schema.columns
+    return _Shape(
+        f"{code.name}: the body must be an {schema.rows_text()}",
+        columns,
+        tuple(tuple if column.type is list else column.type for column in columns),
+        tuple((at, *bounds) for at, column in enumerate(columns) if (bounds := bounds_of(column)) is not None),
+        tuple((at, {column.items}) for at, column in enumerate(columns) if column.type is list),
+        schema.max_rows or 2**32 - 1,
+    )
+
+
+_SHAPES = {int(code): _shape_of(code, schema) for code, schema in SCHEMA.items() if schema.rows}
+_PLAIN = {int(code) for code, schema in SCHEMA.items() if isinstance(schema.rows, Field)}
+
+
+def rows_of(request: Command) -> tuple[Any, ...]:
+    """Return the rows of a body, as tuples; or its values, when the schema has one field instead of columns.
+
+    Raises:
+        InvalidParameter: it is no array of such rows, or has too many; the text names the row and the column.
+    """
+    shape = _SHAPES[request.code]
+    try:
+        rows = msgpack.unpackb(request.body or b"", max_array_len=shape.max_rows, use_list=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"{shape.wanted}: {error or 'it is not msgpack'}") from error
+    if type(rows) is not tuple:
+        raise InvalidParameter(f"{shape.wanted}, got {shown(rows)}")
+    _check_rows(shape, [(value,) for value in rows] if request.code in _PLAIN else rows)
+    return rows
+
+
+def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
+    _, _, types, bounded, lists, max_rows = shape
+    n = 0
+    for number, row in enumerate(rows):
+        if type(row) is not tuple or tuple(map(type, row)) != types:
+            raise InvalidParameter(f"{shape.wanted}, and row {number} is {_types_text(row)}")
+        for at, low, high in bounded:
+            if not low <= row[at] <= high:
+                raise InvalidParameter(
+                    f"{shape.wanted}: {shape.columns[at].title} of row {number} must be {range_text(low, high)}, "
+                    f"got {row[at]}"
+                )
+        for at, items in lists:
+            values = row[at]
+            n += len(values)
+            # A set of types: a check of each item would cost as much as what is done with it.
+            if n > max_rows or (values and set(map(type, values)) != items):
+                raise InvalidParameter(f"{shape.wanted}, and row {number} is not, or is too long")
+
+
+def _types_text(row: object) -> str:
+    if type(row) is not tuple:
+        return shown(row)
+    return f"[{', '.join(type(value).__name__ for value in row[:_SHOWN_VALUES])}]"
+
+
+_SHOWN_VALUES = 8
+
+
+def unpacked(body: bytes | None) -> Any:
+    """Return the msgpack value that a body is, for a `from_wire` that checks it.
+
+    Raises:
+        InvalidParameter: it is not msgpack.
+    """
+    try:
+        return msgpack.unpackb(body or b"")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise InvalidParameter(f"the request's body is not valid msgpack: {error}") from error

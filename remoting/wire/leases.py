@@ -1,0 +1,111 @@
+"""The requests about leases of queues and committed offsets. RocketMQ: LockBatchRequestBody, ResetOffsetBody."""
+
+from __future__ import annotations
+
+from model.limits import MAX_LEASE_ROWS
+from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
+from remoting.wire.field import BROKER, CAUSE, CLIENT, GROUP, QUEUE, TOPIC, Field, RequestSchema
+from remoting.wire.request_code import RequestCode
+
+LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.LOCK_BATCH_MQ: RequestSchema(
+        "consumer -> broker",
+        "Ask for leases of queues; a member that is refused is notified when the queue is released.",
+        (GROUP, CLIENT, CAUSE),
+        rows=(TOPIC, QUEUE),
+        max_rows=MAX_LEASE_ROWS,
+        answer="body: msgpack [granted, refused]; granted: [topic, queue id, token, offset to start from]; "
+        "refused: [topic, queue id, owner]. SUBSCRIPTION_GROUP_NOT_EXIST when the caller is no member: it has to "
+        "send a heartbeat first",
+    ),
+    RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
+        "consumer -> broker",
+        "Commit offsets of queues and release their leases, in one step.",
+        (GROUP, CLIENT, CAUSE),
+        rows=(
+            TOPIC,
+            QUEUE,
+            Field("offset", int, "to commit, or -1 for none"),
+            Field("token", int, "fencing token of the lease"),
+        ),
+        max_rows=MAX_LEASE_ROWS,
+        answer="body as of UPDATE_CONSUMER_OFFSET",
+    ),
+    RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
+        "broker -> refused member, one-way",
+        "A queue that this member asked for is free now.",
+        (GROUP, Field("n", int, "queues released"), CAUSE),
+    ),
+    RequestCode.QUERY_CONSUMER_OFFSET: RequestSchema(
+        "consumer, admin -> broker",
+        "Committed offset of a group for one queue.",
+        (GROUP, TOPIC, QUEUE),
+        answer="header `offset`; QUERY_NOT_FOUND when none is stored",
+    ),
+    RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
+        "consumer, admin -> broker",
+        "Commit offsets of a group, any number of queues in one request.",
+        (
+            GROUP,
+            CLIENT,
+            Field(
+                "reset",
+                bool,
+                "offsets may go backwards: the owner went back, or the messages there were deleted",
+                required=False,
+            ),
+            CAUSE,
+        ),
+        rows=(
+            TOPIC,
+            QUEUE,
+            Field("offset", int, "to commit"),
+            Field("token", int, "fencing token of the lease, or -1 without one"),
+        ),
+        max_rows=MAX_LEASE_ROWS,
+        answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only",
+    ),
+    RequestCode.GET_CONSUME_STATS: RequestSchema(
+        "admin -> broker",
+        "Progress of a group on every queue of its topics.",
+        (GROUP, Field("topic", str, "only this topic", required=False)),
+        answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
+        "owner or empty, token or -1]",
+    ),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
+        "admin -> broker",
+        "Reset the offsets of a group on the queues of a topic, while it consumes: all of them or none. The owner of "
+        "such a queue loses its lease, and begins at the new offset with the next one.",
+        (
+            GROUP,
+            TOPIC,
+            Field("to", str, "`earliest`, `latest`, `time`, `offset` or `shift`"),
+            Field(
+                "value",
+                int,
+                "wall clock in milliseconds, offset, or distance from the committed offset",
+                False,
+                -MAX_RESET_VALUE,
+                MAX_RESET_VALUE,
+            ),
+            Field("queue_ids", list, "only these queues; absent for all of this broker", False, minimum=0, items=int),
+            Field("dry_run", bool, "only answer, change nothing", required=False),
+            CAUSE,
+        ),
+        answer="once it is stored: header `known`, whether the group has members or offsets here; body: msgpack array "
+        "of [queue id, offset before or -1, offset after, whether that is an end of the queue instead of what was "
+        "asked for, owner or empty]",
+    ),
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET: RequestSchema(
+        "broker -> member, one-way",
+        "Queues of this member were reset: drop what was fetched of them and ask for them again.",
+        (
+            GROUP,
+            BROKER,
+            TOPIC,
+            Field("queue_ids", list, "queues of this member", items=int),
+            Field("token", int, "leases up to this fencing token are no longer valid"),
+            CAUSE,
+        ),
+    ),
+}

@@ -1,0 +1,116 @@
+"""The requests about messages: send, pull, look up, send back. RocketMQ: PullMessageRequestHeader."""
+
+from __future__ import annotations
+
+from model.delay import MAX_DELAY_MS
+from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
+from remoting.wire.field import GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
+from remoting.wire.request_code import RequestCode
+
+MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.SEND_MESSAGE: RequestSchema(
+        "producer -> broker",
+        "Store one message; answered once it is written.",
+        (
+            TOPIC,
+            QUEUE,
+            Field("tag_hash", int, "hash of the message's tag, 0 for none", minimum=-(2**31), maximum=2**31 - 1),
+            Field("delay_ms", int, "delay of its delivery; absent for none", False, 0, MAX_DELAY_MS),
+            Field("times_delivered", int, "failed deliveries before, of a copy for a retry", False, 0, 65_535),
+        ),
+        body="payload (see `model/message.py`)",
+        answer="header `offset`: offset in the queue, -1 for a delayed message, which has none yet",
+    ),
+    RequestCode.SEND_BATCH_MESSAGE: RequestSchema(
+        "producer -> broker",
+        "Store messages of one topic in one queue, all or none.",
+        (TOPIC, QUEUE),
+        body="msgpack array of [tag hash, payload]",
+        answer="header `offset`: offset of the first; the others follow",
+    ),
+    RequestCode.PULL_MESSAGE: RequestSchema(
+        "consumer -> broker",
+        "Read messages of one queue; held until there are some when `suspend_ms` is positive.",
+        (
+            GROUP,
+            TOPIC,
+            QUEUE,
+            Field("offset", int, "first offset wanted", minimum=0),
+            Field("max_n", int, "most messages", minimum=1, maximum=MAX_PULL_BATCH),
+            SUSPEND,
+            TAG_HASHES,
+            Field("client_id", str, "who pulls; with `token` it renews the lease of the queue", required=False),
+            Field(
+                "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
+            ),
+        ),
+        answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
+        "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header",
+    ),
+    RequestCode.QUERY_MESSAGE: RequestSchema(
+        "admin -> broker",
+        "Find messages of a topic by key, copies for a retry and dead letters included.",
+        (
+            TOPIC,
+            Field("key", str, "one of the keys of the message"),
+            Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
+            Field("before", int, "only records before this log position: where to go on", False, minimum=0),
+            Field("begin_ms", int, "stored then or later, wall clock in milliseconds", False, minimum=0),
+            Field("end_ms", int, "stored then or earlier", False, minimum=0),
+        ),
+        answer="header `next_before`: ask again from there for older messages, -1 when everything was searched; "
+        "body: msgpack array of [topic, queue id, when it is delivered in wall clock ms or -1, stored record], the "
+        "newest first",
+    ),
+    RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
+        "admin -> broker",
+        "Find every copy of a message: the original, copies for a retry, dead letters.",
+        (
+            Field("message_id", str, "id that the producer gave it"),
+            Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
+            Field("before", int, "only records before this log position: where to go on", False, minimum=0),
+        ),
+        answer="as of QUERY_MESSAGE",
+    ),
+    RequestCode.CONSUMER_SEND_MSG_BACK: RequestSchema(
+        "consumer -> broker",
+        "A message could not be processed: redeliver it later, or send it to the DLQ.",
+        (
+            GROUP,
+            TOPIC,
+            QUEUE,
+            OFFSET,
+            Field("max_attempts", int, "retries after which it goes to the DLQ", minimum=0),
+            Field("delay_ms", int, "wait before the next attempt; absent for 10 s, 30 s, 1 m, ...", False, minimum=0),
+        ),
+        answer="header `dead`: whether it went to the DLQ",
+    ),
+    RequestCode.MARK_DEAD_LETTERS: RequestSchema(
+        "admin -> broker",
+        "Mark dead-letter messages of a group as re-sent, so that they are not re-sent again; or only ask.",
+        (GROUP, QUEUE),
+        rows=Field("offset", int, "of a message in `%DLQ%group`", minimum=0),
+        max_rows=MAX_PULL_BATCH,
+        body="no body to ask only",
+        answer="once it is stored: header `below`: all messages below this offset were re-sent, `min_offset`, "
+        "`max_offset`; body: msgpack array of those from there on that were re-sent, too",
+    ),
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: RequestSchema(
+        "consumer, admin -> broker",
+        "First offset stored at or after a time.",
+        (TOPIC, QUEUE, Field("timestamp_ms", int, "wall clock in milliseconds", minimum=0)),
+        answer="header `offset`; the end of the queue when nothing is that young",
+    ),
+    RequestCode.GET_MAX_OFFSET: RequestSchema(
+        "consumer, admin -> broker",
+        "Offset that the next message of the queue gets.",
+        (TOPIC, QUEUE),
+        answer="header `offset`",
+    ),
+    RequestCode.GET_MIN_OFFSET: RequestSchema(
+        "consumer, admin -> broker",
+        "Lowest offset that the queue still holds.",
+        (TOPIC, QUEUE),
+        answer="header `offset`",
+    ),
+}
