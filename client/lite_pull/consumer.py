@@ -21,9 +21,9 @@ from client.leases.offset_store import CommittedOffsetStore, OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.listeners.listener import MessageQueueListener, TopicQueuesListener
 from client.listeners.topic_queues_watch import TopicQueuesWatch
-from client.lite_pull.options import split_lite_options
 from client.lite_pull.polled_messages import PolledMessages
 from client.lite_pull.ready_queues import PollLine
+from client.options import LitePullOptions, split_options
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
 from client.rebalance.pulled_queues import PulledQueues
@@ -71,8 +71,8 @@ class LitePullConsumer(GroupConsumer):
         message_queue_listener: MessageQueueListener | None = None,
         **options: Any,
     ) -> None:
-        config, self.poll_options = split_lite_options(name_servers, options)
-        super().__init__(group, strategy, message_queue_listener, config, self.poll_options.of_share())
+        config, self.poll_options = split_options(LitePullOptions, name_servers, options)
+        super().__init__(group, strategy, message_queue_listener, config, self.poll_options.of_member())
         self._assigned: dict[MessageQueue, None] = {}
         self._assigned_topics: dict[str, SubscriptionData] = {}
         self._paused: dict[MessageQueue, None] = {}

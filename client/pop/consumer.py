@@ -53,7 +53,7 @@ class PopConsumer(GroupConsumer):
     _consume_type = ConsumeType.POP
 
     def __init__(self, name_servers: str | Sequence[str], group: str, *, order: bool = False, **options: Any) -> None:
-        config, own = split_options(name_servers, options)
+        config, own = split_options(ConsumerOptions, name_servers, options)
         for name in options:
             if name in ConsumerOptions.__dataclass_fields__ and name not in _OPTIONS:
                 near = get_close_matches(name, _OPTIONS, n=1)

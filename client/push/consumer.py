@@ -16,7 +16,7 @@ from client.instance.instance import ClientInstance
 from client.listeners.listener import ConsumeResult, Listener, ListenerCall, ListenerThreads, MessageQueueListener
 from client.listeners.send_back import SendBack
 from client.listeners.worker_pool import WorkerPool
-from client.options import ConsumeMode, ConsumeOrder, split_options
+from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.share import PopShare
 from client.pull.owned_queue import OwnedQueue
 from client.push.services import (
@@ -66,7 +66,9 @@ class PushConsumer(GroupConsumer):
         message_queue_listener: MessageQueueListener | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(group, strategy, message_queue_listener, *split_options(name_servers, options))
+        super().__init__(
+            group, strategy, message_queue_listener, *split_options(ConsumerOptions, name_servers, options)
+        )
         if self.options.mode == ConsumeMode.POP:
             self._consume_type = ConsumeType.POP
         self._late_results = 0

@@ -14,8 +14,7 @@ from broker.retention.plan import RETAIN_MS, RetentionOptions
 from broker.store.disk.options import StoreOptions
 from cli.main import app
 from client.config import ClientConfig
-from client.lite_pull.options import LitePullOptions
-from client.options import ConsumerOptions
+from client.options import ConsumerOptions, LitePullOptions
 from client.produce.producer import Producer
 from client.trigger import Trigger
 from namesrv.config import NameServerConfig
