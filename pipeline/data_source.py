@@ -2,7 +2,7 @@
 
     spark.read.format("rlab").option("nameServer", "127.0.0.1:9876").option("subscribe", "orders").load()
 
-docs/pipeline.md lists the options.
+docs/spark-source.md and docs/spark-sink.md list the options.
 
 Spark makes these objects in processes of its own, pickles readers and writers, and calls `reader` and `streamReader` by
 keyword, so their parameter is named `schema` whether it is used or not.

@@ -12,7 +12,7 @@ from pipeline.given_options import GivenOptions
 from remoting.address import parse_addresses
 
 SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs", "sendRetries")
-"""Every option, in the order of the table in docs/pipeline.md."""
+"""Every option, in the order of the table in docs/spark-sink.md."""
 _OF_SPARK = ("checkpointLocation", "path", "queryName")
 
 
@@ -33,7 +33,7 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Checked options of one write; what each means stands in docs/pipeline.md.
+    """Checked options of one write; what each means stands in docs/spark-sink.md.
 
     Attributes:
         topic: of all rows, or None where column `topic` says it.

@@ -2,7 +2,7 @@
 
     frame.write.format("rlab").option("nameServer", "127.0.0.1:9876").option("topic", "orders").mode("append").save()
 
-The options stand in docs/pipeline.md. At least once, a task sends its rows and that is it; a task that Spark runs again
+docs/spark-sink.md lists the options. At least once, a task sends its rows and that is it; a task that Spark runs again
 sends them again. Exactly once, tasks stage them, and the driver has each broker publish the attempts that Spark counts,
 all at once; a batch of a query that was published before is not published again.
 

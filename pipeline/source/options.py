@@ -42,7 +42,7 @@ OPTIONS = (
     "filterPushdown",
     "useArrow",
 )
-"""Every option, in the order of the table in docs/pipeline.md."""
+"""Every option, in the order of the table in docs/spark-source.md."""
 
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "filterPushdown")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -75,7 +75,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Checked options of one read; what each means stands in docs/pipeline.md.
+    """Checked options of one read; what each means stands in docs/spark-source.md.
 
     Attributes:
         topics: named by `subscribe`, else empty.

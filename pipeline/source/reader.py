@@ -61,7 +61,7 @@ class PushingReader(BatchReader):
     """A reader that takes filters from Spark, so that what they refuse is not read.
 
     Only for a DataFrame that serves one query: pyspark 4.3 keeps a plan per `load()`, and a plan with filters replaces
-    the one without, also for queries that do not have them. Nothing here can see that; docs/pipeline.md warns of it.
+    the one without, also for queries that do not have them. Nothing here detects it: see docs/spark-source.md.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

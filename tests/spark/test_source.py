@@ -127,7 +127,7 @@ def test_a_table_that_takes_filters_is_good_for_one_query(
     spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic
 ) -> None:
     # A defect of pyspark 4.3: the plan is kept per `load()`, and a filter that was pushed stays in it. When this test
-    # fails it is mended, and the warning in docs/pipeline.md can go.
+    # fails it is mended, and the warning in docs/spark-source.md can go.
     topic = make_topic(2)
     cluster.send_numbers(topic, range(10))
     table = read(spark, cluster, topic, filterPushdown="true")

@@ -121,5 +121,5 @@ def test_a_time_without_unit_is_refused() -> None:
 
 
 def test_every_option_has_its_row_in_the_documentation() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs" / "spark-source.md").read_text(encoding="utf-8")
     assert [name for name in OPTIONS if f"| `{name}` |" not in page] == []
