@@ -32,7 +32,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
 }
 
 _MIN, _MAX = -(2**63), 2**64 - 1  # of the numbers of msgpack
-_PLURAL = {int: "whole numbers", str: "strings"}
+_PLURAL: dict[type[object] | None, str] = {int: "whole numbers", str: "strings"}
 
 Bounds = tuple[int, int]
 
@@ -44,14 +44,14 @@ def bounds_of(field: Field) -> Bounds | None:
     return (_MIN if field.minimum is None else field.minimum, _MAX if field.maximum is None else field.maximum)
 
 
-def _rule(field: Field) -> tuple[Any, Any] | None:
-    """Return what there is to check beyond the type: the bounds of a number, or items and bounds of a list."""
-    return bounds_of(field) if field.items is None else (field.items, bounds_of(field))
+def _rule(field: Field) -> tuple[Any, Any]:
+    """Return what there is to check beyond the type: the bounds of a number, or (None, field) for a list."""
+    return bounds_of(field) or (None, None) if field.items is None else (None, field)
 
 
-# One slot for both kinds of rules: this loop runs for each field of each message that is sent one by one.
-_CHECKS: dict[int, tuple[tuple[str, type, bool, tuple[Any, Any] | None], ...]] = {
-    int(code): tuple((field.name, field.type, field.required, _rule(field)) for field in schema.fields)
+# Two slots for both kinds of rules: the check runs for each field of each message that is sent one by one.
+_CHECKS: dict[int, tuple[tuple[str, type, bool, Any, Any], ...]] = {
+    int(code): tuple((field.name, field.type, field.required, *_rule(field)) for field in schema.fields)
     for code, schema in SCHEMA.items()
 }
 
@@ -63,25 +63,24 @@ def check_header(request: Command) -> None:
         InvalidParameter: a field is missing, of the wrong type or out of range; the text names it.
     """
     header = request.header
-    for name, kind, required, rule in _CHECKS[request.code]:
+    for name, kind, required, low, high in _CHECKS[request.code]:
         value = header.get(name)
         if type(value) is kind:
-            if rule is None:
-                continue
-            if kind is list:
-                _check_items(request.code, name, header[name], *rule)
-            elif not rule[0] <= value <= rule[1]:
-                raise InvalidParameter(f"{_field(request.code, name)} must be {range_text(*rule)}, got {value}")
+            if low is not None:
+                if not low <= value <= high:
+                    raise InvalidParameter(f"{_field(request.code, name)} must be {range_text(low, high)}, got {value}")
+            elif high is not None:
+                _check_items(request.code, high, header[name])
         elif value is not None or required:
             raise InvalidParameter(f"{_field(request.code, name)} must be of type {kind.__name__}, got {shown(value)}")
 
 
-def _check_items(code: int, name: str, values: list[Any], items: type, bounds: Bounds | None) -> None:
-    """Check what is in a list of a header."""
-    if any(type(value) is not items for value in values):
-        raise InvalidParameter(f"{_field(code, name)} must be a list of {_PLURAL[items]}")
+def _check_items(code: int, field: Field, values: list[Any]) -> None:
+    if any(type(value) is not field.items for value in values):
+        raise InvalidParameter(f"{_field(code, field.name)} must be a list of {_PLURAL[field.items]}")
+    bounds = bounds_of(field)
     if bounds is not None and values and not bounds[0] <= min(values) <= max(values) <= bounds[1]:
-        raise InvalidParameter(f"{_field(code, name)} must be a list of numbers, each {range_text(*bounds)}")
+        raise InvalidParameter(f"{_field(code, field.name)} must be a list of numbers, each {range_text(*bounds)}")
 
 
 def _field(code: int, name: str) -> str:
