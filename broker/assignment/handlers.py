@@ -14,6 +14,7 @@ from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, Rlab
 from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.names import check_group, check_topic, is_retry_topic
+from remoting.body import unpacked
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.server import Handler
@@ -46,7 +47,7 @@ class AssignmentHandlers:
             )
         info = broker.groups.get(group)
         assert info is not None, "a member's group exists"
-        asked = AssignmentQuery.from_wire(header["version"], _unpacked(request.body))
+        asked = AssignmentQuery.from_wire(header["version"], unpacked(request.body))
         outcome = broker.assignments.query(
             group,
             client_id,
@@ -132,10 +133,3 @@ def _members(info: ConsumerGroupInfo) -> dict[str, tuple[str, ...]]:
         for client_id, member in sorted(info.members.items())
         if member.data.strategy == BROKER_STRATEGY and member.data.model is MessageModel.CLUSTERING
     }
-
-
-def _unpacked(body: bytes | None) -> Any:
-    try:
-        return msgpack.unpackb(body or b"")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"the request's body is not valid msgpack: {error}") from error

@@ -5,6 +5,7 @@ RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgpack
@@ -18,13 +19,11 @@ from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNot
 from model.events import EventKind
 from model.names import check_group, check_id
 from model.quirks import Quirk
+from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
-
-MAX_ROWS = 16_384
-"""Queues in one request: with the longest names, an answer about each of them still fits a frame."""
 
 
 class LeaseHandlers:
@@ -51,7 +50,7 @@ class LeaseHandlers:
         member = broker.groups.member(group, client_id, connection.number)
         granted: list[tuple[str, int, int, int]] = []
         refused: list[tuple[str, int, str]] = []
-        for topic, queue_id in _rows(request.body, (str, int)):
+        for topic, queue_id in rows_of(request):
             queue = QueueKey(topic, queue_id)
             if not self._is_readable(queue):
                 # Its route is older than the topic: one queue that is gone must not cost it the others.
@@ -101,7 +100,7 @@ class LeaseHandlers:
         broker, header = self._broker, request.header
         group, client_id = header["group"], header["client_id"]
         cause = broker.events.cause_of(header.get("cause"))
-        rows = _rows(request.body, (str, int, int, int))
+        rows = rows_of(request)
         commits = [row for row in rows if row[2] >= 0]
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
         freed: list[Freed] = []
@@ -130,14 +129,14 @@ class LeaseHandlers:
         failures = self._commit(
             header["group"],
             header["client_id"],
-            _rows(request.body, (str, int, int, int)),
+            rows_of(request),
             reset=bool(header.get("reset")),
             cause=header.get("cause") or "",
         )
         self._answer_after_commit(connection, request, failures)
 
     def _commit(
-        self, group: str, client_id: str, rows: list[list[Any]], *, reset: bool, cause: str
+        self, group: str, client_id: str, rows: Iterable[tuple[str, int, int, int]], *, reset: bool, cause: str
     ) -> list[tuple[str, int, int, str]]:
         """Take commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
         check_group(group)
@@ -215,24 +214,3 @@ class LeaseHandlers:
                 connection.respond_error(request, failure)
 
         self._broker.barrier.after_commit(answer_now)
-
-
-def _rows(body: bytes | None, types: tuple[type, ...]) -> list[list[Any]]:
-    """Read an array of rows of exactly these types.
-
-    Raises:
-        InvalidParameter: it is not one.
-    """
-    wanted = f"the request's body must be an array of [{', '.join(kind.__name__ for kind in types)}]"
-    try:
-        rows = msgpack.unpackb(body or b"", max_array_len=MAX_ROWS)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"{wanted}, at most {MAX_ROWS} rows: {error}") from error
-    if type(rows) is not list:
-        raise InvalidParameter(wanted)
-    for row in rows:
-        if type(row) is not list or [type(value) for value in row] != list(types):
-            raise InvalidParameter(f"{wanted}, and one row is not")
-        if row[1] < 0:
-            raise InvalidParameter(f"{wanted}, and one queue id is {row[1]}")
-    return rows

@@ -157,17 +157,17 @@ class ResetHandlers:
                 client.connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
 
 
-def _queue_ids(entry: TopicEntry, wanted: list[object] | None) -> list[int]:
+def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:
     """The queues to reset, sorted.
 
     Raises:
-        InvalidParameter: one is no number, or is not there.
+        InvalidParameter: there are none, or one is not there.
     """
     if wanted is None:
         return list(range(queue_count(entry.config)))
-    queue_ids = sorted({queue_id for queue_id in wanted if type(queue_id) is int and queue_id >= 0})
-    if not queue_ids or not all(type(queue_id) is int and queue_id >= 0 for queue_id in wanted):
-        raise InvalidParameter("INVOKE_BROKER_TO_RESET_OFFSET: field 'queue_ids' must be a list of queue ids")
+    queue_ids = sorted(set(wanted))
+    if not queue_ids:
+        raise InvalidParameter("INVOKE_BROKER_TO_RESET_OFFSET: field 'queue_ids' must name a queue")
     for queue_id in queue_ids:
         check_exists(entry.config, queue_id)
     return queue_ids

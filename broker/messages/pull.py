@@ -17,7 +17,7 @@ from broker.messages.long_polls import HeldPull, LongPollTable
 from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.table import TopicTable, check_readable
-from model.errors import InvalidParameter, LeaseLost, RlabError
+from model.errors import LeaseLost, RlabError
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from remoting.command import Command, Reply
@@ -124,13 +124,14 @@ class PullService:
                 raise LeaseLost(
                     f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to nobody, by now"
                 )
+        hashes = header.get("tag_hashes")
         result = self._store.read(
             entry.topic_id,
             queue_id,
             header["offset"],
             max_n=header["max_n"],
             max_bytes=MAX_PULL_BYTES,
-            tag_hashes=_tag_hashes(header.get("tag_hashes")),
+            tag_hashes=None if hashes is None else frozenset(hashes),
         )
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
@@ -147,15 +148,6 @@ class PullService:
         self._held.hold(HeldPull(connection, request, (topic, queue_id), hold_until))
         self._wake_by(hold_until)
         return None
-
-
-def _tag_hashes(wanted: list[object] | None) -> frozenset[int] | None:
-    if wanted is None:
-        return None
-    hashes = frozenset(tag_hash for tag_hash in wanted if type(tag_hash) is int)
-    if not all(type(tag_hash) is int for tag_hash in wanted):
-        raise InvalidParameter("PULL_MESSAGE: field 'tag_hashes' must be a list of whole numbers")
-    return hashes
 
 
 def _reply(result: ReadResult) -> Reply:

@@ -12,15 +12,12 @@ import msgpack
 
 from broker.broker import Broker
 from broker.pop.ledger import PopKey, PopWindow
-from model.errors import InvalidParameter, ReceiptHandleDead, RlabError
-from model.limits import MAX_ACKED_OFFSETS
+from model.errors import ReceiptHandleDead, RlabError
+from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
-
-_ROW = (str, int, int, list)
-_WANTED = f"the body must be an array of [topic, queue id, token, [offset, ...]], at most {MAX_ACKED_OFFSETS} offsets"
 
 
 class PopHandlers:
@@ -43,7 +40,7 @@ class PopHandlers:
     def ack(self, connection: Connection, request: Command) -> None:
         """End messages; answered once that is stored, with those whose handles were dead."""
         pops, ledger, group = self._pops, self._pops.ledger, request.header["group"]
-        rows = _rows(request.body)
+        rows = rows_of(request)
         pops.check_backlog()
         dead: list[tuple[str, int, int]] = []
         changed: dict[PopWindow, None] = {}
@@ -135,27 +132,3 @@ def _without(offsets: list[int], ended: list[int]) -> list[int]:
         else:
             dead.append(offset)
     return dead
-
-
-def _rows(body: bytes | None) -> list[list[Any]]:
-    """Read the body of an acknowledgement.
-
-    Raises:
-        InvalidParameter: it is none, or too long.
-    """
-    try:
-        rows = msgpack.unpackb(body or b"", max_array_len=MAX_ACKED_OFFSETS)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"{_WANTED}: {error}") from error
-    if type(rows) is not list:
-        raise InvalidParameter(_WANTED)
-    n = 0
-    for row in rows:
-        if type(row) is not list or len(row) != len(_ROW) or tuple(map(type, row)) != _ROW:
-            raise InvalidParameter(f"{_WANTED}, and one row is not")
-        offsets = row[3]
-        n += len(offsets)
-        # A set of types: a check of each offset would cost as much as its acknowledgement.
-        if n > MAX_ACKED_OFFSETS or (offsets and set(map(type, offsets)) != {int}):
-            raise InvalidParameter(f"{_WANTED}, and one row is not")
-    return rows

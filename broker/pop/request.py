@@ -53,7 +53,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
     """Read the header of a pop, which has been checked against its schema.
 
     Raises:
-        InvalidParameter: an illegal name, tags that are no numbers, or a word that is no place to begin.
+        InvalidParameter: an illegal name, or an unknown start.
     """
     group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
     order = bool(header.get("order"))
@@ -62,6 +62,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         wants_retry = queue_id == ANY_QUEUE and not order
     of_retry = retry_topic(group)
     consume_from = header.get("consume_from")
+    hashes = header.get("tag_hashes")
     return PopRequest(
         group,
         topic,
@@ -69,7 +70,7 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         _checked_id("client id", header["client_id"]),
         header["max_n"],
         header["invisible_ms"] / 1000,
-        _tag_hashes(header.get("tag_hashes")),
+        None if hashes is None else frozenset(hashes),
         order,
         header.get("max_attempts") or MAX_ATTEMPTS,
         None if consume_from is None else _consume_from(consume_from),
@@ -84,12 +85,3 @@ def _consume_from(word: str) -> ConsumeFrom:
         words = ", ".join(_BEGINNINGS)
         raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}")
     return found
-
-
-def _tag_hashes(wanted: list[object] | None) -> frozenset[int] | None:
-    if wanted is None:
-        return None
-    hashes = frozenset(tag_hash for tag_hash in wanted if type(tag_hash) is int)
-    if not all(type(tag_hash) is int for tag_hash in wanted):
-        raise InvalidParameter("POP_MESSAGE: field 'tag_hashes' must be a list of whole numbers")
-    return hashes

@@ -12,8 +12,8 @@ from broker.broker import Broker
 from broker.retry.resent_letters import ResentLetters
 from broker.topics.table import check_exists
 from model.errors import InvalidParameter, RlabError
-from model.limits import MAX_PULL_BATCH
 from model.names import check_group, dlq_topic
+from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.server import Handler
@@ -43,7 +43,9 @@ class DeadLetterHandlers:
         check_exists(entry.config, queue_id)
         key = (entry.topic_id, queue_id)
         low, high = broker.store.min_offset(*key), broker.store.max_offset(*key)
-        offsets = _offsets(request.body, high)
+        offsets = rows_of(request) if request.body else ()
+        if any(offset >= high for offset in offsets):
+            raise InvalidParameter(f"the request's body must be an array of offsets from 0 to {high - 1}")
         resent = self._resent.get(key) or ResentLetters()
         if offsets:
             resent.mark(offsets, oldest=low)
@@ -58,22 +60,3 @@ class DeadLetterHandlers:
                 connection.respond_error(request, failure)
 
         broker.barrier.after_commit(respond)
-
-
-def _offsets(body: bytes | None, high: int) -> list[int]:
-    """Read the offsets to mark.
-
-    Raises:
-        InvalidParameter: it is no array of offsets that the queue has, or has had.
-    """
-    if not body:
-        return []
-    try:
-        offsets = msgpack.unpackb(body, max_array_len=MAX_PULL_BATCH)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(
-            f"the request's body must be an array of {MAX_PULL_BATCH} offsets at most: {error}"
-        ) from error
-    if type(offsets) is not list or not all(type(offset) is int and 0 <= offset < high for offset in offsets):
-        raise InvalidParameter(f"the request's body must be an array of offsets from 0 to {high - 1}")
-    return offsets

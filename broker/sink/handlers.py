@@ -12,6 +12,7 @@ from broker.sink.staged_chunk import staged_messages
 from broker.topics.table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
+from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.server import Handler
@@ -58,7 +59,7 @@ class SinkHandlers:
     def commit(self, connection: Connection, request: Command) -> None:
         """Publish a batch; answered once it is published, or was before."""
         header = request.header
-        wanted = _wanted(request.body)
+        wanted = list(rows_of(request))
 
         def told(failure: RlabError | None) -> None:
             self._answer(connection, request, failure, {"published": published})
@@ -78,7 +79,7 @@ class SinkHandlers:
         """Fix among which brokers a batch is spread; answered once that is stored."""
         header = request.header
         brokers = self._broker.spreads.fix(
-            header["query_id"], header["batch_id"], header["topic"], _broker_names(request.body)
+            header["query_id"], header["batch_id"], header["topic"], _broker_names(request)
         )
         self._broker.barrier.after_commit(
             lambda failure: self._answer(connection, request, failure, {"brokers": brokers})
@@ -92,28 +93,8 @@ class SinkHandlers:
             connection.respond_error(request, failure)
 
 
-def _broker_names(body: bytes | None) -> tuple[str, ...]:
-    try:
-        names: Any = msgpack.unpackb(body or b"", use_list=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"SINK_SPREAD: the body must be an array: {error}") from error
-    if (
-        type(names) is not tuple
-        or not 1 <= len(names) <= MAX_SPREAD_BROKERS
-        or any(type(name) is not str or not 1 <= len(name) <= MAX_NAME_CHARS for name in names)
-    ):
+def _broker_names(request: Command) -> tuple[str, ...]:
+    names = rows_of(request)
+    if not names or any(not 1 <= len(name) <= MAX_NAME_CHARS for name in names):
         raise InvalidParameter(f"SINK_SPREAD: the body must be an array of 1 to {MAX_SPREAD_BROKERS} broker names")
-    found: tuple[str, ...] = names
-    return found
-
-
-def _wanted(body: bytes | None) -> list[tuple[int, int, int]]:
-    try:
-        rows: Any = msgpack.unpackb(body or b"", use_list=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"SINK_COMMIT: the body must be an array: {error}") from error
-    if type(rows) is not tuple or any(
-        type(row) is not tuple or [type(number) for number in row] != [int, int, int] for row in rows
-    ):
-        raise InvalidParameter("SINK_COMMIT: the body must be an array of [partition, attempt, messages]")
-    return list(rows)
+    return names

@@ -8,9 +8,9 @@ import msgpack
 import pytest
 
 from broker.broker import LOCK_MAX_LIVE_S
-from broker.leases.handlers import MAX_ROWS
 from model.errors import GroupNotExist, InvalidParameter, QueryNotFound
 from model.events import EventKind
+from model.limits import MAX_LEASE_ROWS
 from model.quirks import Quirk
 from model.response_code import ResponseCode
 from remoting.wire.request_code import RequestCode
@@ -345,9 +345,9 @@ async def test_a_body_that_is_not_rows_is_refused(world: World, code: RequestCod
 async def test_as_many_rows_as_the_limit_says_are_taken_and_no_more(world: World, code: RequestCode) -> None:
     [a] = await group_of(world, "a")
     header = {"group": "g", "client_id": a.client_id}
-    assert (await a.call(code, header, [ROWS[code]] * MAX_ROWS)).code == ResponseCode.SUCCESS
+    assert (await a.call(code, header, [ROWS[code]] * MAX_LEASE_ROWS)).code == ResponseCode.SUCCESS
     with pytest.raises(InvalidParameter, match="body"):
-        await a.call(code, header, [ROWS[code]] * (MAX_ROWS + 1))
+        await a.call(code, header, [ROWS[code]] * (MAX_LEASE_ROWS + 1))
 
 
 @pytest.mark.parametrize("code", [RequestCode.UNLOCK_BATCH_MQ, RequestCode.UPDATE_CONSUMER_OFFSET])
