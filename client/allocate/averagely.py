@@ -1,4 +1,4 @@
-"""AVG and AVG_BY_CIRCLE: equal shares by position, for members that are sorted alike.
+"""AVG and AVG_BY_CIRCLE: equal numbers of queues by position in the sorted member list.
 
 queues a0 a1 a2 b0 b1 b2 c0 c1 c2, members W X Y Z         9 = 2 * 4 + 1: the first member gets one more
 AVG             W: a0 a1 a2    X: b0 b1    Y: b2 c0    Z: c1 c2        consecutive blocks
@@ -30,13 +30,13 @@ class AllocateMessageQueueAveragely:
             return []
         share, rest = divmod(len(mq_all), len(cid_all))
         # Every member before me has `share` queues, and those among the first `rest` have one more. This also covers
-        # fewer queues than members (share is 0), where the reference needs a negative count that skips its loop.
+        # fewer queues than members (share is 0), where RocketMQ needs a negative count that skips its loop.
         start = index * share + min(index, rest)
         return list(mq_all[start : start + share + (index < rest)])
 
 
 class AllocateMessageQueueAveragelyByCircle:
-    """Dealt out in turn: member i gets queues i, i + members, i + 2 * members ...
+    """One by one, in turn: member i gets queues i, i + members, i + 2 * members ...
 
     Spreads each member over the brokers. RocketMQ: AllocateMessageQueueAveragelyByCircle.
     """

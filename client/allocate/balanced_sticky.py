@@ -1,13 +1,14 @@
-"""BALANCED_STICKY: all topics of a group shared together, evenly, and little of it moved when members come and go.
+"""BALANCED_STICKY: queues of all topics together, evenly, with few moves when members join and leave.
 
 Invariant: loads of members with the same topics differ by at most one in total; with different topics, they are as even
-as the subscriptions allow (`model/even_loads.py`). The result depends on which queues and members there are: not on
-their order, not on who had what before. So every member computes the same, however long it has been there.
+as the subscriptions allow (`model/even_loads.py`). The result depends only on the sets of queues and members, not on
+their order or on earlier owners. So every member computes the same, whenever it joined.
 
     three topics with one queue each, members A B C      AVG: A has all three      BALANCED_STICKY: one each
 
-RocketMQ has none like it: there a strategy sees one topic at a time (#1945), and sticky assignment was tried on the
-broker, where what was before is known (#2149, #2169). `docs/strategies.md` has what was tried, and figures.
+RocketMQ has no such strategy: its strategies see one topic at a time (#1945), and sticky assignment was tried on the
+broker, which knows the earlier owners (#2149, #2169). `docs/strategies.md` has the alternatives that were tried, with
+figures.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from client.allocate.strategy import position_of
 from model.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from client.allocate.balanced_sharing import BalancedSharing
+    from client.allocate.balanced_queues import BalancedQueues
 
 
 class AllocateMessageQueueBalancedSticky:
-    """Evenly over all topics together, with few moves when members come and go.
+    """Evenly over all topics together, with few moves when members join and leave.
 
-    An instance remembers what it last shared among whom, so that asking for another member deals nothing again. It
-    changes no result. One thread at a time may ask it.
+    An instance remembers the last assignment, so that asking for another member of the same group computes nothing. The
+    result is the same without it. One thread at a time may use an instance.
     """
 
     name = "BALANCED_STICKY"
 
     def __init__(self) -> None:
-        self._sharing: BalancedSharing | None = None
+        self._queues: BalancedQueues | None = None
 
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
@@ -40,7 +41,7 @@ class AllocateMessageQueueBalancedSticky:
         """See `AllocateMessageQueueStrategy.allocate`; queues may be of any topics, and order does not matter."""
         if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
             return []
-        return self._sharing_of().share_of_all(current_cid, mq_all, cid_all)
+        return self._balanced().share_of_all(current_cid, mq_all, cid_all)
 
     def allocate_group(
         self,
@@ -50,12 +51,12 @@ class AllocateMessageQueueBalancedSticky:
         topics_of: Mapping[str, Collection[str]],
     ) -> list[MessageQueue]:
         """See `GroupWideStrategy.allocate_group`."""
-        return self._sharing_of().share_of(current_cid, queues_of, topics_of)
+        return self._balanced().share_of(current_cid, queues_of, topics_of)
 
-    def _sharing_of(self) -> BalancedSharing:
-        if self._sharing is None:
+    def _balanced(self) -> BalancedQueues:
+        if self._queues is None:
             # Late, because numpy takes a while to import, and most groups have another strategy.
-            from client.allocate.balanced_sharing import BalancedSharing  # noqa: PLC0415
+            from client.allocate.balanced_queues import BalancedQueues  # noqa: PLC0415
 
-            self._sharing = BalancedSharing()
-        return self._sharing
+            self._queues = BalancedQueues()
+        return self._queues

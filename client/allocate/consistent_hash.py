@@ -1,6 +1,6 @@
-"""CONSISTENT_HASH: queues and members lie on a ring, and a queue belongs to the member that follows it.
+"""CONSISTENT_HASH: queues and members are points on a ring, and a queue belongs to the next member after it.
 
-A member that joins takes queues from others and moves nothing else; the price is that loads differ widely.
+A member that joins takes queues from others and moves no other queue; the price is that loads differ widely.
 
     ring points   10 A-0   25 B-0   40 A-1   70 B-1
     queue at 30 -> A, at 40 -> A, at 41 -> B, at 71 -> A: the ring goes on at its beginning
@@ -33,9 +33,9 @@ class AllocateMessageQueueConsistentHash:
     """Each queue belongs to the next of the members' points on a ring of hashes.
 
     Args:
-        virtual_node_cnt: points per member; with 0 nobody gets anything.
-        hash_function: of a text to an integer; points are ordered by it as a number, so a function that is ported from
-            Java has to return negative numbers where Java's does.
+        virtual_node_cnt: points per member; with 0 no member gets any queue.
+        hash_function: of a text to an integer; points are ordered by its numeric value, so a function ported from Java
+            has to return negative numbers where Java's does.
 
     Raises:
         ValueError: a count below 0, or no function.
@@ -71,12 +71,12 @@ class AllocateMessageQueueConsistentHash:
         return share
 
     def _ring(self, cid_all: Sequence[str]) -> dict[int, str]:
-        """Owner of each point; where two members meet, the later one has it."""
+        """Owner of each point; of two members with an equal point, the later one."""
         owners: dict[int, str] = {}
         seen: set[str] = set()
         for client_id in cid_all:
-            # Replicas of an id that comes again are numbered on from the points that it has at that moment, so one
-            # that was lost to another member is made again.
+            # Replicas of a repeated id are numbered from the points that it has at that moment, so a point that was
+            # lost to another member is made again.
             first = sum(owner == client_id for owner in owners.values()) if client_id in seen else 0
             seen.add(client_id)
             for replica in range(first, first + self._virtual_node_cnt):
@@ -85,5 +85,5 @@ class AllocateMessageQueueConsistentHash:
 
 
 def queue_key(queue: MessageQueue) -> str:
-    """What is hashed of a queue. RocketMQ: MessageQueue.toString."""
+    """The text of a queue that is hashed. RocketMQ: MessageQueue.toString."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"

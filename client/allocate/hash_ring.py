@@ -1,26 +1,26 @@
-"""A ring on which queues walk to members that still have room: the way BALANCED_STICKY shares queues among equals.
+"""A hash ring on which queues go to the nearest member with room: BALANCED_STICKY among members with equal topics.
 
-Invariant: the result depends on which queues and members there are, on nothing else; and each gets exactly its room.
+Invariant: the result depends only on the sets of queues and members; and each member gets exactly its number of queues.
 
-Every member has POINTS points on the ring, every queue has one position. A round goes so: each waiting queue looks at
-the next point after its position, and pairs are made in order of their distance, the nearest first, until members have
-no room left. The points of full members vanish, and who is still waiting looks again.
+Every member has POINTS points on the ring, every queue has one position. In each round, each unassigned queue finds the
+next point after its position, and pairs are made in order of their distance, the nearest first, until members have no
+room left. The points of full members are removed, and the remaining queues go through another round.
 
     points    A 10, B 30, A 50; each has room for two; queues at 5, 20, 29, 45
-    round 1   29-B (1), 5-A (5), 45-A (5), 20-B (10): all are at home, and nobody had to walk on
+    round 1   29-B (1), 5-A (5), 45-A (5), 20-B (10): all are assigned in one round
 
     the same with queues at 20, 25, 29, 45
     round 1   29-B (1), 25-B (5), 45-A (5); 20 finds B full
     round 2   20-A (30)
 
-Why it moves little. Without limits this is consistent hashing, where a newcomer only takes. Here a queue that was near
-a point keeps it against all that came from farther off, and a newcomer's point takes from those that come from far,
-which are the ones that other members were about to turn away. Each queue that does move may turn one other away, at a
-greater distance, so that such a chain ends soon.
+Why it moves little: without limits this is consistent hashing, where a new member only takes queues. Here a queue near
+a point has priority over all queues from farther away, and a new member's point takes those from far away, which other
+members were the first to refuse. Each queue that moves may displace one other, at a greater distance, so that such a
+chain ends soon.
 
-Every step is one of numpy's over all queues at once, which takes a fifth of the time of the same in plain Python.
+Every step is a numpy operation over all queues at once, which takes a fifth of the time of plain Python.
 
-Reading: Mirrokni, Thorup, Zadimoghaddam, «Consistent Hashing with Bounded Loads» (2018), where loads may exceed the
+Reading: Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads" (2018), where loads may exceed the
 average by a factor; here they may not, and distance rather than arrival decides, because there is no order of arrival.
 """
 
@@ -42,7 +42,7 @@ from model.message_queue import MessageQueue
 Ints = npt.NDArray[np.int64]
 
 POINTS = 16
-"""Per member. More make loads more even before any limit, so that fewer queues walk; each costs time."""
+"""Per member. More points make loads more even before any limit, so that fewer queues move; each costs time."""
 
 RING_LENGTH = 1 << 30
 GOLDEN = 663608941
@@ -57,7 +57,7 @@ class Ring(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Where queues are on the ring, and their numbers in order of that; parallel to neither."""
+    """Positions of queues on the ring, and the numbers of the queues in order of position; not parallel."""
 
     at: Ints
     order: Ints
@@ -71,13 +71,10 @@ class NextPoints(NamedTuple):
 
 
 def positions_of(queues: Sequence[MessageQueue]) -> Ints:
-    """Place queues.
+    """Positions of sorted queues on the ring.
 
-    Those of one topic on one broker follow each other at a fixed angle, the golden one: they lie evenly, adding one
-    moves none, and one hash serves them all.
-
-    Args:
-        queues: sorted.
+    Queues of one topic on one broker follow each other at the golden angle: they are spread evenly, a new queue moves
+    no other, and one hash is enough for all of them.
     """
     bases: list[int] = []
     firsts: list[int] = []
@@ -86,14 +83,14 @@ def positions_of(queues: Sequence[MessageQueue]) -> Ints:
         topic, broker_name, _ = queues[first]
         bases.append(int.from_bytes(_digest(f"{topic}@{broker_name}")[:4], "big"))
         firsts.append(first)
-        # Most brokers have as many queues of a topic as the one before; else it takes a search.
+        # Most brokers have as many queues of a topic as the one before; otherwise search.
         behind = first + length
         if _pair_at(queues, behind - 1) != (topic, broker_name) or _pair_at(queues, behind) == (topic, broker_name):
             behind = bisect_right(queues, (topic, broker_name, inf), first)
         first, length = behind, behind - first
     counts = [end - first for first, end in pairwise([*firsts, len(queues)])]
     ids = np.fromiter(map(attrgetter("queue_id"), queues), dtype=np.int64, count=len(queues))
-    # Products may go around at 2**64, which the length of the ring divides: the rest is the same.
+    # Products may overflow at 2**64, which the length of the ring divides: the remainder is the same.
     at: Ints = (
         np.repeat(np.array(bases, dtype=np.int64), np.array(counts, dtype=np.int64)) + ids * GOLDEN
     ) % RING_LENGTH
@@ -106,47 +103,36 @@ def placed(at: Ints) -> Positions:
 
 
 def points_of(members: Iterable[str]) -> Ints:
-    """Where the points of members are: a row for each."""
+    """The points of members, a row for each."""
     points = np.frombuffer(b"".join(map(_digest, members)), dtype=">u4").astype(np.int64) % RING_LENGTH
     return points.reshape(-1, POINTS)
 
 
 def ring_of(points: Ints) -> Ring:
-    """Put rows of points into order; where two meet, that of the lower row comes first."""
+    """Sort rows of points into a ring; of equal points, that of the lower row comes first."""
     order = ascending(points.ravel())
     return Ring(points.ravel()[order], order // POINTS)
 
 
 def deal_evenly(positions: Positions, ring: Ring, members: int) -> Ints:
-    """Share queues among members so that loads differ by at most one.
+    """Assign queues to members so that loads differ by at most one; returns the number of the owner of each queue.
 
-    Which members get one more is not settled beforehand: those are who first find a queue when they have their floor
-    already. A settled list would change with every newcomer, and each change in it would move a queue.
-
-    Args:
-        positions: of the queues.
-        ring: of the members.
-        members: how many there are.
-
-    Returns:
-        The number of the owner of each queue.
+    The members that get one more are not fixed beforehand: they are the first for which a queue is left after they have
+    the common number. A fixed list would change with every new member, and each change in it would move a queue.
     """
     floor, extra = divmod(len(positions.at), members)
     return deal(positions, ring, np.full(members, floor), extra)
 
 
 def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, nearest: NextPoints | None = None) -> Ints:
-    """Share queues among owners that have room for a number of them; see the module header.
+    """Assign queues to owners with limited room, see the module header; returns the number of the owner of each queue.
 
     Args:
         positions: of the queues.
         ring: of the owners.
-        rooms: how many queues each owner gets.
-        extra: how many of the owners get one more. Rooms and extra together are for exactly all queues.
-        nearest: `next_points` of these positions and this ring, if it is there already.
-
-    Returns:
-        The number of the owner of each queue.
+        rooms: number of queues of each owner.
+        extra: number of owners that get one more. Rooms and extra add up to the number of queues.
+        nearest: `next_points` of these positions and this ring, if known already.
     """
     left = rooms.copy()
     owner_of = np.full(len(positions.at), -1)
@@ -158,12 +144,12 @@ def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, neare
         wanted = found[by_distance]
         rank, room = _rank_within(wanted), left[wanted]
         taken = rank < room
-        if extra:  # The nearest of those who find somebody with the floor.
+        if extra:  # The nearest queues that find an owner with its common number.
             more = np.flatnonzero((rank == room) & (room >= 0))[:extra]
             taken[more] = True
             extra -= len(more)
         takers = wanted[taken]
-        left -= np.bincount(takers, minlength=len(left))  # -1 for who has one more
+        left -= np.bincount(takers, minlength=len(left))  # -1 for an owner with one more
         owner_of[waiting[by_distance[taken]]] = takers
         waiting = waiting[owner_of[waiting] < 0]
         is_open = (left >= (0 if extra else 1))[ring.owners]
@@ -172,12 +158,7 @@ def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, neare
 
 
 def next_points(positions: Positions, ring: Ring) -> NextPoints:
-    """Look for the next point after each queue.
-
-    Args:
-        positions: `order` may leave queues out.
-        ring: not empty.
-    """
+    """The next point after each queue of `positions.order`, which may leave queues out; the ring is not empty."""
     places = positions.at[positions.order]
     found = np.searchsorted(ring.points, places)
     around = found == len(ring.points)
@@ -188,9 +169,9 @@ def next_points(positions: Positions, ring: Ring) -> NextPoints:
 
 
 def ascending(values: Ints) -> Ints:
-    """The order of some values, from 0 to below 2**32; equal ones stay in the order in which they are.
+    """The stable order of values from 0 to below 2**32.
 
-    Each is packed with its place, so that a plain sort does: a stable argsort of a million takes nine times as long.
+    Each is packed with its index, so a plain sort is enough: a stable argsort of a million takes nine times as long.
     """
     packed = (values << 31) | np.arange(len(values))
     packed.sort()
@@ -198,7 +179,7 @@ def ascending(values: Ints) -> Ints:
 
 
 def _rank_within(groups: Ints) -> Ints:
-    """How many entries before each are of the same group."""
+    """For each entry, the number of entries before it of the same group."""
     by_group = ascending(groups)
     ordered = groups[by_group]
     begins = np.ones(len(groups), dtype=bool)
@@ -210,10 +191,10 @@ def _rank_within(groups: Ints) -> Ints:
 
 
 def _pair_at(queues: Sequence[MessageQueue], number: int) -> tuple[str, str] | None:
-    """Topic and broker of a queue; None behind the last."""
+    """Topic and broker of a queue; None after the last."""
     return queues[number][:2] if number < len(queues) else None
 
 
 def _digest(text: str) -> bytes:
-    # Not MD5, which is as quick: its 16 bytes would have to be asked for four times. The 64 of this are 16 points.
+    # Not MD5, which is as quick: one call has 16 bytes, and this has the 64 that 16 points need.
     return blake2b(text.encode("utf-8", "surrogatepass")).digest()

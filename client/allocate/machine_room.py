@@ -1,7 +1,7 @@
-"""Strategies that know machine rooms: MACHINE_ROOM by broker name, MACHINE_ROOM_NEARBY by a resolver.
+"""Strategies by machine room: MACHINE_ROOM by broker name, MACHINE_ROOM_NEARBY by a resolver.
 
     queues of room1: r1a0 r1a1, of room2: r2a0; member X in room1, Y in room1, nobody in room2
-    MACHINE_ROOM_NEARBY-AVG     X: r1a0 r2a0    Y: r1a1        room2 has no consumer: all share its queues
+    MACHINE_ROOM_NEARBY-AVG     X: r1a0 r2a0    Y: r1a1        room2 has no consumer: its queues go to all
     MACHINE_ROOM(room1)         X: r1a0         Y: r1a1        queues of other rooms belong to nobody
 
 RocketMQ: AllocateMessageQueueByMachineRoom, AllocateMachineRoomNearby.
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from client.allocate.fixed_share import check_inner
+from client.allocate.by_config import check_inner
 from client.allocate.strategy import AllocateMessageQueueStrategy, position_of, utf16_units
 from model.message_queue import MessageQueue
 
 
 class AllocateMessageQueueByMachineRoom:
-    """Equal shares of the queues whose broker is named `room@anything` after one of some rooms.
+    """Equal numbers of the queues whose broker is named `room@anything` after one of some rooms.
 
-    Each member has a block, and what is left over is dealt out from the end of the list: member i of the first
+    Each member has a block, and the remainder comes from the end of the list: member i of the first
     `queues % members` has queue `i + members * (queues // members)` as well. RocketMQ: the class of this name.
 
     Args:
@@ -66,7 +66,7 @@ def room_in(broker_name: str) -> str | None:
 
 
 class MachineRoomResolver(Protocol):
-    """Tells where brokers and consumers run. RocketMQ: AllocateMachineRoomNearby.MachineRoomResolver."""
+    """Knows the machine rooms of brokers and consumers. RocketMQ: AllocateMachineRoomNearby.MachineRoomResolver."""
 
     def broker_room(self, queue: MessageQueue, /) -> str:
         """The machine room of the broker that has this queue. RocketMQ: brokerDeployIn."""
@@ -78,14 +78,13 @@ class MachineRoomResolver(Protocol):
 
 
 class AllocateMachineRoomNearby:
-    """Queues go to members in the same room; those of a room without any live member are shared among all members.
+    """Queues go to members in the same room; those of a room without members are assigned among all members.
 
-    RocketMQ: AllocateMachineRoomNearby; as there, each room without members gives its remainder to the same members
-    again.
+    RocketMQ: AllocateMachineRoomNearby; as there, the remainder of each room without members goes to the same members.
 
     Args:
-        inner: how the queues of one room are shared; it is asked topic by topic.
-        resolver: tells rooms apart.
+        inner: assigns the queues of one room, topic by topic.
+        resolver: knows the room of each broker and member.
 
     Raises:
         ValueError: an inner strategy or a resolver that is none, or CONFIG as the inner strategy.

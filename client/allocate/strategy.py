@@ -1,4 +1,4 @@
-"""What an allocation strategy must offer, and the checks that RocketMQ's strategies have in common."""
+"""The protocol of an allocation strategy, and the checks that RocketMQ's strategies have in common."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from model.message_queue import MessageQueue
 
 
 class AllocateMessageQueueStrategy(Protocol):
-    """What a strategy must offer. All members of a group have to use the same one."""
+    """An allocation strategy. All members of a group have to use the same one."""
 
     @property
     def name(self) -> str:
-        """Travels in the heartbeat, so that members with different strategies can be reported."""
+        """Sent with every heartbeat, so that brokers can report members with different strategies."""
         ...
 
     def allocate(
@@ -28,7 +28,7 @@ class AllocateMessageQueueStrategy(Protocol):
             cid_all: client id of every member that subscribes to the topic, sorted.
 
         Returns:
-            The member's share; empty if `current_cid` is not among `cid_all`.
+            The queues of the member; empty if `current_cid` is not among `cid_all`.
 
         Raises:
             ValueError: an argument is empty.
@@ -38,9 +38,9 @@ class AllocateMessageQueueStrategy(Protocol):
 
 @runtime_checkable
 class GroupWideStrategy(Protocol):
-    """What a strategy offers besides if it wants to see all topics of a group together; it is then asked only here.
+    """A strategy that sees all topics of a group together; `allocate_group` is called instead of `allocate`.
 
-    Topic by topic, a remainder goes to the same members again and again: with AVG and ten topics of three queues, the
+    Topic by topic, the remainder always goes to the same members: with AVG and ten topics of three queues, the
     first two of four members have ten queues more than the last. RocketMQ has no such strategy (#1945, #2443).
     """
 
@@ -51,7 +51,7 @@ class GroupWideStrategy(Protocol):
         queues_of: Mapping[str, Sequence[MessageQueue]],
         topics_of: Mapping[str, Collection[str]],
     ) -> list[MessageQueue]:
-        """Choose the queues of one member, of all its topics.
+        """Choose the queues of one member, from all of its topics.
 
         Args:
             consumer_group: name of the group.
@@ -60,7 +60,7 @@ class GroupWideStrategy(Protocol):
             topics_of: client id -> the topics that this member subscribes to.
 
         Returns:
-            The member's share, of topics that it subscribes to only.
+            The queues of the member, only of topics that it subscribes to.
         """
         ...
 
@@ -77,9 +77,9 @@ def position_of(
     """Check the arguments that all strategies share, and find the member.
 
     Returns:
-        The first position of `current_cid` in `cid_all`, or None if it is not there: a view of the group from before
-        this member joined is normal for a moment, and such a member simply owns nothing in it. A linear search on
-        purpose: a bisection would need sorted input to be right, and this stays right for any input.
+        The first position of `current_cid` in `cid_all`, or None if it is not there: a member list may be older than
+        this member, which then owns nothing for a moment. The search is linear on purpose: a bisection would be wrong
+        for unsorted input.
 
     Raises:
         ValueError: an argument is empty. RocketMQ: AbstractAllocateMessageQueueStrategy.check.
@@ -94,11 +94,7 @@ def position_of(
 
 
 def check_strategy(what: str, strategy: object) -> None:
-    """Refuse what was given as a strategy and is none.
-
-    Args:
-        what: name of the argument.
-        strategy: anything; the name of a strategy and its class are what people mistake for one.
+    """Refuse an argument, called `what`, that is no strategy; people pass its class or its name by mistake.
 
     Raises:
         ValueError: it is a class, or lacks a name or an `allocate`.

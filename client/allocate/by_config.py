@@ -17,10 +17,10 @@ from model.message_queue import MessageQueue
 
 
 class AllocateMessageQueueByConfig:
-    """What was configured, for this member alone; members and queues are not looked at.
+    """The configured queues of this member, whatever members and queues there are.
 
-    Nothing keeps two members from being configured with one queue, or all from leaving one out: also the queues of the
-    group's retry topic have to be somebody's. RocketMQ: AllocateMessageQueueByConfig.
+    Nothing prevents a queue in two members' lists, or in none: the queues of the group's retry topic need an owner too.
+    RocketMQ: AllocateMessageQueueByConfig.
 
     Args:
         message_queue_list: the queues of this member; None, as when nobody has set it in RocketMQ, means none.
@@ -42,7 +42,7 @@ class AllocateMessageQueueByConfig:
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
     ) -> list[MessageQueue]:
-        """The configured list, whatever the arguments are: there is no check, and nothing is raised."""
+        """The configured list, whatever the arguments are; nothing is checked or raised."""
         return list(self._queues)
 
     def allocate_group(
@@ -52,20 +52,20 @@ class AllocateMessageQueueByConfig:
         queues_of: Mapping[str, Sequence[MessageQueue]],
         topics_of: Mapping[str, Collection[str]],
     ) -> list[MessageQueue]:
-        """Those configured queues that exist now and whose topic the member subscribes to.
+        """The configured queues that exist now and whose topic the member subscribes to.
 
-        Asked topic by topic, the list would hold foreign queues every time. RocketMQ begins to pull a queue that does
-        not exist, too; here it waits until there is a route to it, and the others are consumed meanwhile.
+        Asked topic by topic, it would return queues of other topics every time. RocketMQ also pulls queues that do not
+        exist; here such a queue waits for its route, while the others are consumed.
         """
         there = {queue for topic in topics_of.get(current_cid, ()) for queue in queues_of.get(topic, ())}
         return [queue for queue in dict.fromkeys(self._queues) if queue in there]
 
 
 def check_inner(inner: object) -> None:
-    """Refuse what another strategy cannot ask for the shares of a part of the members, or of the queues.
+    """Refuse an inner strategy that cannot assign a part of the queues among a part of the members.
 
-    CONFIG shares nothing: it has its whole list for whoever asks about whichever topic. To cut the list to what was
-    asked about would be possible, but queues of members that are left out would then be nobody's.
+    CONFIG always returns its whole list. The list could be cut to the queues in question, but the queues in the lists
+    of members that are left out would then have no owner.
 
     Raises:
         ValueError: it is no strategy, or CONFIG.
@@ -73,20 +73,20 @@ def check_inner(inner: object) -> None:
     check_strategy("inner", inner)
     if isinstance(inner, AllocateMessageQueueByConfig):
         raise ValueError(
-            "inner must share queues among members, and CONFIG has one member's list: use CONFIG alone, and configure "
+            "inner must assign queues to members, and CONFIG has one member's list: use CONFIG alone, and configure "
             "no queues for a member that shall have none"
         )
 
 
 class AllocateMessageQueueByClientIp:
-    """Only members on some machines consume; they share the queues as an inner strategy says.
+    """Only members on some machines consume, with the queues that an inner strategy gives them.
 
-    The IP is what stands before the `@` of a client id. If no member is on one of the machines, nobody consumes. All
-    members need the same list: those who are left out have to know it.
+    The IP is the part of a client id before the `@`. If no member is on one of the machines, nobody consumes. All
+    members need the same list, also those that are left out.
 
     Args:
-        allowed_ips: the machines, as their members' client ids begin.
-        inner: how the members there share; it is asked topic by topic.
+        allowed_ips: of the machines.
+        inner: assigns the queues among the members there, topic by topic.
 
     Raises:
         ValueError: no IP, one that is not a text, or an inner strategy that is none or CONFIG.

@@ -1,8 +1,8 @@
-"""What BALANCED_STICKY computes: who has which queue, and what of that is the same as the last time.
+"""The computation of BALANCED_STICKY: the owner of each queue, reusing unchanged parts of the last result.
 
-Members with the same topics are one kind, and share among themselves on a ring (`client/allocate/hash_ring.py`). With
-several kinds it is first settled how many queues of which topic each kind gets (`model/even_loads.py`), and which those
-are; then each kind shares what it has.
+Members with the same topics are one kind; their queues are assigned among them on a ring
+(`client/allocate/hash_ring.py`). With several kinds, the number of queues of each topic that each kind gets is decided
+first (`model/even_loads.py`), then which queues those are; then each kind assigns its queues to its members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Kinds = dict[_Topics, list[str]]
 
 
 class _Placed(NamedTuple):
-    """Queues as they were listed, and sorted, with their positions; to see soon that nothing changed."""
+    """Queues as they were listed, and sorted, with their positions; kept to detect quickly that nothing changed."""
 
     listed: list[MessageQueue]
     queues: list[MessageQueue]
@@ -45,7 +45,7 @@ class _Placed(NamedTuple):
 
 
 class _Shared(NamedTuple):
-    """A topic that several kinds share: their ring, and what its queues find there first."""
+    """A topic that several kinds subscribe to: their ring, and the first point after each of its queues."""
 
     kinds: Sequence[_Topics]
     ring: Ring
@@ -56,8 +56,8 @@ class _Shared(NamedTuple):
 _NO_QUEUES = _Placed([], [], placed(positions_of([])))
 
 
-class BalancedSharing:
-    """What an instance of the strategy remembers."""
+class BalancedQueues:
+    """The memory of one instance of the strategy."""
 
     def __init__(self) -> None:
         self._listed = _NO_QUEUES
@@ -112,10 +112,10 @@ class BalancedSharing:
         self._seen = (kinds, known)
 
     def _share_among_kinds(self, kinds: _Kinds, takers_of: Mapping[str, Sequence[_Topics]]) -> dict[str, Ints]:
-        """Say for each queue which kind has it, a number in `takers_of`, by topic; topics of one kind are left out.
+        """For each queue the kind that gets it, a number in `takers_of`, by topic; topics of one kind are left out.
 
-        First every queue goes where the ring leads it. That is even among the members of a topic, but not over all
-        topics; so the numbers are levelled, and the queues dealt again, now with room for those numbers.
+        First every queue goes to the next point on the ring. That is even among the members of a topic, but not over
+        all topics; so the numbers are levelled, and the queues are assigned again with room for those numbers.
         """
         names = {topics: f"{number:06}" for number, topics in enumerate(kinds)}
         rings = _Rings(kinds) if len(kinds) > 1 else None
@@ -133,7 +133,7 @@ class BalancedSharing:
         levelled = level(quotas, {names[topics]: len(members) for topics, members in kinds.items()})
         owners_of: dict[str, Ints] = {}
         for topic, (takers, ring, positions, nearest) in shared.items():
-            if levelled[topic] == quotas[topic]:  # so each finds room where it looks first, and the rounds are spared
+            if levelled[topic] == quotas[topic]:  # so each queue has room at its first point: no rounds
                 owners_of[topic] = np.empty_like(nearest.owners)
                 owners_of[topic][positions.order] = nearest.owners
             else:
@@ -166,7 +166,7 @@ class _Rings:
 
 
 class _Equals:
-    """Members with the same topics, and the queues that they share evenly."""
+    """Members with the same topics, and the queues that are assigned evenly among them."""
 
     def __init__(self) -> None:
         self._queues: list[MessageQueue] = []
@@ -175,12 +175,9 @@ class _Equals:
         self._owners: Ints | None = None
 
     def see(self, queues: list[MessageQueue], at: list[Ints], members: list[str]) -> None:
-        """Take what is shared among whom; it is dealt when somebody asks.
+        """Take sorted queues and sorted members; they are assigned when `share_of` is called.
 
-        Args:
-            queues: sorted.
-            at: where they are on the ring, in parts; it depends on nothing but them.
-            members: sorted.
+        `at` has the positions of the queues on the ring, in parts, and depends on nothing else.
         """
         if queues != self._queues or members != self._members:
             self._queues, self._at, self._members, self._owners = queues, at, members, None
@@ -200,7 +197,7 @@ def _place(listed: list[MessageQueue], before: _Placed) -> _Placed:
     queues = sorted(listed)
     positions = placed(positions_of(queues))
     ordered = positions.at[positions.order]
-    # Perhaps one is listed twice: to look for that each time would take longer.
+    # Duplicates are removed only where positions are equal: a check of every list would take longer.
     if (ordered[1:] == ordered[:-1]).any():
         queues = sorted(dict.fromkeys(listed))
         positions = placed(positions_of(queues))
