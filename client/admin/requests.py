@@ -51,7 +51,7 @@ class ClusterRequests:
         Cancellation: nothing is left open.
         """
         try:
-            await self.name_servers.local_host()
+            await self.name_servers.connect_and_get_own_address()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()

@@ -1,4 +1,4 @@
-"""BROKER: no strategy, but the name of none: a broker shares queues out. See `client/rebalance/assigned_queues.py`."""
+"""BROKER: strategy of a member whose queues a broker assigns (`client/rebalance/broker_assigned_queues.py`)."""
 
 from __future__ import annotations
 

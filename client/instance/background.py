@@ -1,8 +1,8 @@
 """Tasks that live from a `start()` to a `shutdown()`.
 
 A task group belongs to a block of code; a client that is started in one function and shut down in another has no such
-block. `Background` gives it one: a task of its own that holds a task group open. It is the only place of the project
-that makes a task outside a task group, and everything that runs in it is inside one.
+block. `BackgroundTasks` gives it one: a task of its own that holds a task group open. It is the only place of the
+project that makes a task outside a task group, and everything that runs in it is inside one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from model.errors import IllegalOperation
 logger = logging.getLogger(__name__)
 
 
-class Background:
+class BackgroundTasks:
     """One task group in a task of its own.
 
     Args:

@@ -139,7 +139,7 @@ class Heartbeats:
                 self._unreachable(address, cause)
             return
         self._refusals.pop(address, None)
-        self._heed(address, answer.header.get("warnings", []))
+        self._log_new_warnings(address, answer.header.get("warnings", []))
         timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
@@ -160,7 +160,7 @@ class Heartbeats:
         for refusal in self._refusals.values():
             raise ClientIdConflict(str(refusal)) from refusal
 
-    def _heed(self, address: str, warnings: list[str]) -> None:
+    def _log_new_warnings(self, address: str, warnings: list[str]) -> None:
         """Log what a broker says is wrong, unless it or another one has said so before."""
         known = {text for told in self._warnings.values() for text in told}
         self._warnings[address] = warnings

@@ -17,13 +17,12 @@ from functools import partial
 import anyio
 
 from client.config import ClientConfig
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
+from client.instance.broker_reconnector import BrokerReconnector
 from client.instance.heartbeats import Heartbeats
 from client.instance.member import GroupMember
 from client.instance.name_servers import NameServers
-from client.instance.reconnects import Reconnects
-from client.instance.route_doubts import RouteDoubts
-from client.instance.routes import RouteCache
+from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.instance.views import GroupViews
 from client.trigger import Trigger
@@ -97,12 +96,12 @@ class ClientInstance:
         self._published: dict[str, None] = {}
         self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()
-        self._doubts = RouteDoubts()
+        self._removal_grace = RouteRemovalGrace()
         self._schedule = RebalanceSchedule(enabled=config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
-        self._background = Background("client instance")
+        self._background = BackgroundTasks("client instance")
         self.wait_stopped = self._background.wait
-        self._reconnects = Reconnects(
+        self._reconnector = BrokerReconnector(
             self.remoting,
             self.heartbeats,
             self.events,
@@ -128,7 +127,7 @@ class ClientInstance:
         """
         self._loop = asyncio.get_running_loop()
         try:
-            host = self.config.client_ip or await self.name_servers.local_host()
+            host = self.config.client_ip or await self.name_servers.connect_and_get_own_address()
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
             self.client_id = check_id("client id", f"{host}@{name}")
             self.events.node = self.heartbeats.client_id = self.client_id
@@ -180,7 +179,7 @@ class ClientInstance:
     # --- consumers and producers -------------------------------------------------------------------------------------
 
     def register(self, consumer: GroupMember) -> None:
-        """Add a consumer: heartbeats and route polls include it, and passes are run once it is `introduced`.
+        """Add a consumer: heartbeats and route polls include it; its passes begin with `start_rebalancing`.
 
         Raises:
             IllegalOperation: this instance has a consumer of that group already.
@@ -193,7 +192,7 @@ class ClientInstance:
         self._consumers[consumer.group] = consumer
         self.heartbeats.joining(consumer.group)
 
-    def introduced(self, consumer: GroupMember, cause: str) -> None:
+    def start_rebalancing(self, consumer: GroupMember, cause: str) -> None:
         """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.
 
         The notification of its own joining comes while other brokers have not heard of it yet, and would set off a pass
@@ -264,7 +263,7 @@ class ClientInstance:
                 failures.append(error)
                 return
             self.masters.clear()
-            change = self.routes.update(topic, self._doubts.weigh(topic, self.routes.route_of(topic), route))
+            change = self.routes.update(topic, self._removal_grace.confirm(topic, self.routes.route_of(topic), route))
             if change is not None and (change.added or change.removed):
                 changed[topic] = None
 
@@ -365,7 +364,7 @@ class ClientInstance:
         self._broker_lost(address, "")
 
     def _broker_lost(self, address: str, cause: str) -> None:
-        self._reconnects.keep_trying(address, cause)
+        self._reconnector.keep_trying(address, cause)
 
     def _broker_returned(self, cause: str) -> None:
         self.broker_returned.set()

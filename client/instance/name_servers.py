@@ -73,7 +73,7 @@ class NameServers:
             return None
         return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
 
-    async def local_host(self) -> str:
+    async def connect_and_get_own_address(self) -> str:
         """Our address as a name server sees it.
 
         Raises:

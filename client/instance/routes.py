@@ -1,13 +1,13 @@
-"""RouteCache: where topics live, as a client last heard it from a name server.
+"""The routes of a client: which brokers serve which queues, as a name server last answered. Pure.
 
 Invariant: everything this cache answers is derived from the routes that it holds now; there is no second table that
-could be older. (In RocketMQ the queues that consumers share out are a table of their own, which is refreshed only when
-a route is seen to change: after a broker restart it could miss queues until the consumer was restarted.)
+could be older. (In RocketMQ the queues that are assigned to consumers are a table of their own, which is refreshed only
+when a route is seen to change: after a broker restart it could miss queues until the consumer was restarted.)
 
 A route goes only when a name server says so. The two answers that bring none are kept apart:
 
     the request failed       we know nothing new      do not call `update`; the old route stays
-    TOPIC_NOT_EXIST          we know there is none    update(topic, None); the route goes, its queues are given up
+    TOPIC_NOT_EXIST          we know there is none    update(topic, None); the route goes, its queues are revoked
 
 RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
 died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
@@ -18,11 +18,11 @@ RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteIn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from model.message_queue import MessageQueue
-from model.topic_route import BrokerData, TopicRoute
+from model.topic_route import BrokerData, Perm, TopicRoute
 
 
 class RouteChange(NamedTuple):
@@ -136,3 +136,55 @@ class RouteCache:
                 broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers
             }
         return self._brokers
+
+
+class RouteRemovalGrace:
+    """Confirms that brokers have gone from a route at the second poll that misses them.
+
+    A broker that restarts is in no route for a moment, and a name server that has just started knows no topic until the
+    brokers have registered with it. A client that polls in such a moment would revoke its queues, other members would
+    not, and the next poll would move everything back. So a missing broker is kept for one more poll, for consumers
+    only: a producer that still sees other brokers should not try it.
+
+        known: a b    polled: a      -> a b, b without writing     first poll
+        known: a b    polled: a      -> a                          second poll
+        known: a b    polled: a b    -> a b                        it was away for a moment
+
+    RocketMQ keeps a route for ever when the name server has none any more, and believes a shrunken one at once.
+    """
+
+    def __init__(self) -> None:
+        self._missing: dict[str, frozenset[str]] = {}
+
+    def confirm(self, topic: str, known: TopicRoute | None, polled: TopicRoute | None) -> TopicRoute | None:
+        """Decide which route is used until the next poll, from the one used so far and the one polled now.
+
+        A polled route of None means that the topic does not exist.
+        """
+        if known is None:
+            return polled
+        before = self._missing.pop(topic, frozenset())
+        there = {data.broker_name for data in polled.queues} if polled is not None else set()
+        missing = frozenset(data.broker_name for data in known.queues if data.broker_name not in there)
+        kept_back = missing - before
+        if not kept_back:
+            return polled
+        self._missing[topic] = kept_back
+        if polled is None and kept_back == missing:
+            # Nobody is left to send to instead, and the brokers are probably where they were.
+            return known
+        kept = [data for data in known.queues if data.broker_name in kept_back]
+        queues = [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept]
+        brokers = [broker for broker in known.brokers if broker.broker_name in kept_back]
+        if polled is not None:
+            queues += polled.queues
+            brokers += [broker for broker in polled.brokers if broker.broker_name not in kept_back]
+        return TopicRoute(
+            topic=topic,
+            queues=tuple(sorted(queues, key=lambda data: data.broker_name)),
+            brokers=tuple(sorted(brokers, key=lambda broker: broker.broker_name)),
+        )
+
+    def forget(self, topic: str) -> None:
+        """Drop what is missing of a topic."""
+        self._missing.pop(topic, None)

@@ -63,7 +63,7 @@ class GroupViews:
 
         Cancellation: harmless.
         """
-        addresses = self.coordinators(topics)
+        addresses = self.member_list_brokers(topics)
         if self._any_of is not None:
             self._any_of.shuffle(addresses)
         failures = []
@@ -76,7 +76,7 @@ class GroupViews:
             raise ConnectFailed(f"no broker tells the members of group {group!r}: {'; '.join(failures)}")
         return None
 
-    def coordinators(self, topics: Iterable[str]) -> list[str]:
+    def member_list_brokers(self, topics: Iterable[str]) -> list[str]:
         """Addresses of the brokers that serve any of the topics and have one, in the order in which to ask them."""
         # Retry topics do not count, because a broker may have one although it serves no topic of the group; but a
         # member that gave up its last topic has nothing else, and must still hear that it should own nothing.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from client.instance.instance import ClientInstance
-from client.leases.offset_table import OffsetTable
+from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.queue_offsets import QueueOffsets
 from client.leases.requests import Commit, LeaseRequests
 from model.errors import RlabError
@@ -74,7 +74,7 @@ class CommittedOffsetStore:
         self._group = group
         self._requests = LeaseRequests(instance, group)
         self._ask = QueueOffsets(instance)
-        self._table = OffsetTable()
+        self._table = OffsetsToCommit()
         self._since_ms: dict[str, int] = {}
 
     def begin(self, topic: str, now_ms: int) -> bool:

@@ -42,7 +42,7 @@ class Grant:
 
 
 @dataclass(slots=True)
-class LockOutcome:
+class LeaseOutcome:
     """What the brokers said.
 
     Attributes:
@@ -77,22 +77,24 @@ class LeaseRequests:
         self._instance = instance
         self._group = group
 
-    async def lock(self, queues: Iterable[MessageQueue], cause: str) -> LockOutcome:
+    async def acquire(self, queues: Iterable[MessageQueue], cause: str) -> LeaseOutcome:
         """Ask for queues, all brokers at once.
 
         Cancellation: leases may have been granted that nobody uses; they end with the membership, and asking again
         gives the same ones.
         """
-        outcome = LockOutcome()
+        outcome = LeaseOutcome()
         await run_together(
             [
-                partial(self._lock_on, broker_name, mine, cause, outcome)
+                partial(self._acquire_on, broker_name, mine, cause, outcome)
                 for broker_name, mine in _by_broker(queues).items()
             ]
         )
         return outcome
 
-    async def _lock_on(self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LockOutcome) -> None:
+    async def _acquire_on(
+        self, broker_name: str, queues: list[MessageQueue], cause: str, outcome: LeaseOutcome
+    ) -> None:
         body = msgpack.packb([[queue.topic, queue.queue_id] for queue in queues])
         try:
             session = await self._session(broker_name, cause)
@@ -135,7 +137,7 @@ class LeaseRequests:
         now = anyio.current_time()
         unconfirmed = []
         for each in owned:
-            if not each.holds(now):
+            if not each.lease_valid(now):
                 address = self._instance.routes.address_of(each.queue.broker_name, master_only=True)
                 if address is not None and self._instance.remoting.connected(address) is not None:
                     unconfirmed.append(each.queue)
@@ -144,7 +146,7 @@ class LeaseRequests:
     def _current(self, address: str) -> LeaseSession | None:
         return self._instance.heartbeats.sessions.current(self._group, address, anyio.current_time())
 
-    async def unlock(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
+    async def release(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
         """Commit and give back, all brokers at once; see `commit` for what is returned."""
         return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause})
 

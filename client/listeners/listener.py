@@ -16,7 +16,7 @@ from typing import cast
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -61,7 +61,7 @@ class ListenerThreads:
     `concurrent.futures` does.
     """
 
-    def __init__(self, max_workers: int, background: Background) -> None:
+    def __init__(self, max_workers: int, background: BackgroundTasks) -> None:
         self._max_workers = max_workers
         self._background = background
         self._executor: ThreadPoolExecutor | None = None

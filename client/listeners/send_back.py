@@ -47,7 +47,7 @@ class SendBack:
         """
         return await self._give(message, self._max_attempts)
 
-    async def bury(self, message: MessageExt) -> bool:
+    async def send_to_dlq(self, message: MessageExt) -> bool:
         """Make a message a dead letter at once: its attempts were made where it stood, in order.
 
         Returns:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from model.message import MessageExt
 from remoting.deadline_driver import DeadlineDriver
 
@@ -31,7 +31,7 @@ class Messages(Protocol):
         ...
 
 
-class HandsOut(Protocol):
+class Dispatchable(Protocol):
     """A queue that stands in line for workers: one that is owned (`OwnedQueue`), or popped messages (`PoppedQueue`).
 
     Attributes:
@@ -49,7 +49,7 @@ class HandsOut(Protocol):
         """Whether it has messages to hand out, and may, at a loop time in seconds."""
         ...
 
-    def holds(self, now: float) -> bool:
+    def lease_valid(self, now: float) -> bool:
         """Whether nobody else can have been granted the queue yet."""
         ...
 
@@ -68,21 +68,21 @@ class WorkerPool:
         self._max_workers = max_workers
         self._batch_size = batch_size
         self._loop = asyncio.get_running_loop()
-        self._background: Background | None = None
-        self._ready: deque[HandsOut] = deque()
+        self._background: BackgroundTasks | None = None
+        self._ready: deque[Dispatchable] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = 0
         self._tasks: dict[asyncio.Task[Any] | None, None] = {}
         # Queues with messages that failed and wait to be handed out again.
-        self._retrying: dict[HandsOut, None] = {}
+        self._retrying: dict[Dispatchable, None] = {}
         self._driver = DeadlineDriver(self._next_retry, self._retry)
 
-    def start(self, background: Background) -> None:
+    def start(self, background: BackgroundTasks) -> None:
         """Run workers in this background."""
         self._background = background
         background.start_soon(self._driver.run)
 
-    def offer(self, owned: HandsOut) -> None:
+    def offer(self, owned: Dispatchable) -> None:
         """Say that a queue may have messages to hand out."""
         if owned.offered:
             return
@@ -91,10 +91,10 @@ class WorkerPool:
             owned.offered = True
             self._ready.append(owned)
             self._wake_worker()
-        elif owned in self._retrying and owned.holds(now):
+        elif owned in self._retrying and owned.lease_valid(now):
             self._driver.wake_by(now)  # it may have got its lease back, and `_next_retry` sees it again
 
-    def retry_at(self, owned: HandsOut, deadline: float) -> None:
+    def retry_at(self, owned: Dispatchable, deadline: float) -> None:
         """Say that a queue has failed messages that may be handed out again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
@@ -107,7 +107,7 @@ class WorkerPool:
         waiting = [
             owned.process_queue.next_retry_deadline()
             for owned in self._retrying
-            if not owned.offered and owned.holds(now)
+            if not owned.offered and owned.lease_valid(now)
         ]
         return min((deadline for deadline in waiting if deadline is not None), default=None)
 
@@ -147,20 +147,20 @@ class WorkerPool:
                 self._idle.append(idle)
                 await idle
 
-    def _next_batch(self) -> tuple[HandsOut, list[MessageExt]] | None:
+    def _next_batch(self) -> tuple[Dispatchable, list[MessageExt]] | None:
         while self._ready:
             owned = self._ready.popleft()
             owned.offered = False
             if owned in self._retrying:
                 self._driver.wake_by(self._loop.time())
             now = self._loop.time()
-            messages = owned.process_queue.next_batch(self._batch_size, now) if owned.holds(now) else ()
+            messages = owned.process_queue.next_batch(self._batch_size, now) if owned.lease_valid(now) else ()
             if messages:
                 self.offer_again(owned)
                 return owned, messages
         return None
 
-    def offer_again(self, owned: HandsOut) -> None:
+    def offer_again(self, owned: Dispatchable) -> None:
         """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
         if not owned.offered and owned.ready(self._loop.time()):
             owned.offered = True

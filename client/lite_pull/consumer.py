@@ -26,9 +26,9 @@ from client.lite_pull.ready_queues import PollLine
 from client.options import LitePullOptions, split_options
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
+from client.rebalance.ownership import QueueOwnership
 from client.rebalance.pulled_queues import PulledQueues
-from client.rebalance.share import Share
-from client.rebalance.unleased_queues import UnleasedShare
+from client.rebalance.unleased_queues import UnleasedQueues
 from model.errors import IllegalOperation, InvalidParameter
 from model.events import EventKind
 from model.heartbeat import ConsumeType, MessageModel
@@ -96,19 +96,19 @@ class LitePullConsumer(GroupConsumer):
     async def persist_offsets(self) -> None:
         """See `GroupMember`. Nothing: this consumer commits at an interval of its own, or when its user says so."""
 
-    def _check_shutdown(self) -> None:
+    def _prepare_shutdown(self) -> None:
         self._polled.give_up()
         self._line.close()
 
-    async def _make_share(self, instance: ClientInstance) -> Share:
+    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
         if not self._assigned:
-            return await super()._make_share(instance)
+            return await super()._make_ownership(instance)
         store: OffsetStore = CommittedOffsetStore(instance, self.group)
         if self.options.model is MessageModel.BROADCASTING:
             store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
             await store.load()
         wants = self._subscription_of, self._arrived, self._queue_started
-        return UnleasedShare(
+        return UnleasedQueues(
             instance, self.group, store, lambda topics: list(self._assigned), self.options, self._background, *wants
         )
 
@@ -131,7 +131,7 @@ class LitePullConsumer(GroupConsumer):
         if self._assigned:
             raise IllegalOperation("this consumer assigns queues; one that subscribes has to be another one")
         self._note_subscription(topic, expression, with_retry=False)
-        await self._wanted_changed()
+        await self._apply_subscriptions()
 
     async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str] | None = None) -> None:
         """Read exactly these queues, whoever else reads them; before or after the start.
@@ -159,25 +159,25 @@ class LitePullConsumer(GroupConsumer):
         filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
         first = not self._assigned
         self._assigned, self._assigned_topics = wanted, filters
-        self._pull_again(topics)
+        self._restart_pulls(topics)
         if self._state is ServiceState.RUNNING:
             if first:
-                self._share = await self._make_share(self._parts()[0])  # nothing is in the one for subscriptions
-            await self._wanted_changed()
+                self._ownership = await self._make_ownership(self._parts()[0])
+            await self._apply_subscriptions()
 
-    async def _wanted_changed(self) -> None:
+    async def _apply_subscriptions(self) -> None:
         if not self._assigned or self._state is not ServiceState.RUNNING:
-            await super()._wanted_changed()
+            await super()._apply_subscriptions()
             return
-        instance, share = self._parts()
-        assert isinstance(share, UnleasedShare), "what is assigned has no leases"
+        instance, ownership = self._parts()
+        assert isinstance(ownership, UnleasedQueues), "what is assigned has no leases"
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        new = share.begin(self.topics())
+        new = ownership.begin(self.topics())
         try:
             await instance.update_routes(self.topics(), cause)
-            await share.settle(new)
+            await ownership.store_start_offsets(new)
         finally:
-            instance.introduced(self, cause)
+            instance.start_rebalancing(self, cause)
 
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
@@ -192,9 +192,9 @@ class LitePullConsumer(GroupConsumer):
 
     def register_message_queue_listener(self, listener: MessageQueueListener | None) -> None:
         """Have a listener called as `(topic, all queues, mine)` after each change, and now for what there is."""
-        self._watch.listener = listener
+        self._queue_listener.listener = listener
         if self._state is ServiceState.RUNNING:
-            self._look()
+            self._notify_queue_listener()
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -250,9 +250,9 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: some may have been stored.
         """
         self._check_running()
-        share = self._pulled()
+        ownership = self._pulled()
         if offsets is None:
-            self._polled.commit(share.owned.values())
+            self._polled.commit(ownership.owned.values())
         else:
             if self.poll_options.auto_commit:
                 raise IllegalOperation("offsets are committed for you: set auto_commit=False to say which")
@@ -265,7 +265,7 @@ class LitePullConsumer(GroupConsumer):
                     )
             for owned, offset in chosen:
                 self._polled.commit_at(owned, offset)
-        failures = await share.persist()
+        failures = await ownership.persist()
         for queue in sorted(failures):
             raise failures[queue]
 
@@ -278,9 +278,9 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: harmless.
         """
         self._check_running()
-        share = self._pulled()
-        if isinstance(share, UnleasedShare) and self.options.model is MessageModel.BROADCASTING:
-            return await share.stored(queue)
+        ownership = self._pulled()
+        if isinstance(ownership, UnleasedQueues) and self.options.model is MessageModel.BROADCASTING:
+            return await ownership.stored(queue)
         return await self._ask.committed(queue, self.group)
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
@@ -337,15 +337,15 @@ class LitePullConsumer(GroupConsumer):
         """Hand out nothing of these queues until they are resumed; they stay paused if they are lost and regained."""
         for queue in queues:
             self._paused[queue] = None
-            if self._share is not None and queue in self._share.owned:
-                self._share.owned[queue].paused = True
+            if self._ownership is not None and queue in self._ownership.owned:
+                self._ownership.owned[queue].paused = True
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
         """Hand out messages of these queues again; those that are not paused are ignored."""
         for queue in queues:
             self._paused.pop(queue, None)
-            if self._share is not None and queue in self._share.owned:
-                owned = self._share.owned[queue]
+            if self._ownership is not None and queue in self._ownership.owned:
+                owned = self._ownership.owned[queue]
                 owned.paused = False
                 owned.made_progress()
                 self._arrived(owned)
@@ -386,9 +386,9 @@ class LitePullConsumer(GroupConsumer):
             raise IllegalOperation(f"this consumer is {self._state}: start it first, and use it before its shutdown")
 
     def _pulled(self) -> PulledQueues:
-        share = self._parts()[1]
-        assert isinstance(share, PulledQueues), "a consumer that is polled pulls"
-        return share
+        ownership = self._parts()[1]
+        assert isinstance(ownership, PulledQueues), "a consumer that is polled pulls"
+        return ownership
 
     def _owned(self, queue: MessageQueue) -> OwnedQueue:
         self._check_running()

@@ -42,7 +42,7 @@ class PolledMessages:
 
     def hand_out(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
         """Note what a poll is about to return, at a wall-clock time in milliseconds."""
-        owned.handed_out.add(messages, now_ms)
+        owned.dispatch_counts.add(messages, now_ms)
         self._handed_out.append((owned, messages))
 
     def processed(self) -> None:
@@ -50,7 +50,7 @@ class PolledMessages:
         handed_out, self._handed_out = self._handed_out, []
         for owned, messages in handed_out:
             owned.process_queue.finish(messages)
-            if not self._auto_commit and not owned.lost:
+            if not self._auto_commit and not owned.detached:
                 self._processed[owned] = None
             owned.made_progress()
 
@@ -86,6 +86,6 @@ class PolledMessages:
     def give_up(self) -> None:
         """Nobody will come back for what the last poll returned: it is not processed, and nobody shall wait for it."""
         for owned, messages in self._handed_out:
-            owned.process_queue.give_back(messages, math.inf)
+            owned.process_queue.requeue(messages, math.inf)
             owned.made_progress()
         self._handed_out = []

@@ -9,7 +9,7 @@ from functools import partial
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.message import Handle, Run
 from client.pop.requests import Dead, PopRequests
@@ -61,7 +61,9 @@ class PopAcks:
             may have been carried out is not counted.
     """
 
-    def __init__(self, instance: ClientInstance, requests: PopRequests, background: Background, retry_s: float) -> None:
+    def __init__(
+        self, instance: ClientInstance, requests: PopRequests, background: BackgroundTasks, retry_s: float
+    ) -> None:
         self.late = 0
         self._instance = instance
         self._requests = requests

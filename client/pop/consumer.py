@@ -18,7 +18,7 @@ from client.pop.receiver import PopReceiver
 from client.pop.requests import PopOptions, PopRequests
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
-from client.rebalance.share import Share
+from client.rebalance.ownership import QueueOwnership
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
@@ -78,7 +78,7 @@ class PopConsumer(GroupConsumer):
         Cancellation: the subscription stays.
         """
         self._note_subscription(topic, expression, with_retry=True)
-        await self._wanted_changed()
+        await self._apply_subscriptions()
 
     async def receive(
         self, max_n: int = MAX_POP_BATCH, *, invisible_s: float = POP_INVISIBLE_S, wait_s: float = PULL_SUSPEND_S
@@ -184,7 +184,7 @@ class PopConsumer(GroupConsumer):
 
     # --- GroupConsumer -----------------------------------------------------------------------------------------------
 
-    async def _make_share(self, instance: ClientInstance) -> Share:
+    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
         options = self.options
         self._requests = PopRequests(
             instance,
@@ -202,7 +202,7 @@ class PopConsumer(GroupConsumer):
     def _begin(self, instance: ClientInstance) -> None:
         pass
 
-    def _check_shutdown(self) -> None:
+    def _prepare_shutdown(self) -> None:
         pass
 
     def _arrived(self, owned: OwnedQueue) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.pop.acks import PopAcks
@@ -106,7 +106,7 @@ class PopReceiver:
         subscription_of: topic -> current subscription, or None.
 
     Attributes:
-        owned, topics_of_others: see `QueueShare`; none.
+        owned, topics_of_others: see `LeasedQueues`; none.
         acks: its acknowledgements.
     """
 
@@ -115,7 +115,7 @@ class PopReceiver:
         instance: ClientInstance,
         group: str,
         requests: PopRequests,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
     ) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
@@ -137,7 +137,7 @@ class PopReceiver:
         background.start_soon(self._driver.run)
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Note which brokers have the topics. See `QueueShare.rebalance`."""
+        """Note which brokers have the topics. See `LeasedQueues.rebalance`."""
         places = places_to_pop(self._instance.routes, topics)
         self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
         for target in self._targets.values():

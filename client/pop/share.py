@@ -20,7 +20,7 @@ from functools import partial
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.listeners.listener import ConsumeResult
@@ -59,7 +59,7 @@ class PopShare:
 
     Attributes:
         owned: queues it has: none, in this mode.
-        topics_of_others: see `QueueShare`; none.
+        topics_of_others: see `LeasedQueues`; none.
         pool: its workers.
         late: results that came after the handle of their message had died.
     """
@@ -69,7 +69,7 @@ class PopShare:
         instance: ClientInstance,
         group: str,
         options: ConsumerOptions,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
         listen: Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult]],
     ) -> None:
@@ -121,7 +121,7 @@ class PopShare:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Pop the topics on every broker that has them, and no others. See `QueueShare.rebalance`."""
+        """Pop the topics on every broker that has them, and no others. See `LeasedQueues.rebalance`."""
         self.pop_from(places_to_pop(self._instance.routes, topics))
         return True
 
@@ -220,7 +220,7 @@ class PopShare:
         again = []
         for message in messages:
             # All behind it wait meanwhile: they must not overtake a message that no broker has taken.
-            if message.times_delivered >= self._options.max_attempts and await self._send_back.bury(message):
+            if message.times_delivered >= self._options.max_attempts and await self._send_back.send_to_dlq(message):
                 self._end(queue, [message], self._acknowledge)
             else:
                 again.append(message)

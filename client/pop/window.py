@@ -83,7 +83,7 @@ class PoppedQueue:
         """What workers take messages from: this."""
         return self
 
-    def holds(self, now: float) -> bool:
+    def lease_valid(self, now: float) -> bool:
         """Whether messages may be handed out: always, there is no lease."""
         return True
 

@@ -25,7 +25,7 @@ from remoting.command import Command
 from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
-PAUSE_TOLD_S = 5.0
+PAUSE_LOGGED_S = 5.0
 """How long too much has to be unfinished before the log says that the queue stands still."""
 
 _FOUND = int(ResponseCode.SUCCESS)
@@ -110,7 +110,7 @@ class PullLoop:
         A backlog pauses every queue for a moment before each pull; that is nothing to tell.
         """
         owned, process_queue = self._owned, self._owned.process_queue
-        with anyio.move_on_after(PAUSE_TOLD_S):
+        with anyio.move_on_after(PAUSE_LOGGED_S):
             while process_queue.flow_control_reason() is not None:
                 await owned.wait_progress()
             return
@@ -151,11 +151,11 @@ class PullLoop:
             owned.first_pull_seen = True
             self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
         answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
-        owned.held = held = cast("asyncio.Future[Command | None]", answer)
+        owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:
             return await held
         finally:
-            owned.held = None
+            owned.pending_pull = None
 
     async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
         """Act on the answer to a pull for these tags under this token; returns whether to go on."""

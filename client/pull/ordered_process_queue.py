@@ -6,7 +6,7 @@ key» is a lane for each key that has unfinished messages: the number of queues 
 
     lanes by key, put a1 b2 a3 c4:   a: 1 3   b: 2   c: 4
     next_batch(1) -> a1, then b2, then c4; a3 waits for a1
-    give_back(a1) -> lane a is suspended, and a3 with it; b and c go on
+    requeue(a1) -> lane a is suspended, and a3 with it; b and c go on
     finish a1     -> next_batch(1) -> a3
 
 RocketMQ: ProcessQueue's side map `consumingMsgOrderlyTreeMap` (one lane); the article on key order routes a message to
@@ -45,14 +45,14 @@ class _Lane:
 
     Attributes:
         waiting: not handed out, in offset order.
-        handed: with a listener.
+        dispatched: with a listener.
         held: a listener has processed them and has not said yet whether they count (manual commit).
         not_before: it stands still until then, seconds; None while it does not wait for a time.
         in_line: it stands among the lanes that have something to hand out.
     """
 
     waiting: deque[MessageExt] = field(default_factory=deque)
-    handed: dict[int, MessageExt] = field(default_factory=dict)
+    dispatched: dict[int, MessageExt] = field(default_factory=dict)
     held: dict[int, MessageExt] = field(default_factory=dict)
     not_before: float | None = None
     in_line: bool = False
@@ -65,7 +65,7 @@ class OrderedProcessQueue(ProcessQueue):
     back. `finish` may make another batch ready.
     """
 
-    __slots__ = ("_in_flight", "_lane_of", "_lanes", "_ready", "_suspended")
+    __slots__ = ("_dispatched", "_lane_of", "_lanes", "_ready", "_suspended")
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class OrderedProcessQueue(ProcessQueue):
         self._ready: deque[_Lane] = deque()  # those with something to hand out, longest waiting first
         # Heap of (not before, first offset, lane's key); an entry whose lane says otherwise is stale.
         self._suspended: list[tuple[float, int, str | int]] = []
-        self._in_flight = 0
+        self._dispatched = 0
 
     @property
-    def in_flight(self) -> int:
+    def dispatched(self) -> int:
         """Messages that a listener has now; held ones do not count, because nobody works on them."""
-        return self._in_flight
+        return self._dispatched
 
     def put(self, messages: Iterable[MessageExt]) -> None:
         """Add what a pull brought; see `ProcessQueue.put`."""
@@ -114,7 +114,7 @@ class OrderedProcessQueue(ProcessQueue):
             if lane is None:
                 lane = self._lanes[key] = _Lane()
             lane.waiting.append(message)
-            if not lane.in_line and not lane.handed and lane.not_before is None:
+            if not lane.in_line and not lane.dispatched and lane.not_before is None:
                 self._line_up(lane)
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
@@ -136,8 +136,8 @@ class OrderedProcessQueue(ProcessQueue):
         lane = self._ready.popleft()
         lane.in_line = False
         batch = [lane.waiting.popleft() for _ in range(min(max_messages, len(lane.waiting)))]
-        lane.handed = {message.offset: message for message in batch}
-        self._in_flight += len(batch)
+        lane.dispatched = {message.offset: message for message in batch}
+        self._dispatched += len(batch)
         return batch
 
     def ready(self, now: float) -> bool:
@@ -166,9 +166,9 @@ class OrderedProcessQueue(ProcessQueue):
         for message in messages:
             key = self._lane_of(message)
             lane = self._lanes.get(key)
-            if lane is not None and message.offset in lane.handed:
-                lane.held[message.offset] = lane.handed.pop(message.offset)
-                self._in_flight -= 1
+            if lane is not None and message.offset in lane.dispatched:
+                lane.held[message.offset] = lane.dispatched.pop(message.offset)
+                self._dispatched -= 1
                 self._rest(key, lane)
 
     def finish_held(self, message: MessageExt) -> int:
@@ -186,7 +186,7 @@ class OrderedProcessQueue(ProcessQueue):
             self._rest(key, lane)
         return self._trim_order()
 
-    def give_back(self, messages: Iterable[MessageExt], not_before: float) -> None:
+    def requeue(self, messages: Iterable[MessageExt], not_before: float) -> None:
         """Put messages that failed back at the head of their lane, which stands still until a time.
 
         Args:
@@ -196,9 +196,9 @@ class OrderedProcessQueue(ProcessQueue):
         by_lane: dict[str | int, list[MessageExt]] = {}
         for message in messages:
             lane = self._lanes.get(self._lane_of(message))
-            if lane is not None and message.offset in lane.handed:
-                del lane.handed[message.offset]
-                self._in_flight -= 1
+            if lane is not None and message.offset in lane.dispatched:
+                del lane.dispatched[message.offset]
+                self._dispatched -= 1
                 again = self._taken[message.offset]._replace(times_delivered=message.times_delivered + 1)
                 self._taken[message.offset] = again
                 by_lane.setdefault(self._lane_of(message), []).append(again)
@@ -248,7 +248,7 @@ class OrderedProcessQueue(ProcessQueue):
         while (deadline := self.next_retry_deadline()) is not None and deadline <= now:
             lane = self._lanes[heapq.heappop(self._suspended)[2]]
             lane.not_before = None
-            if not lane.handed:
+            if not lane.dispatched:
                 lane.in_line = True
                 due.append(lane)
         self._ready.extendleft(reversed(due))
@@ -258,8 +258,8 @@ class OrderedProcessQueue(ProcessQueue):
         self._ready.append(lane)
 
     def _withdraw(self, lane: _Lane, offset: int) -> bool:
-        if lane.handed.pop(offset, None) is not None:
-            self._in_flight -= 1
+        if lane.dispatched.pop(offset, None) is not None:
+            self._dispatched -= 1
             return True
         return lane.held.pop(offset, None) is not None
 
@@ -268,7 +268,7 @@ class OrderedProcessQueue(ProcessQueue):
 
     def _rest(self, key: str | int, lane: _Lane) -> None:
         """A lane has handed less out than before: it goes on, or goes away, when its listener has nothing left."""
-        if lane.handed or lane.not_before is not None:
+        if lane.dispatched or lane.not_before is not None:
             return
         if lane.waiting:
             if not lane.in_line:

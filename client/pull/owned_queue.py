@@ -18,11 +18,11 @@ from remoting.command import Command
 
 
 @dataclass(slots=True)
-class HandOuts:
+class DispatchCounts:
     """How many messages were handed to listeners, and how long after they were stored. Pure.
 
     Attributes:
-        n: how many, those that come again counted again.
+        n: how many, a redelivered message counted each time.
         waited_ms: their times between store and hand-out, summed.
         waited_max_ms: the longest of them.
     """
@@ -55,13 +55,13 @@ class OwnedQueue:
         cause: id of the trigger that brought it here, for its first events.
         session: in which the broker has confirmed the lease; None without one.
         pulling: scope of its pull loop; cancelled when the queue is given up while no pull is under way.
-        held: answer to the pull that is under way, which the broker may be holding; see `let_go`.
-        offered: whether it stands in line for a worker.
-        lost: the lease is gone; results that come later are ignored.
+        pending_pull: answer to the pull that is under way, which the broker may be holding; see `cancel_pending_pull`.
+        offered: whether it is in the line for workers.
+        detached: released, lost or begun again as another OwnedQueue; later results of listeners are ignored.
         paused: nothing of it is pulled or handed out for now.
         commit_at: what to commit when its user decides that; None commits whatever is finished.
         rewound: what is to be committed may lie before what the broker has, because its user wants to go back.
-        handed_out: counts of hand-outs that no event has told of yet.
+        dispatch_counts: dispatches since the last MESSAGES_HANDED_OUT event.
     """
 
     queue: MessageQueue
@@ -70,24 +70,24 @@ class OwnedQueue:
     cause: str = ""
     session: LeaseSession | None = None
     pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    held: asyncio.Future[Command | None] | None = None
+    pending_pull: asyncio.Future[Command | None] | None = None
     offered: bool = False
     first_pull_seen: bool = False
     first_message_seen: bool = False
-    lost: bool = False
+    detached: bool = False
     paused: bool = False
     commit_at: int | None = None
     rewound: bool = False
-    handed_out: HandOuts = field(default_factory=HandOuts)
+    dispatch_counts: DispatchCounts = field(default_factory=DispatchCounts)
     _progress: asyncio.Future[None] | None = None
 
-    def holds(self, now: float) -> bool:
+    def lease_valid(self, now: float) -> bool:
         """Whether nobody else can have been granted the queue yet, at a loop time in seconds."""
         return self.session is None or self.session.good(now)
 
     def ready(self, now: float) -> bool:
         """Whether it has messages to hand out, and may."""
-        return self.process_queue.ready(now) and self.holds(now)
+        return self.process_queue.ready(now) and self.lease_valid(now)
 
     @property
     def commit_offset(self) -> int:
@@ -97,19 +97,19 @@ class OwnedQueue:
     def stop(self) -> None:
         """Stop pulling and handing out; what is with a listener may finish."""
         self.process_queue.drop()
-        if not self.let_go():
+        if not self.cancel_pending_pull():
             self.pulling.cancel()
 
-    def let_go(self) -> bool:
+    def cancel_pending_pull(self) -> bool:
         """Wait no longer for the answer to the pull that is under way; it is ignored when it comes.
 
         Returns:
             Whether there was one: its loop goes on at the next turn, and sees what has changed. That is far less work
             than a cancellation, and in a rebalance every queue that moves has one.
         """
-        if self.held is None or self.held.done():
+        if self.pending_pull is None or self.pending_pull.done():
             return False
-        self.held.set_result(None)
+        self.pending_pull.set_result(None)
         return True
 
     def made_progress(self) -> None:
@@ -136,7 +136,7 @@ class OwnedQueue:
         Cancellation: harmless.
         """
         with anyio.move_on_after(grace_s):
-            while self.process_queue.in_flight:
+            while self.process_queue.dispatched:
                 await self.wait_progress()
 
 

@@ -33,7 +33,7 @@ class ProcessQueue:
     - the pull task asks `flow_control_reason()`, pulls at `pull_offset`, then calls `put(messages)` and
       `advance(next_offset)` with what the broker answered;
     - workers call `next_batch` while `ready`, and for each message handed out either `finish` (done, or stored
-      elsewhere for a retry: commit the returned offset) or `give_back` (failed here: comes again);
+      elsewhere for a retry: commit the returned offset) or `requeue` (failed here: comes again);
     - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
     - to give the queue up: `drop()`, wait until `in_flight` is 0 (or no longer), commit `commit_offset`, and let the
       object go. An owner that gets the queue back makes a new one, so late results of old workers cannot reach it.
@@ -124,7 +124,7 @@ class ProcessQueue:
         return self._highest - self.commit_offset if self.count else 0
 
     @property
-    def in_flight(self) -> int:
+    def dispatched(self) -> int:
         """Messages that a listener has now; 0 means that a dropped queue can be released."""
         return len(self._taken) - len(self._retry_at)
 
@@ -173,7 +173,7 @@ class ProcessQueue:
         return not self.dropped and (bool(self._waiting) or self._retry_due(now))
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
-        """Hand out messages; they are in flight until `finish` or `give_back`.
+        """Hand out messages; they are in flight until `finish` or `requeue`.
 
         Args:
             max_messages: at most so many.
@@ -215,7 +215,7 @@ class ProcessQueue:
             order.popleft()
         return self.commit_offset
 
-    def give_back(self, messages: Iterable[MessageExt], not_before: float) -> None:
+    def requeue(self, messages: Iterable[MessageExt], not_before: float) -> None:
         """Take back messages that failed: they are handed out again later, with `times_delivered` one higher.
 
         Args:

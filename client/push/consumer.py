@@ -21,14 +21,14 @@ from client.pop.share import PopShare
 from client.pull.owned_queue import OwnedQueue
 from client.push.services import (
     ConsumeConcurrently,
-    ConsumeInPlace,
     ConsumeOrderly,
     ConsumeService,
-    LastResort,
-    PassOver,
+    FailureHandler,
+    log_exhausted,
+    retry_locally,
 )
 from client.rebalance.member import GroupConsumer
-from client.rebalance.share import Share
+from client.rebalance.ownership import QueueOwnership
 from model.errors import IllegalOperation, InvalidParameter
 from model.heartbeat import ConsumeType, MessageModel
 from model.message import MessageExt
@@ -80,9 +80,9 @@ class PushConsumer(GroupConsumer):
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
-    async def _make_share(self, instance: ClientInstance) -> Share:
+    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
         if self.options.mode == ConsumeMode.PULL:
-            return await super()._make_share(instance)
+            return await super()._make_ownership(instance)
         wants = self._subscription_of, self._listen
         self._popped = PopShare(instance, self.group, self.options, self._background, *wants)
         return self._popped
@@ -112,7 +112,7 @@ class PushConsumer(GroupConsumer):
         self._service = self._consume_service(instance, self._pool)
         self._pool.start(self._background)
 
-    def _check_shutdown(self) -> None:
+    def _prepare_shutdown(self) -> None:
         pools = (self._pool, self._popped.pool if self._popped is not None else None)
         if any(pool is not None and pool.runs_current_task() for pool in pools):
             raise IllegalOperation(
@@ -147,7 +147,7 @@ class PushConsumer(GroupConsumer):
             raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
         self._listeners[topic] = ListenerCall(listener, topic, self._threads)
-        await self._wanted_changed()
+        await self._apply_subscriptions()
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 
@@ -166,28 +166,26 @@ class PushConsumer(GroupConsumer):
         return ConsumeResult.RECONSUME_LATER
 
     async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
-        owned.handed_out.add(messages, self.config.clock_ms())
+        owned.dispatch_counts.add(messages, self.config.clock_ms())
         result = await self._listen(messages)
         assert self._service is not None, "messages are consumed after the start"
-        if owned.lost:
+        if owned.detached:
             self._late_results += len(messages)
             owned.process_queue.finish(messages)  # nobody commits it, but a reset waits until listeners are done
         else:
-            await self._service.settle(owned, messages, result)
+            await self._service.handle_result(owned, messages, result)
         owned.made_progress()
 
     def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
         options = self.options
         send_back = SendBack(instance, self.group, options.max_attempts, options.retry_delay_ms)
-        everybody = options.model is MessageModel.BROADCASTING
-        last_resort: LastResort = PassOver() if everybody else send_back
+        broadcasting = options.model is MessageModel.BROADCASTING
         if options.order == ConsumeOrder.NONE:
-            if not everybody:
-                return ConsumeConcurrently(pool, send_back, options.consume_retry_s)
-            return ConsumeInPlace(pool, last_resort, max_attempts=options.max_attempts, retry_s=options.consume_retry_s)
+            failed: FailureHandler = retry_locally(options.max_attempts) if broadcasting else send_back
+            return ConsumeConcurrently(pool, failed, options.consume_retry_s)
         return ConsumeOrderly(
             pool,
-            last_resort,
+            log_exhausted if broadcasting else send_back.send_to_dlq,
             max_attempts=options.max_attempts,
             suspend_s=options.suspend_s,
             auto_commit=options.auto_commit,

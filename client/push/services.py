@@ -1,4 +1,4 @@
-"""What becomes of messages once a listener has answered: finished, sent back, put back in order, or dead.
+"""What becomes of messages by the result of their listener: processed, sent back, requeued, or sent to the DLQ.
 
 RocketMQ: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 """
@@ -6,13 +6,12 @@ RocketMQ: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import anyio
 
 from client.listeners.listener import ConsumeResult
-from client.listeners.send_back import SendBack
 from client.listeners.worker_pool import WorkerPool
 from client.pull.ordered_process_queue import OrderedProcessQueue
 from client.pull.owned_queue import OwnedQueue
@@ -20,130 +19,96 @@ from model.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
+FailureHandler = Callable[[MessageExt], Awaitable[bool]]
+"""Takes a failed message; returns whether it did, or it is requeued. Cancellation: the message may be redelivered."""
+
 
 class ConsumeService(Protocol):
-    """Acts on the answer of a listener."""
+    """Acts on the result of a listener."""
 
-    async def settle(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
-        """Act on one answer.
+    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+        """Act on one result, of a batch of a queue that is not detached.
 
-        Args:
-            owned: the queue, not lost.
-            messages: the batch.
-            result: what the listener said of it.
-
-        Cancellation: messages that are not settled come again, here or to the next owner.
+        Cancellation: messages that are not processed yet are redelivered, here or to the next owner.
         """
         ...
 
 
-class LastResort(Protocol):
-    """Where a message goes that has failed as often as it may."""
-
-    async def bury(self, message: MessageExt) -> bool:
-        """Take it, and say so in the log; returns whether it was taken. Cancellation: it may come again."""
-        ...
+async def log_exhausted(message: MessageExt) -> bool:
+    """Handle an exhausted message in BROADCASTING: a single member has no DLQ, so all that is left is the log."""
+    logger.error("%r failed %d times and is passed over", message, message.times_delivered + 1)
+    return True
 
 
-class PassOver:
-    """The last resort in BROADCASTING: there are no dead letters of one member, so all that is left is the log."""
+def retry_locally(max_attempts: int) -> FailureHandler:
+    """Make the handler of failed messages in BROADCASTING: it requeues each for `max_attempts` retries.
 
-    async def bury(self, message: MessageExt) -> bool:
-        """See `LastResort`."""
-        logger.error("%r failed %d times and is passed over", message, message.times_delivered + 1)
-        return True
+    The retry topic is read by one member only, so a broadcasting consumer retries locally. RocketMQ logs the message
+    and drops it at its first failure. Here the committed offset waits for the retries, so they survive a restart.
+    """
+
+    async def handle(message: MessageExt) -> bool:
+        return message.times_delivered >= max_attempts and await log_exhausted(message)
+
+    return handle
 
 
 class ConsumeConcurrently:
-    """Messages in any order. What fails goes back to a broker and comes again through the retry topic of the group.
+    """Messages in any order.
 
     Args:
-        pool: hands out again what no broker takes back.
-        send_back: the way back to a broker.
-        retry_s: wait before such a message is handed out again.
+        pool: dispatches again what the failure handler does not take.
+        failed: takes failed messages: in CLUSTERING it sends them back to a broker, for the group's retry topic.
+        retry_s: wait before a message that was not taken is dispatched again.
     """
 
-    def __init__(self, pool: WorkerPool, send_back: SendBack, retry_s: float) -> None:
+    def __init__(self, pool: WorkerPool, failed: FailureHandler, retry_s: float) -> None:
         self._pool = pool
-        self._send_back = send_back
+        self._failed = failed
         self._retry_s = retry_s
 
-    async def settle(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
         """See `ConsumeService`. Everything but SUCCESS and COMMIT is a failure: there is no order to wait in."""
         if result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT):
             owned.process_queue.finish(messages)
             return
         for message in messages:
-            if await self._send_back(message):
+            if await self._failed(message):
                 owned.process_queue.finish([message])
             else:
                 not_before = anyio.current_time() + self._retry_s
-                owned.process_queue.give_back([message], not_before)
-                self._pool.retry_at(owned, not_before)
-
-
-class ConsumeInPlace:
-    """Messages in any order, in BROADCASTING. What fails stays here and is tried again here.
-
-    For the retry topic of a group comes to one of its members, and this member's failure is nobody else's. RocketMQ
-    logs the message and drops it at its first failure. Here that is the end after `max_attempts` retries; the commit
-    point waits for them, so they survive a restart.
-
-    Args:
-        pool: hands out again what failed.
-        last_resort: where a message goes that failed too often.
-        max_attempts: retries after which it goes there.
-        retry_s: wait before each of them.
-    """
-
-    def __init__(self, pool: WorkerPool, last_resort: LastResort, *, max_attempts: int, retry_s: float) -> None:
-        self._pool = pool
-        self._last_resort = last_resort
-        self._max_attempts = max_attempts
-        self._retry_s = retry_s
-
-    async def settle(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
-        """See `ConsumeService`. Everything but SUCCESS and COMMIT is a failure: there is no order to wait in."""
-        if result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT):
-            owned.process_queue.finish(messages)
-            return
-        for message in messages:
-            if message.times_delivered >= self._max_attempts and await self._last_resort.bury(message):
-                owned.process_queue.finish([message])
-            else:
-                not_before = anyio.current_time() + self._retry_s
-                owned.process_queue.give_back([message], not_before)
+                owned.process_queue.requeue([message], not_before)
                 self._pool.retry_at(owned, not_before)
 
 
 class ConsumeOrderly:
-    """Messages of a lane one after the other. What fails is tried again where it stands, and its lane waits for it.
+    """Messages of a lane one after the other. A failed one is retried in its place, and its lane waits for it.
 
     RocketMQ lets a message that always fails block its queue for ever (its default is no limit of attempts). Here it
-    becomes a dead letter after `max_attempts`, as everywhere else, and its lane goes on.
+    is sent to the DLQ after `max_attempts`, as everywhere else, and its lane goes on.
 
     Args:
-        pool: hands out again what waits.
-        last_resort: where a message goes that failed too often.
-        max_attempts: retries after which it goes there.
-        suspend_s: how long a lane stands still after a failure.
+        pool: dispatches again what waits.
+        exhausted: takes a message after its last retry.
+        max_attempts: number of retries.
+        suspend_s: how long a lane is suspended after a failure.
         auto_commit: whether SUCCESS ends a message; otherwise it waits for a COMMIT in its lane.
     """
 
     def __init__(
-        self, pool: WorkerPool, last_resort: LastResort, *, max_attempts: int, suspend_s: float, auto_commit: bool
+        self, pool: WorkerPool, exhausted: FailureHandler, *, max_attempts: int, suspend_s: float, auto_commit: bool
     ) -> None:
         self._pool = pool
-        self._last_resort = last_resort
+        self._exhausted = exhausted
         self._max_attempts = max_attempts
         self._suspend_s = suspend_s
         self._auto_commit = auto_commit
 
-    async def settle(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
         """See `ConsumeService`.
 
-        ROLLBACK with automatic commit puts the batch back. RocketMQ warns and commits it, which loses what the
-        listener did not want to be done.
+        ROLLBACK with automatic commit requeues the batch. RocketMQ warns and commits it, which loses messages that the
+        listener wanted back.
         """
         queue = owned.process_queue
         assert isinstance(queue, OrderedProcessQueue), "an orderly consumer has ordered process queues"
@@ -164,13 +129,13 @@ class ConsumeOrderly:
         dead = [message for message in messages if message.times_delivered >= self._max_attempts]
         again = [message for message in messages if message.times_delivered < self._max_attempts]
         for message in dead:
-            # The lane stands still meanwhile: what follows must not overtake a message that no broker has taken.
-            if await self._last_resort.bury(message):
+            # The lane is suspended until then: later messages must not overtake one that no broker has taken.
+            if await self._exhausted(message):
                 queue.finish([message])
             else:
                 again.append(message)
-        if again:  # also of a queue that was lost meanwhile: whoever waits for its listeners waits for these
-            queue.give_back(again, self._suspended_until(owned))
+        if again:  # also of a queue that was detached meanwhile: its drain waits for these
+            queue.requeue(again, self._suspended_until(owned))
 
     def _suspended_until(self, owned: OwnedQueue) -> float:
         not_before = anyio.current_time() + self._suspend_s

@@ -73,7 +73,7 @@ class AssignmentRequests:
 
     async def _coordinators(self, topics: Collection[str]) -> list[str]:
         views = self._instance.views
-        addresses = views.coordinators(topics)
+        addresses = views.member_list_brokers(topics)
         if self.coordinator in addresses and addresses[0] != self.coordinator:
             try:
                 before = await views.ask(self._group, self.coordinator)

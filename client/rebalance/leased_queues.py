@@ -22,10 +22,10 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
-from client.leases.offset_table import OffsetTable
+from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.requests import Commit, Grant, LeaseRequests
 from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue, process_queue_for
@@ -42,14 +42,14 @@ from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
-_SOON_S = 0.05
+_SHUTDOWN_IDLE_WAIT_S = 0.05
 """Listeners that are done so soon after a shutdown began are waited for without a word: the group would share twice."""
 
-_GIVE_FIRST_S = 0.25
+_RELEASE_FIRST_WAIT_S = 0.25
 """Longest wait for brokers to take back what is given up, before more is asked for: one of them may hang."""
 
 
-class QueueShare(PulledQueues):
+class LeasedQueues(PulledQueues):
     """The queues of one member that it has leases of."""
 
     def __init__(
@@ -58,7 +58,7 @@ class QueueShare(PulledQueues):
         group: str,
         strategy: AllocateMessageQueueStrategy,
         options: ConsumerOptions,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
@@ -66,9 +66,9 @@ class QueueShare(PulledQueues):
         super().__init__(instance, group, options, background, subscription_of, arrived, started)
         self._strategy = strategy
         self._leases = LeaseRequests(instance, group)
-        self._offsets = OffsetTable()
+        self._offsets = OffsetsToCommit()
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
-        self._wanted_back: dict[MessageQueue, None] = {}
+        self._reacquire: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
         self._closing = False
         self._version_seen = -1
@@ -76,7 +76,7 @@ class QueueShare(PulledQueues):
         # What the last pass that asked found: topics, and what of them is ours in which version of the group.
         self._last_target: tuple[tuple[str, ...], list[MessageQueue], int] | None = None
         # Queues whose grant may have been on its way when the answer was lost.
-        self._unsure: dict[MessageQueue, None] = {}
+        self._possibly_granted: dict[MessageQueue, None] = {}
 
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class QueueShare(PulledQueues):
         try:
             target = await self._target(due, topics, cause)
             if target is not None and not self._closing:
-                moved, balanced = await self._approach(target, cause)
+                moved, balanced = await self._apply_plan(target, cause)
             for error in self._undecided.values():
                 balanced = False
                 raise error
@@ -127,7 +127,7 @@ class QueueShare(PulledQueues):
         view = await self._view(topics, cause)
         if view is None:
             return None
-        await self._look_at_all_topics(topics, view, cause)
+        await self._learn_topics_of_others(topics, view, cause)
         seen = (*topics, *self.topics_of_others)
         queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
         client_id = self._instance.client_id
@@ -138,7 +138,7 @@ class QueueShare(PulledQueues):
             self._last_target = topics, target, view.version
         return target
 
-    async def _look_at_all_topics(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
+    async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
         """Get the routes of topics that only other members have, if the strategy shares all topics out together."""
         if is_group_wide(self._strategy):
             of_group = {topic for of_member in view.members.values() for topic in of_member}
@@ -160,31 +160,31 @@ class QueueShare(PulledQueues):
         self._version_seen = fetched[1].version
         return fetched[1]
 
-    async def _approach(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
+    async def _apply_plan(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
         """Go from what is owned towards the target; returns (queues moved, balanced)."""
         plan = plan_rebalance(self.owned, target)
-        self._release([self.owned[queue] for queue in plan.revoke], cause)
+        self._revoke([self.owned[queue] for queue in plan.revoke], cause)
         if plan.acquire and plan.revoke:
-            await self._wait_given_up(plan.revoke)
-        self._wanted_back = {queue: None for queue in plan.acquire if queue in self._releasing}
+            await self._wait_idle_released(plan.revoke)
+        self._reacquire = {queue: None for queue in plan.acquire if queue in self._releasing}
         wanted = [queue for queue in plan.acquire if queue not in self._releasing]
         kept = [owned for queue in plan.keep if (owned := self.owned.get(queue)) is not None]  # some may be lost by now
         again = self._leases.unconfirmed(kept)
-        again += [queue for queue in self._unsure if queue not in target and queue not in self._releasing]
-        outcome = await self._leases.lock(wanted + again, cause)
+        again += [queue for queue in self._possibly_granted if queue not in target and queue not in self._releasing]
+        outcome = await self._leases.acquire(wanted + again, cause)
         for queue, grant in outcome.granted.items():
-            self._unsure.pop(queue, None)
+            self._possibly_granted.pop(queue, None)
             if queue in self.owned:
                 self._regranted(self.owned[queue], grant, cause)
             elif not self._closing and queue not in self._releasing:
                 self._granted(queue, grant, cause, keep=queue in target)
         for queue in outcome.refused:
-            self._unsure.pop(queue, None)
+            self._possibly_granted.pop(queue, None)
             if queue in self.owned:
                 self._lost(self.owned[queue])
         for queue, error in outcome.failed.items():
             if not error.definite:
-                self._unsure[queue] = None
+                self._possibly_granted[queue] = None
         acquired = sum(queue in self.owned for queue in wanted)
         confirmed = not any(queue in outcome.failed for queue in plan.keep)
         return acquired + len(plan.revoke), confirmed and self.owned.keys() == set(target)
@@ -200,7 +200,7 @@ class QueueShare(PulledQueues):
         else:
             # An earlier request was granted and its answer lost; by now the queue is another member's to have.
             self._releasing[queue] = owned
-            self._background.start_soon(self._finish_release, [owned], cause)
+            self._background.start_soon(self._drain_and_release, [owned], cause)
 
     def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
         """A lease that the broker may have ended, because it did not hear of us, is ours still or again."""
@@ -222,7 +222,7 @@ class QueueShare(PulledQueues):
         """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
         if self.owned.get(owned.queue) is not owned:
             return
-        cause = self._tell_dropped(owned, "lost")
+        cause = self._report_dropped(owned, "lost")
         self._last_target = None  # perhaps it is not ours any more, and we have not heard
         self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
@@ -234,12 +234,12 @@ class QueueShare(PulledQueues):
         RocketMQ: the lock of the process queue, without which a queue is not removed from the table.
         """
         del self.owned[owned.queue]
-        owned.lost = True
+        owned.detached = True
         owned.stop()
         self._offsets.forget(owned.queue)
-        if owned.process_queue.in_flight:
+        if owned.process_queue.dispatched:
             self._releasing[owned.queue] = owned
-            self._background.start_soon(self._finish_abandoned, owned, cause)
+            self._background.start_soon(self._drain_abandoned, owned, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Drop what was fetched of queues whose offset was set, and begin them again where it is now.
@@ -253,41 +253,41 @@ class QueueShare(PulledQueues):
             owned = self.owned.get(queue)
             if owned is None or owned.token > token:
                 continue
-            self._tell_dropped(owned, "reset", cause)
+            self._report_dropped(owned, "reset", cause)
             self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
-    async def _finish_abandoned(self, owned: OwnedQueue, cause: str) -> None:
+    async def _drain_abandoned(self, owned: OwnedQueue, cause: str) -> None:
         await self._drain([owned])
         del self._releasing[owned.queue]
         self._released.set()
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
-    def _release(self, queues: list[OwnedQueue], cause: str) -> None:
+    def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
         """Give queues up in the background: the idle ones in one request per broker, each busy one when it is done."""
         for owned in queues:
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
-            self._tell_dropped(owned, "revoked", cause)
+            self._report_dropped(owned, "revoked", cause)
         idle: dict[str, list[OwnedQueue]] = {}
         for owned in queues:
-            if owned.process_queue.in_flight:
-                self._background.start_soon(self._finish_release, [owned], cause)
+            if owned.process_queue.dispatched:
+                self._background.start_soon(self._drain_and_release, [owned], cause)
             else:
                 idle.setdefault(owned.queue.broker_name, []).append(owned)
         for of_one_broker in idle.values():
-            self._background.start_soon(self._finish_release, of_one_broker, cause)
+            self._background.start_soon(self._drain_and_release, of_one_broker, cause)
 
-    async def _wait_given_up(self, revoked: Collection[MessageQueue]) -> None:
+    async def _wait_idle_released(self, revoked: Collection[MessageQueue]) -> None:
         """Give before taking: wait until those of these queues are given back that no listener has messages of.
 
         When a newcomer moves a queue from each member to the next, all of them do this at the same time. Whoever asked
         at once would be refused, told when its neighbour has given up, and ask again.
         """
-        with anyio.move_on_after(_GIVE_FIRST_S):
+        with anyio.move_on_after(_RELEASE_FIRST_WAIT_S):
             while any(
-                not owned.process_queue.in_flight for q in revoked if (owned := self._releasing.get(q)) is not None
+                not owned.process_queue.dispatched for q in revoked if (owned := self._releasing.get(q)) is not None
             ):
                 await self._wait_released()
 
@@ -296,17 +296,17 @@ class QueueShare(PulledQueues):
             self._released = anyio.Event()
         await self._released.wait()
 
-    async def _finish_release(self, queues: list[OwnedQueue], cause: str) -> None:
+    async def _drain_and_release(self, queues: list[OwnedQueue], cause: str) -> None:
         await self._drain(queues)
-        await self._unlock(queues, cause)
+        await self._release(queues, cause)
         for owned in queues:
             del self._releasing[owned.queue]
             self._offsets.forget(owned.queue)
         self._released.set()
-        if any(owned.queue in self._wanted_back for owned in queues):
+        if any(owned.queue in self._reacquire for owned in queues):
             self._instance.wake(self._group, Trigger.LOCK, cause)
 
-    async def _unlock(self, queues: list[OwnedQueue], cause: str) -> None:
+    async def _release(self, queues: list[OwnedQueue], cause: str) -> None:
         """Commit and give back until every broker has done it: a lease that nobody uses would strand its queue.
 
         A broker that is busy or stopping has not, one that refuses a commit has. One that is in no route may come back,
@@ -314,7 +314,7 @@ class QueueShare(PulledQueues):
         """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
-            owned.lost = True  # the commit below is the last word; a result after it is ignored
+            owned.detached = True  # the commit below is the last word; a result after it is ignored
         rewinds = [o for o in queues if o.rewound or self._offsets.is_reset(o.queue)]
         if rewinds:
             # What is given back may not go backwards; so that has to be said before.
@@ -322,7 +322,7 @@ class QueueShare(PulledQueues):
         told: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
         while left:
             commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
-            failures = await self._leases.unlock(commits, cause)
+            failures = await self._leases.release(commits, cause)
             for queue, error in failures.items():
                 if (queue, type(error)) not in told:
                     told.add((queue, type(error)))
@@ -347,23 +347,23 @@ class QueueShare(PulledQueues):
         queues = list(self.owned.values())
         for owned in queues:
             owned.stop()
-            self._tell_dropped(owned, "shutdown", cause)
+            self._report_dropped(owned, "shutdown", cause)
         self.owned.clear()
-        with anyio.move_on_after(_SOON_S):
+        with anyio.move_on_after(_SHUTDOWN_IDLE_WAIT_S):
             await self._drain(queues)
-        busy = [owned for owned in queues if owned.process_queue.in_flight]
-        await self._give_back([owned for owned in queues if owned not in busy], cause)
+        busy = [owned for owned in queues if owned.process_queue.dispatched]
+        await self._release_before_close([owned for owned in queues if owned not in busy], cause)
         if busy:
             told = partial(self._instance.heartbeats.send, cause)
-            await run_together([told, *(partial(self._give_back, [owned], cause) for owned in busy)])
+            await run_together([told, *(partial(self._release_before_close, [owned], cause) for owned in busy)])
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
             while self._releasing:  # given up before, and released by their own tasks
                 await self._wait_released()
 
-    async def _give_back(self, queues: list[OwnedQueue], cause: str) -> None:
+    async def _release_before_close(self, queues: list[OwnedQueue], cause: str) -> None:
         await self._drain(queues)
         with anyio.move_on_after(self._instance.config.request_timeout_s):
-            await self._unlock(queues, cause)
+            await self._release(queues, cause)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
@@ -371,7 +371,7 @@ class QueueShare(PulledQueues):
         """Commit how far every queue has come; returns what is not taken now, and is tried again next time."""
         failures: dict[MessageQueue, RlabError] = {}
         for owned in self.owned.values():
-            self._tell_handed_out(owned)
+            self._report_dispatched(owned)
             if owned.rewound:
                 owned.rewound = False
                 self._offsets.reset(owned.queue, owned.commit_offset)

@@ -19,20 +19,20 @@ from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueS
 from client.allocate.left_to_broker import LeftToBroker
 from client.allocate.strategy import check_strategy
 from client.config import ClientConfig
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.member import ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.listeners.listener import MessageQueueListener
-from client.listeners.queue_watch import QueueWatch
+from client.listeners.queue_listener_notifier import QueueListenerNotifier
 from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue
-from client.rebalance.assigned_queues import AssignedShare
-from client.rebalance.leased_queues import QueueShare
-from client.rebalance.share import Popping, Share
-from client.rebalance.unleased_queues import UnleasedShare
+from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
+from client.rebalance.leased_queues import LeasedQueues
+from client.rebalance.ownership import Popping, QueueOwnership
+from client.rebalance.unleased_queues import UnleasedQueues
 from model.assignment import AssignedBy
 from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
 from model.events import EventKind
@@ -58,7 +58,7 @@ class GroupConsumer(ABC):
 
     Raises:
         InvalidParameter: an illegal group name.
-        ConfigError: a strategy that is none, or any although the broker is to share the queues out.
+        ConfigError: a strategy that is none, or any although the broker is to assign the queues.
     """
 
     _consume_type: ConsumeType
@@ -85,10 +85,10 @@ class GroupConsumer(ABC):
         # One that gave its last topic up is still one: it leaves at the shutdown.
         self._is_member = False
         self._state = ServiceState.CREATE_JUST
-        self._background = Background(f"consumer of {group}")
-        self._watch = QueueWatch(message_queue_listener, self._background)
+        self._background = BackgroundTasks(f"consumer of {group}")
+        self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
         self._instance: ClientInstance | None = None
-        self._share: Share | None = None
+        self._ownership: QueueOwnership | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -121,11 +121,11 @@ class GroupConsumer(ABC):
         try:
             await self._background.start()
             self._instance = instance
-            self._share = await self._make_share(instance)
+            self._ownership = await self._make_ownership(instance)
             self._begin(instance)
             instance.register(self)
             self._state = ServiceState.RUNNING
-            await self._wanted_changed()
+            await self._apply_subscriptions()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 instance.unregister(self)
@@ -149,12 +149,12 @@ class GroupConsumer(ABC):
         """
         if self._state is not ServiceState.RUNNING:
             return
-        self._check_shutdown()
+        self._prepare_shutdown()
         self._state = ServiceState.SHUTDOWN_ALREADY
-        instance, share = self._parts()
+        instance, ownership = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
         try:
-            await share.close(cause)
+            await ownership.close(cause)
             if self._is_member:
                 await instance.heartbeats.leave(self.group, cause)
         finally:
@@ -180,7 +180,7 @@ class GroupConsumer(ABC):
         """Make what consumes, and start it in the background."""
 
     @abstractmethod
-    def _check_shutdown(self) -> None:
+    def _prepare_shutdown(self) -> None:
         """Refuse a shutdown that would wait for itself, and give back what nobody will finish."""
 
     @abstractmethod
@@ -191,16 +191,16 @@ class GroupConsumer(ABC):
     def _queue_started(self, owned: OwnedQueue) -> None:
         """A queue is about to be pulled for the first time, under a lease or from an offset that is new."""
 
-    async def _make_share(self, instance: ClientInstance) -> Share:
+    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
         wants = self._subscription_of, self._arrived, self._queue_started
         if self.options.assignment == AssignedBy.BROKER:
             popping = self._make_popping
-            return AssignedShare(instance, self.group, self.options, self._background, *wants, popping)
+            return BrokerAssignedQueues(instance, self.group, self.options, self._background, *wants, popping)
         if self.options.model is MessageModel.CLUSTERING:
-            return QueueShare(instance, self.group, self._strategy, self.options, self._background, *wants)
+            return LeasedQueues(instance, self.group, self._strategy, self.options, self._background, *wants)
         store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
         await store.load()
-        return UnleasedShare(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
+        return UnleasedQueues(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
 
     @property
     def _make_popping(self) -> Callable[[], Popping] | None:
@@ -231,13 +231,13 @@ class GroupConsumer(ABC):
         if with_retry:
             retry = retry_topic(self.group)
             self._subscriptions.setdefault(retry, subscription_of(retry, "*", version))
-        self._pull_again({topic})
+        self._restart_pulls({topic})
 
-    def _pull_again(self, topics: Collection[str]) -> None:
+    def _restart_pulls(self, topics: Collection[str]) -> None:
         """Let go of pulls of topics that brokers hold: they wait for other tags than those that are wanted now."""
-        for owned in self._share.owned.values() if self._share is not None else ():
+        for owned in self._ownership.owned.values() if self._ownership is not None else ():
             if owned.queue.topic in topics:
-                owned.let_go()
+                owned.cancel_pending_pull()
 
     async def unsubscribe(self, topic: str) -> None:
         """Give up a topic: its queues are committed and released, and the other members are told.
@@ -248,38 +248,38 @@ class GroupConsumer(ABC):
         """
         if self._subscriptions.pop(topic, None) is None:
             return
-        if isinstance(self._share, UnleasedShare):
-            self._share.end(topic)
+        if isinstance(self._ownership, UnleasedQueues):
+            self._ownership.end(topic)
         if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
             # Nothing new is wanted, so nothing depends on the routes that no name server tells now.
             with suppress(NetworkError):
-                await self._introduce()
+                await self._register_at_brokers()
 
-    async def _wanted_changed(self) -> None:
+    async def _apply_subscriptions(self) -> None:
         if self._subscriptions and self._state is ServiceState.RUNNING:
-            await self._introduce()
+            await self._register_at_brokers()
 
-    async def _introduce(self) -> None:
+    async def _register_at_brokers(self) -> None:
         """Tell everybody what we want now, and only when they know it, rebalance.
 
         RocketMQ starts to pull and then waits 500 ms, so that its heartbeat wins the race to the broker; here the
         heartbeat is answered first. Its lite pull consumer sends none at its start, and waits for up to 20 s.
         """
-        instance, share = self._parts()
+        instance, ownership = self._parts()
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
-        new = share.begin(self.subscribed_topics()) if isinstance(share, UnleasedShare) else ()
+        new = ownership.begin(self.subscribed_topics()) if isinstance(ownership, UnleasedQueues) else ()
         try:
             await self._update_routes(instance, cause)
         except NetworkError:
             # Brokers that are known hear of it all the same; what no name server told is in the routes polled for.
             await instance.heartbeats.send(cause)
-            instance.introduced(self, cause)
+            instance.start_rebalancing(self, cause)
             raise
         await instance.heartbeats.send(cause)
         instance.heartbeats.check_accepted()
-        if isinstance(share, UnleasedShare):
-            await share.settle(new)
-        instance.introduced(self, cause)
+        if isinstance(ownership, UnleasedQueues):
+            await ownership.store_start_offsets(new)
+        instance.start_rebalancing(self, cause)
 
     async def _update_routes(self, instance: ClientInstance, cause: str) -> None:
         await instance.update_routes(self.topics(), cause)
@@ -303,7 +303,7 @@ class GroupConsumer(ABC):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that this member has now, sorted."""
-        return sorted(self._share.owned) if self._share is not None else []
+        return sorted(self._ownership.owned) if self._ownership is not None else []
 
     def subscribed_topics(self) -> tuple[str, ...]:
         """What it subscribes to, sorted; the group's retry topic is among it."""
@@ -313,7 +313,7 @@ class GroupConsumer(ABC):
 
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
-        others = self._share.topics_of_others if self._share is not None else ()
+        others = self._ownership.topics_of_others if self._ownership is not None else ()
         # Each broker that a member tells of itself has the group's retry topic from then on. Its route is how all of
         # them find the same brokers, also those that consume no retries: a broker that had not heard of a member would
         # tell the others that its queues are theirs.
@@ -325,8 +325,8 @@ class GroupConsumer(ABC):
         instance, _ = self._parts()
         if not self._is_member or self._state not in (ServiceState.RUNNING, ServiceState.SHUTDOWN_ALREADY):
             return None
-        # Whoever shuts down wants nothing any more, so that the others share without it; but it is a member until its
-        # listeners are done, or its leases would end while they have messages.
+        # In a shutdown it subscribes to nothing, so that others are assigned its queues; but it stays a member until
+        # its listeners are done, or its leases would end while they have messages.
         wanted = self.subscribed_topics() if self._state is ServiceState.RUNNING else ()
         return ConsumerData(
             group=self.group,
@@ -342,34 +342,34 @@ class GroupConsumer(ABC):
 
     async def rebalance(self, due: RebalancePass) -> bool:
         """See `GroupMember`."""
-        _, share = self._parts()
+        _, ownership = self._parts()
         if self._state is not ServiceState.RUNNING:
             return True  # it gives everything up without being asked
         try:
-            return await share.rebalance(due, self.subscribed_topics())
+            return await ownership.rebalance(due, self.subscribed_topics())
         finally:
-            self._look()
+            self._notify_queue_listener()
 
-    def _look(self) -> None:
+    def _notify_queue_listener(self) -> None:
         """Tell the message queue listener what changed since it was last told."""
-        instance, share = self._parts()
+        instance, ownership = self._parts()
         queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
-        self._watch.look(queues_of, share.owned)
+        self._queue_listener.update(queues_of, ownership.owned)
 
     async def persist_offsets(self) -> None:
         """See `GroupMember`."""
-        _, share = self._parts()
-        await share.persist()
+        _, ownership = self._parts()
+        await ownership.persist()
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """See `GroupMember`."""
-        _, share = self._parts()
-        share.offsets_reset(queues, token, cause)
+        _, ownership = self._parts()
+        ownership.offsets_reset(queues, token, cause)
 
-    def _parts(self) -> tuple[ClientInstance, Share]:
+    def _parts(self) -> tuple[ClientInstance, QueueOwnership]:
         assert self._instance is not None, "the consumer was not started"
-        assert self._share is not None, "the consumer was not started"
-        return self._instance, self._share
+        assert self._ownership is not None, "the consumer was not started"
+        return self._instance, self._ownership
 
 
 def _checked(strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.events import QueueEvents
 from client.instance.instance import ClientInstance
 from client.options import ConsumerOptions
 from client.pull.loop import PullCallbacks, PullLoop
-from client.pull.owned_queue import HandOuts, OwnedQueue, process_queue_for
+from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
 from model.errors import RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
@@ -49,7 +49,7 @@ class PulledQueues(ABC):
         instance: ClientInstance,
         group: str,
         options: ConsumerOptions,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
@@ -74,8 +74,8 @@ class PulledQueues(ABC):
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
         """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
-        self._tell_handed_out(owned)
-        owned.lost = True
+        self._report_dispatched(owned)
+        owned.detached = True
         owned.stop()
         process_queue = process_queue_for(self._options, offset)
         again = OwnedQueue(owned.queue, owned.token, process_queue, owned.cause, owned.session)
@@ -95,7 +95,7 @@ class PulledQueues(ABC):
             return
         # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
         self._set_back(owned.queue, next_offset)
-        owned.lost, owned.commit_at = True, next_offset
+        owned.detached, owned.commit_at = True, next_offset
         owned.stop()
         self._background.start_soon(self._restart_drained, owned, next_offset)
 
@@ -117,29 +117,29 @@ class PulledQueues(ABC):
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Store how far every queue has come; returns what could not be stored, and is tried again next time."""
 
-    def _tell_handed_out(self, owned: OwnedQueue) -> None:
+    def _report_dispatched(self, owned: OwnedQueue) -> None:
         """Emit what was handed out of a queue since the last time, if it was anything."""
-        counted = owned.handed_out
-        if counted.n:
-            owned.handed_out = HandOuts()
+        counts = owned.dispatch_counts
+        if counts.n:
+            owned.dispatch_counts = DispatchCounts()
             self._emit(
                 EventKind.MESSAGES_HANDED_OUT,
                 owned.queue,
                 cause=owned.cause,
                 version=owned.token,
                 offset=owned.process_queue.position,
-                n=counted.n,
-                detail=f"waited_ms={counted.waited_ms / counted.n:.1f} max_ms={counted.waited_max_ms:.1f}",
+                n=counts.n,
+                detail=f"waited_ms={counts.waited_ms / counts.n:.1f} max_ms={counts.waited_max_ms:.1f}",
             )
 
-    def _tell_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
+    def _report_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
         """Emit that nothing of a queue is handed out any more, and before that what was; returns the cause."""
-        self._tell_handed_out(owned)
+        self._report_dispatched(owned)
         return self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail=detail)
 
     async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
         """Wait until no message of these queues is with a listener, or the grace is over."""
-        busy = [owned for owned in queues if owned.process_queue.in_flight]
+        busy = [owned for owned in queues if owned.process_queue.dispatched]
         if busy:  # a task group costs more than all the rest of a release, and most queues are idle
             async with anyio.create_task_group() as tasks:
                 for owned in busy:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.leases.offset_store import OffsetStore
@@ -39,7 +39,7 @@ NO_TOKEN = -1
 """Of a queue without a lease."""
 
 
-class UnleasedShare(PulledQueues):
+class UnleasedQueues(PulledQueues):
     """The queues of one consumer, without leases.
 
     Args:
@@ -61,7 +61,7 @@ class UnleasedShare(PulledQueues):
         store: OffsetStore,
         wanted: Callable[[tuple[str, ...]], list[MessageQueue]],
         options: ConsumerOptions,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
@@ -80,7 +80,7 @@ class UnleasedShare(PulledQueues):
         now_ms = int(self._instance.config.clock_ms())
         return tuple(topic for topic in topics if self._store.begin(topic, now_ms))
 
-    async def settle(self, new: tuple[str, ...]) -> None:
+    async def store_start_offsets(self, new: tuple[str, ...]) -> None:
         """Find out and store where the queues of topics begin that were not wanted before; then pull them.
 
         What cannot be found out now, because a broker does not answer, is found out by time later.
@@ -113,7 +113,7 @@ class UnleasedShare(PulledQueues):
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
         target = self._wanted(topics)
         plan = plan_rebalance(self.owned, target)
-        self._release([self.owned[queue] for queue in plan.revoke], cause)
+        self._revoke([self.owned[queue] for queue in plan.revoke], cause)
         starts = await self._starts_of([queue for queue in plan.acquire if queue not in self._releasing])
         still = set(self._wanted(topics)) if starts else set()
         for queue, offset in starts.items():
@@ -157,17 +157,17 @@ class UnleasedShare(PulledQueues):
 
     # --- giving up ---------------------------------------------------------------------------------------------------
 
-    def _release(self, queues: list[OwnedQueue], cause: str) -> None:
+    def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
         for owned in queues:
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
             owned.stop()
-            self._tell_dropped(owned, "revoked", cause)
-            self._background.start_soon(self._finish_release, owned, cause)
+            self._report_dropped(owned, "revoked", cause)
+            self._background.start_soon(self._drain_and_store, owned, cause)
 
-    async def _finish_release(self, owned: OwnedQueue, cause: str) -> None:
+    async def _drain_and_store(self, owned: OwnedQueue, cause: str) -> None:
         await self._drain([owned])
-        owned.lost = True
+        owned.detached = True
         self._take_offset(owned)
         await self.persist()
         self._store.forget(owned.queue)
@@ -196,10 +196,10 @@ class UnleasedShare(PulledQueues):
         leaving = [*self.owned.values(), *self._releasing.values()]
         for owned in self.owned.values():
             owned.stop()
-            self._tell_dropped(owned, "shutdown", cause)
+            self._report_dropped(owned, "shutdown", cause)
         await self._drain(leaving)
         for owned in leaving:
-            owned.lost = True
+            owned.detached = True
             self._take_offset(owned)
         self.owned.clear()
         await self.persist()
@@ -215,7 +215,7 @@ class UnleasedShare(PulledQueues):
         Cancellation: some of it may have been stored.
         """
         for owned in self.owned.values():
-            self._tell_handed_out(owned)
+            self._report_dispatched(owned)
             self._take_offset(owned)
         try:
             failures = await self._store.persist()

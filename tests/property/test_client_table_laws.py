@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.leases.offset_table import OffsetTable
+from client.leases.offsets_to_commit import OffsetsToCommit
 from client.produce.queue_picker import QueuePicker
 from model.message_queue import MessageQueue
 
@@ -22,7 +22,7 @@ def test_a_broker_that_refuses_to_go_back_ends_with_the_offsets_of_the_table(
     program: list[tuple[str, MessageQueue, int]],
 ) -> None:
     """A whole life: updates, resets, persists of which some answers are lost; then one last persist that works."""
-    table = OffsetTable()
+    table = OffsetsToCommit()
     twin: dict[MessageQueue, int] = {}
     stored: dict[MessageQueue, int] = {}
     answer: dict[MessageQueue, int] = {}

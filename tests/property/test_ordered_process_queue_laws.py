@@ -57,7 +57,7 @@ programs = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.lists(st.sampled_from(KEYS), min_size=1, max_size=6)),
         st.tuples(st.just("take"), st.integers(1, 4)),
-        st.tuples(st.sampled_from(["finish", "give_back", "hold", "finish_held", "roll_back"]), st.integers(0, 30)),
+        st.tuples(st.sampled_from(["finish", "requeue", "hold", "finish_held", "roll_back"]), st.integers(0, 30)),
         st.tuples(st.just("sleep"), st.integers(1, 4)),
         st.tuples(st.just("drop"), st.just(0)),
     ),
@@ -100,14 +100,14 @@ class Run:
                 self.twin.messages[each.offset][1] = "done"
         assert self.queue.finish(batch) == self.twin.commit_offset
 
-    def give_back(self, n: int) -> None:
+    def requeue(self, n: int) -> None:
         batch = self._some_batch(n)
         for each in batch:
             entry = self.twin.messages[each.offset]
             if entry[1] == "out":
                 entry[1], entry[2] = "new", each.times_delivered + 1
                 self.twin.suspended[entry[0]] = max(self.twin.now + 2, self.twin.suspended.get(entry[0], 0))
-        self.queue.give_back(batch, self.twin.now + 2)
+        self.queue.requeue(batch, self.twin.now + 2)
 
     def hold(self, n: int) -> None:
         batch = self._some_batch(n)
@@ -155,7 +155,7 @@ def test_every_lane_is_in_order_and_one_batch_at_a_time_and_the_commit_point_is_
         twin, queue = run.twin, run.queue
         assert queue.commit_offset == twin.commit_offset
         assert queue.ready(twin.now) == bool(twin.ready_lanes())
-        assert queue.in_flight == len(twin.in_state("out"))
+        assert queue.dispatched == len(twin.in_state("out"))
         unfinished = len(twin.messages) - len(twin.in_state("done"))
         assert (queue.count, queue.size_bytes) == (unfinished, unfinished * 2)
         oldest = queue.oldest()
@@ -173,7 +173,7 @@ def test_a_lane_that_is_put_back_twice_waits_for_the_later_time() -> None:
     run.hold(0)
     run.take(1)
     run.roll_back(0)
-    run.give_back(1)
+    run.requeue(1)
     run.sleep(1)
     assert not run.queue.ready(run.twin.now)
     run.sleep(1)
@@ -195,7 +195,7 @@ def test_whatever_fails_once_comes_out_in_the_order_of_its_lane(keys: list[str],
             assert deadline is not None, "nothing is with a listener, so something must become ready by itself"
             now = deadline
         elif batch[0].times_delivered == 0:
-            queue.give_back(batch, now + 1)
+            queue.requeue(batch, now + 1)
         else:
             seen += batch
             queue.finish(batch)

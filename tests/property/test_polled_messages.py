@@ -53,7 +53,7 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
             twin.next += n
             mine.process_queue.advance(twin.next)
         elif step == "lose":
-            mine.lost = True
+            mine.detached = True
             mine.stop()
             start = mine.commit_offset
             owned[which] = owned_queue(queue, start)

@@ -49,7 +49,7 @@ programs = st.lists(
         st.tuples(st.just("advance"), st.integers(0, 45)),
         st.tuples(st.just("take"), st.integers(0, 6)),
         st.tuples(st.just("finish"), st.lists(st.integers(0, 40), max_size=6)),
-        st.tuples(st.just("give_back"), st.lists(st.integers(0, 40), max_size=4)),
+        st.tuples(st.just("requeue"), st.lists(st.integers(0, 40), max_size=4)),
         st.tuples(st.just("sleep"), st.integers(1, 4)),
         st.tuples(st.just("drop"), st.just(None)),
     ),
@@ -85,10 +85,10 @@ def test_the_process_queue_equals_its_naive_twin(start: int, program: list[tuple
             known = [offset for offset in value if offset in handed_out]
             process_queue.finish([handed_out[offset] for offset in known])
             twin.states.update(dict.fromkeys(known, "done"))
-        elif verb == "give_back":
+        elif verb == "requeue":
             assert isinstance(value, list)
             pace = (pace + 1) % 3
-            process_queue.give_back([handed_out[offset] for offset in value if offset in handed_out], now + pace)
+            process_queue.requeue([handed_out[offset] for offset in value if offset in handed_out], now + pace)
             twin.states.update({offset: now + pace for offset in value if twin.states.get(offset) == "out"})
         elif verb == "sleep":
             assert isinstance(value, int)
@@ -111,7 +111,7 @@ def check_same(process_queue: ProcessQueue, twin: Twin, now: float) -> None:
     assert process_queue.size_bytes == sum(offset + 1 for offset in unfinished)
     assert process_queue.span == (max(twin.states) - unfinished[0] if unfinished else 0)
     assert (oldest.offset if oldest else None) == (unfinished[0] if unfinished else None)
-    assert process_queue.in_flight == sum(state == "out" for state in twin.states.values())
+    assert process_queue.dispatched == sum(state == "out" for state in twin.states.values())
     assert process_queue.next_retry_deadline() == (None if twin.dropped else min(deadlines, default=None))
     assert process_queue.ready(now) == (
         not twin.dropped

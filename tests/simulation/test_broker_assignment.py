@@ -11,7 +11,7 @@ import pytest
 from broker.assignment.sharing import assign
 from client.admin.admin import Admin
 from client.push.consumer import PushConsumer
-from client.rebalance.assigned_queues import AssignedShare
+from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from model.assignment import RequestMode
 from model.events import EventKind
 from model.message import MessageExt
@@ -27,9 +27,9 @@ async def start(cluster: SimulatedCluster, topic: str = "t", **options: Any) -> 
     return await cluster.start_consumer("g", topic, assignment="broker", **options)
 
 
-def share_of(consumer: SimulatedConsumer) -> AssignedShare:
-    share = consumer.consumer._share
-    assert isinstance(share, AssignedShare)
+def share_of(consumer: SimulatedConsumer) -> BrokerAssignedQueues:
+    share = consumer.consumer._ownership
+    assert isinstance(share, BrokerAssignedQueues)
     return share
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from client.admin.admin import Admin
 from client.push.consumer import PushConsumer
-from client.rebalance.assigned_queues import AssignedShare
+from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from model.assignment import RequestMode
 from model.errors import RlabError
 from model.events import EventKind
@@ -124,10 +124,10 @@ class Group:
         assert versions == sorted(set(versions))
 
 
-def share_of(consumer: SimulatedConsumer) -> AssignedShare:
+def share_of(consumer: SimulatedConsumer) -> BrokerAssignedQueues:
     assert isinstance(consumer.consumer, PushConsumer)
-    share = consumer.consumer._share
-    assert isinstance(share, AssignedShare)
+    share = consumer.consumer._ownership
+    assert isinstance(share, BrokerAssignedQueues)
     return share
 
 

@@ -33,7 +33,7 @@ def committed(cluster: SimulatedCluster, group: str = "g", topic: str = "t") -> 
 
 def unfinished(consumer: SimulatedConsumer) -> dict[str, int]:
     """What the consumer has in memory of its queues of user topics: their longest, their largest, their widest."""
-    share = consumer.consumer._share
+    share = consumer.consumer._ownership
     assert share is not None
     queues = [owned.process_queue for queue, owned in share.owned.items() if not is_retry_topic(queue.topic)]
     return {

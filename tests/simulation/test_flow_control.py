@@ -50,7 +50,7 @@ def test_a_stuck_message_stops_the_pull_at_the_limit_and_its_end_lets_it_go_on(
         for n in range(400):
             await producer.send("t", b"0123456789", key=f"k{n % 100}")
         await anyio.sleep(20)
-        share = consumer.consumer._share
+        share = consumer.consumer._ownership
         assert share is not None
         (owned,) = [owned for queue, owned in share.owned.items() if queue.topic == "t"]
         process_queue = owned.process_queue

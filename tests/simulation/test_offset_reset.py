@@ -116,7 +116,7 @@ def _last_zero(offsets: list[int]) -> int:
 
 
 def _owned(consumer: SimulatedConsumer) -> list[Any]:
-    share = consumer.consumer._share
+    share = consumer.consumer._ownership
     assert share is not None
     return list(share.owned.values())
 

@@ -89,4 +89,4 @@ async def introduce(instance: ClientInstance, member: FakeMember) -> None:
     instance.register(member)
     await instance.update_routes(member.topics())
     await instance.heartbeats.send()
-    instance.introduced(member, "")
+    instance.start_rebalancing(member, "")

@@ -8,7 +8,7 @@ import traceback
 import anyio
 import pytest
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from model.errors import IllegalOperation
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -25,7 +25,7 @@ def test_tasks_run_until_stop_and_have_ended_when_it_returns() -> None:
             ended.append(name)
 
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         background.start_soon(work, "a")
         background.start_soon(work, "b")
@@ -41,7 +41,7 @@ def test_tasks_run_until_stop_and_have_ended_when_it_returns() -> None:
 
 def test_nothing_is_started_before_the_start_and_after_the_stop() -> None:
     async def main(simulation: Simulation) -> None:
-        background = Background("consumer of g")
+        background = BackgroundTasks("consumer of g")
         assert not background.running
         with pytest.raises(IllegalOperation, match="consumer of g is not running"):
             background.start_soon(anyio.sleep, 1)
@@ -60,7 +60,7 @@ def test_who_waits_is_told_what_a_task_raised_and_goes_on_when_there_was_nothing
         raise ValueError("a bug")
 
     async def main(simulation: Simulation) -> None:
-        failing = Background("failing")
+        failing = BackgroundTasks("failing")
         await failing.start()
         failing.start_soon(broken)
         with pytest.raises(ExceptionGroup) as caught:
@@ -68,7 +68,7 @@ def test_who_waits_is_told_what_a_task_raised_and_goes_on_when_there_was_nothing
         assert [str(error) for error in caught.value.exceptions] == ["a bug"]
         assert not failing.running
 
-        fine = Background("fine")
+        fine = BackgroundTasks("fine")
         await fine.start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fine.wait)
@@ -83,7 +83,7 @@ def test_a_failure_is_told_at_once_and_only_once_though_nobody_waits(caplog: pyt
         raise ValueError("a bug")
 
     async def main(simulation: Simulation) -> None:
-        background = Background("consumer of g")
+        background = BackgroundTasks("consumer of g")
         await background.start()
         background.start_soon(broken)
         await anyio.sleep(1)
@@ -106,8 +106,8 @@ def test_a_start_and_a_stop_that_are_cancelled_are_no_failure(caplog: pytest.Log
     async def main(simulation: Simulation) -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await Background("test").start()
-        background = Background("test")
+            await BackgroundTasks("test").start()
+        background = BackgroundTasks("test")
         await background.start()
         background.start_soon(anyio.sleep_forever)
         with anyio.move_on_after(0):
@@ -120,7 +120,7 @@ def test_a_start_and_a_stop_that_are_cancelled_are_no_failure(caplog: pytest.Log
 
 def test_cancelling_who_waits_leaves_the_tasks_alone() -> None:
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         with anyio.move_on_after(1):
             await background.wait()
@@ -132,7 +132,7 @@ def test_cancelling_who_waits_leaves_the_tasks_alone() -> None:
 
 def test_a_start_that_is_cancelled_leaves_no_task() -> None:
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         with anyio.CancelScope() as scope:
             scope.cancel()
             await background.start()
@@ -154,7 +154,7 @@ def test_a_stop_that_is_cancelled_still_waits_for_the_tasks() -> None:
             ended.append(simulation.loop.time())
 
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         background.start_soon(slow_to_end, simulation)
         await anyio.sleep(1)

@@ -113,7 +113,7 @@ def test_a_member_has_its_first_pass_when_it_is_introduced_and_not_before(simula
             await instance.heartbeats.send()
             await anyio.sleep(0.5)
             assert member.passes == []
-            instance.introduced(member, "root/1")
+            instance.start_rebalancing(member, "root/1")
             await anyio.sleep(AT_ONCE_S)
             assert member.passes == [RebalancePass("g", (Trigger.START,), "root/1")]
 

@@ -164,7 +164,7 @@ def test_our_address_is_the_one_that_a_name_server_sees() -> None:
 
     async def scenario(simulation: Simulation) -> None:
         with simulation.on_host("10.0.0.7"):
-            assert await world.servers().local_host() == "10.0.0.7"
+            assert await world.servers().connect_and_get_own_address() == "10.0.0.7"
 
     world.run(scenario)
 
@@ -174,6 +174,6 @@ def test_the_address_of_a_broker_is_refused_as_that_of_a_name_server() -> None:
 
     async def scenario(simulation: Simulation) -> None:
         with pytest.raises(ConfigError, match="n2:9876 is broker 'n2:9876', not a name server"):
-            await world.servers(first=1).local_host()
+            await world.servers(first=1).connect_and_get_own_address()
 
     world.run(scenario)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from client.instance.instance import ClientInstance
-from client.leases.requests import Commit, Grant, LeaseRequests, LockOutcome
+from client.leases.requests import Commit, Grant, LeaseOutcome, LeaseRequests
 from model.errors import (
     ConnectFailed,
     InvalidParameter,
@@ -51,7 +51,7 @@ def with_two_members(simulate: Simulate, scenario: Scenario) -> None:
 
 
 async def granted(leases: LeaseRequests, *queues: MessageQueue) -> list[Grant]:
-    outcome = await leases.lock(queues, "")
+    outcome = await leases.acquire(queues, "")
     assert (outcome.refused, outcome.failed) == ({}, {})
     return [outcome.granted[queue] for queue in queues]
 
@@ -61,7 +61,7 @@ def test_each_broker_is_asked_once_for_all_its_queues_and_says_where_to_start(
 ) -> None:
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         at = cluster.simulation.loop.time()
-        outcome = await LeaseRequests(first, "g").lock([B1, A0, B0, A1], "root/1")
+        outcome = await LeaseRequests(first, "g").acquire([B1, A0, B0, A1], "root/1")
         assert set(outcome.granted) == {A0, A1, B0, B1}
         assert {grant.start_offset for grant in outcome.granted.values()} == {0}
         sent = [each for each in wire.sent if each.code.name == "LOCK_BATCH_MQ"]
@@ -76,7 +76,7 @@ def test_what_another_member_has_is_refused_with_its_name_and_the_rest_is_grante
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         mine = await granted(LeaseRequests(first, "g"), A0, B0)
         gone = MessageQueue("t", "broker-a", 7)
-        outcome = await LeaseRequests(second, "g").lock([A0, A1, B0, gone], "")
+        outcome = await LeaseRequests(second, "g").acquire([A0, A1, B0, gone], "")
         assert outcome.refused == {A0: "c1@1", B0: "c1@1", gone: ""}
         assert (list(outcome.granted), outcome.failed) == ([A1], {})
         assert await granted(LeaseRequests(first, "g"), A0, B0) == mine, "asking again gives the same leases"
@@ -88,12 +88,12 @@ def test_who_gives_back_commits_and_the_next_owner_starts_there_with_a_new_token
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         old, other = LeaseRequests(first, "g"), LeaseRequests(second, "g")
         a0, b0 = await granted(old, A0, B0)
-        assert await old.unlock([Commit(A0, 3, a0.token), Commit(B0, -1, b0.token)], "") == {}
+        assert await old.release([Commit(A0, 3, a0.token), Commit(B0, -1, b0.token)], "") == {}
         new_a0, new_b0 = await granted(other, A0, B0)
         assert (new_a0.start_offset, new_b0.start_offset) == (3, 0), "-1 commits nothing"
         assert new_a0.token > a0.token
 
-        late = await old.unlock([Commit(A0, 5, a0.token)], "")
+        late = await old.release([Commit(A0, 5, a0.token)], "")
         assert {queue: type(error) for queue, error in late.items()} == {A0: LeaseLost}
         assert (await granted(other, A0))[0] == new_a0, "what comes late takes nothing from the new owner"
 
@@ -136,11 +136,11 @@ def test_a_broker_that_does_not_answer_fails_its_own_queues_only_and_the_log_has
             cluster.simulation.network.stall("broker-a")
         else:
             await cluster.brokers["broker-a"].crash()
-        outcome = await leases.lock([A0, A1, B0, B1], "")
+        outcome = await leases.acquire([A0, A1, B0, B1], "")
         assert (list(outcome.failed), outcome.refused) == ([A0, A1], {})
         assert list(outcome.granted) == [B0, B1]
         commits = [Commit(A0, 1, a0.token), Commit(B0, 1, b0.token)]
-        for failures in (await leases.commit(commits), await leases.unlock(commits, "")):
+        for failures in (await leases.commit(commits), await leases.release(commits, "")):
             assert list(failures) == [A0]
             assert isinstance(failures[A0], NetworkError)
         if how == "hang":
@@ -156,7 +156,7 @@ def test_a_broker_in_no_route_is_not_asked(simulate: Simulate, wire: WireTap) ->
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         elsewhere = MessageQueue("t", "broker-x", 0)
         wire.sent.clear()
-        outcome = await LeaseRequests(first, "g").lock([elsewhere], "")
+        outcome = await LeaseRequests(first, "g").acquire([elsewhere], "")
         failures = await LeaseRequests(first, "g").commit([Commit(elsewhere, 1, 1)])
         for error in (outcome.failed[elsewhere], failures[elsewhere]):
             assert isinstance(error, ConnectFailed)
@@ -178,7 +178,7 @@ def test_to_a_broker_that_does_not_know_us_we_introduce_ourselves_and_ask_again(
             await granted(LeaseRequests(instance, "g"), A0)
             assert wire.codes("c1", "broker-a") == ["HEART_BEAT", "LOCK_BATCH_MQ"]
 
-            stranger = await LeaseRequests(instance, "nobody").lock([A0], "")
+            stranger = await LeaseRequests(instance, "nobody").acquire([A0], "")
             assert [type(error) for error in stranger.failed.values()] == [ConnectFailed]
             assert wire.codes("c1", "broker-a")[2:] == ["HEART_BEAT"], "and no more"
 
@@ -203,9 +203,9 @@ def test_with_nothing_to_ask_nobody_is_asked(simulate: Simulate, wire: WireTap) 
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         leases = LeaseRequests(first, "g")
         wire.sent.clear()
-        assert await leases.lock([], "") == LockOutcome()
+        assert await leases.acquire([], "") == LeaseOutcome()
         assert await leases.commit([]) == {}
-        assert await leases.unlock([], "") == {}
+        assert await leases.release([], "") == {}
         assert wire.codes("c1") == []
 
     with_two_members(simulate, scenario)
@@ -215,7 +215,7 @@ def test_a_request_that_is_cancelled_gives_the_same_leases_when_asked_again(simu
     async def scenario(cluster: SimulatedCluster, first: ClientInstance, second: ClientInstance) -> None:
         leases = LeaseRequests(first, "g")
         with anyio.move_on_after(0.00075) as scope:
-            await leases.lock([A0], "")
+            await leases.acquire([A0], "")
         assert scope.cancelled_caught
         (event,) = cluster.events_of(EventKind.LOCK_GRANTED)
         assert [grant.token for grant in await granted(leases, A0)] == [event.version]

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.listeners.listener import ConsumeResult, ListenerCall, ListenerThreads, call_observer
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -22,13 +22,13 @@ from simulation.kernel.run import Simulation, run_simulation
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")
 
 
-def threads_of(background: Background) -> ListenerThreads:
+def threads_of(background: BackgroundTasks) -> ListenerThreads:
     return ListenerThreads(4, background)
 
 
 def call(listener: Any) -> ConsumeResult:
     async def main(simulation: Simulation) -> ConsumeResult:
-        return await ListenerCall(listener, "t", threads_of(Background("test")))([MESSAGE])
+        return await ListenerCall(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
 
     return run_simulation(main)
 
@@ -97,7 +97,7 @@ def test_a_cancelled_listener_is_cancelled_and_not_failed() -> None:
 
     async def main(simulation: Simulation) -> None:
         with anyio.move_on_after(1) as scope:
-            await ListenerCall(forever, "t", threads_of(Background("test")))([MESSAGE])
+            await ListenerCall(forever, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
         assert scope.cancelled_caught
 
     run_simulation(main)
@@ -107,7 +107,7 @@ def test_a_cancelled_listener_is_cancelled_and_not_failed() -> None:
 async def test_plain_listeners_and_observers_run_in_threads_that_are_not_those_of_the_process() -> None:
     threads: list[threading.Thread] = []
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, thread_name_prefix="process"))
-    background = Background("test")
+    background = BackgroundTasks("test")
     await background.start()
     await ListenerCall(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))(
         [MESSAGE]
@@ -145,10 +145,10 @@ GIVE_UP_S = 10
 
 
 @asynccontextmanager
-async def consumer() -> AsyncIterator[tuple[Background, ListenerThreads]]:
+async def consumer() -> AsyncIterator[tuple[BackgroundTasks, ListenerThreads]]:
     """What a consumer has, in a process whose own pool has a single thread."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    background = Background("test")
+    background = BackgroundTasks("test")
     await background.start()
     try:
         yield background, ListenerThreads(WORKERS, background)
@@ -203,7 +203,7 @@ def test_nothing_is_made_for_listeners_that_are_not_plain() -> None:
         pass
 
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         threads = ListenerThreads(WORKERS, background)
         await ListenerCall(listener, "t", threads)([MESSAGE])
@@ -215,7 +215,7 @@ def test_nothing_is_made_for_listeners_that_are_not_plain() -> None:
 
 def test_a_consumer_that_ends_right_now_still_has_threads_for_the_call_that_comes_first() -> None:
     async def main(simulation: Simulation) -> ConsumeResult:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         await background.stop()
         return await ListenerCall(lambda messages: None, "t", ListenerThreads(WORKERS, background))([MESSAGE])

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.listeners.worker_pool import WorkerPool
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
@@ -54,7 +54,7 @@ class Consumption:
 def run(scenario: Callable[[Consumption], Awaitable[None]], takes_s: float = 1.0, **options: Any) -> Consumption:
     async def main(simulation: object) -> Consumption:
         consumption = Consumption(takes_s, **options)
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         consumption.pool.start(background)
         try:
@@ -159,7 +159,7 @@ def test_a_failed_message_comes_again_when_its_wait_is_over_and_not_before() -> 
         owned = queue_of("t", 2)
         failed = owned.process_queue.next_batch(1, 0)
         for deadline_s, again in ((7.0, failed), (4.0, owned.process_queue.next_batch(1, 0))):
-            owned.process_queue.give_back(again, deadline_s)
+            owned.process_queue.requeue(again, deadline_s)
             consumption.pool.retry_at(owned, deadline_s)
         await anyio.sleep(20)
 
@@ -170,7 +170,7 @@ def test_a_failed_message_whose_wait_is_over_gets_its_turn_when_a_worker_is_free
     async def scenario(consumption: Consumption) -> None:
         consumption.pool.offer(queue_of("slow", 1))
         owned = queue_of("t", 1)
-        owned.process_queue.give_back(owned.process_queue.next_batch(1, 0), 2.0)
+        owned.process_queue.requeue(owned.process_queue.next_batch(1, 0), 2.0)
         consumption.pool.retry_at(owned, 2.0)
         await anyio.sleep(20)  # a pool that spins until then would not let virtual time get here
 
@@ -180,7 +180,7 @@ def test_a_failed_message_whose_wait_is_over_gets_its_turn_when_a_worker_is_free
 def test_the_retries_of_a_queue_that_is_given_up_never_come() -> None:
     async def scenario(consumption: Consumption) -> None:
         owned = queue_of("t", 1)
-        owned.process_queue.give_back(owned.process_queue.next_batch(1, 0), 2.0)
+        owned.process_queue.requeue(owned.process_queue.next_batch(1, 0), 2.0)
         consumption.pool.retry_at(owned, 2.0)
         owned.stop()
         await anyio.sleep(20)
@@ -208,7 +208,7 @@ def test_a_pool_knows_its_listeners_from_everybody_else() -> None:
             inside.append(pool.runs_current_task())
 
         pool = WorkerPool(asks, max_workers=1, batch_size=1)
-        background = Background("asking")
+        background = BackgroundTasks("asking")
         await background.start()
         pool.start(background)
         pool.offer(queue_of("t", 1))

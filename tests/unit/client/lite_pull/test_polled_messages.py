@@ -32,7 +32,7 @@ def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, 
     assert seen == after_polls
     polled.commit([owned])
     assert owned.commit_offset == 5
-    assert owned.process_queue.in_flight == 0
+    assert owned.process_queue.dispatched == 0
 
 
 def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() -> None:
@@ -41,7 +41,7 @@ def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() 
     poll(polled, owned, 2)
     poll(polled, owned, 2)
     polled.give_up()
-    assert (owned.process_queue.in_flight, owned.commit_offset) == (0, 2)
+    assert (owned.process_queue.dispatched, owned.commit_offset) == (0, 2)
     polled.processed()
     assert owned.commit_offset == 2
 

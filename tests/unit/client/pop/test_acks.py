@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
 from client.pop.message import Handle, Run
@@ -56,7 +56,7 @@ class Brokers:
 
 def run(brokers: Brokers, scenario: Callable[[PopAcks], Awaitable[None]], retry_s: float = 0.0) -> None:
     async def main(simulation: Simulation) -> None:
-        background = Background("test")
+        background = BackgroundTasks("test")
         await background.start()
         instance, requests = cast(ClientInstance, brokers), cast(PopRequests, brokers)
         try:

@@ -21,7 +21,7 @@ def test_a_key_that_waits_does_not_hold_up_the_others() -> None:
     a1, b2, a3, c4 = message(1, "a"), message(2, "b"), message(3, "a"), message(4, "c")
     queue.put([a1, b2, a3, c4])
     assert [handed_out(queue) for _ in range(4)] == [[(1, 0)], [(2, 0)], [(4, 0)], []]
-    queue.give_back([a1], not_before=5.0)
+    queue.requeue([a1], not_before=5.0)
     queue.finish([b2])
     assert (queue.commit_offset, queue.next_retry_deadline(), queue.ready(4.9)) == (1, 5.0, False)
     assert handed_out(queue, now=5.0) == [(1, 1)]
@@ -49,7 +49,7 @@ def test_what_was_processed_without_a_commit_comes_again_after_a_rollback() -> N
     queue.put([message(n) for n in range(4)])
     for _ in range(2):
         queue.hold(queue.next_batch(1, 0.0))
-    assert (queue.commit_offset, queue.in_flight, queue.count) == (0, 0, 4)
+    assert (queue.commit_offset, queue.dispatched, queue.count) == (0, 0, 4)
     queue.roll_back(message(0), not_before=1.0)
     assert not queue.ready(0.5)
     assert handed_out(queue, 9, 1.0) == [(0, 0), (1, 0), (2, 0), (3, 0)]

@@ -7,7 +7,7 @@ import pytest
 
 from client.options import ConsumerOptions
 from client.pull.ordered_process_queue import OrderedProcessQueue
-from client.pull.owned_queue import HandOuts, OwnedQueue, process_queue_for
+from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
 from client.pull.process_queue import ProcessQueue
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -45,7 +45,7 @@ def test_a_stop_ends_the_pull_loop_and_hands_out_nothing_more_but_lets_listeners
 def test_a_stop_lets_go_of_a_pull_that_is_under_way_and_cancels_nothing() -> None:
     async def scenario(simulation: Simulation) -> None:
         owned, _ = owned_with(1, in_flight=1)
-        owned.held = held = asyncio.get_running_loop().create_future()
+        owned.pending_pull = held = asyncio.get_running_loop().create_future()
         owned.stop()
         assert await held is None
         assert owned.process_queue.dropped
@@ -58,9 +58,9 @@ def test_an_answer_that_has_come_is_not_let_go() -> None:
     async def scenario(simulation: Simulation) -> None:
         owned, _ = owned_with(1, in_flight=1)
         answer = Command(RESPONSE, 0, 1, {}, None)
-        owned.held = held = asyncio.get_running_loop().create_future()
+        owned.pending_pull = held = asyncio.get_running_loop().create_future()
         held.set_result(answer)
-        assert not owned.let_go()
+        assert not owned.cancel_pending_pull()
         assert await held is answer
 
     run_simulation(scenario)
@@ -123,7 +123,7 @@ def test_a_queue_is_drained_when_its_last_message_leaves_the_listener_whatever_e
             owned.process_queue.finish([second])
             owned.made_progress()
             await anyio.sleep(4)
-            owned.process_queue.give_back([first], not_before=99.0)
+            owned.process_queue.requeue([first], not_before=99.0)
             owned.made_progress()
 
         async with anyio.create_task_group() as tasks:
@@ -156,11 +156,11 @@ def test_the_process_queue_is_the_one_that_the_options_ask_for(order: str, kind:
 
 
 def test_hand_outs_are_counted_with_the_time_since_their_messages_were_stored() -> None:
-    counted = HandOuts()
+    counts = DispatchCounts()
     batch = [
         MessageExt(QUEUE, n, stored_ms, 0, "t", b"x", "", (), {}, 0, "id") for n, stored_ms in enumerate((10, 15, 30))
     ]
-    counted.add(batch, 40.0)
-    counted.add(batch[2:], 32.0)
-    counted.add(batch[:1], 5.0)  # the broker's clock is ahead of ours
-    assert counted == HandOuts(5, 3 * (30 + 10) / 2 + 2, 30.0)
+    counts.add(batch, 40.0)
+    counts.add(batch[2:], 32.0)
+    counts.add(batch[:1], 5.0)  # the broker's clock is ahead of ours
+    assert counts == DispatchCounts(5, 3 * (30 + 10) / 2 + 2, 30.0)

@@ -104,7 +104,7 @@ def test_bytes_are_those_of_the_bodies_that_are_unfinished() -> None:
 def test_each_message_is_handed_out_once_in_offset_order() -> None:
     process_queue = queue_with(3, 4, 5)
     assert offsets_of(process_queue.next_batch(2, 0.0)) == [3, 4]
-    assert process_queue.in_flight == 2
+    assert process_queue.dispatched == 2
     assert process_queue.ready(0.0)
     assert offsets_of(process_queue.next_batch(2, 0.0)) == [5]
     assert not process_queue.ready(0.0)
@@ -116,7 +116,7 @@ def test_finishing_twice_counts_once() -> None:
     batch = process_queue.next_batch(2, 0.0)
     assert process_queue.finish(batch[:1]) == 1
     assert process_queue.finish(batch[:1]) == 1
-    assert (process_queue.count, process_queue.size_bytes, process_queue.in_flight) == (1, 4, 1)
+    assert (process_queue.count, process_queue.size_bytes, process_queue.dispatched) == (1, 4, 1)
 
 
 def test_a_message_that_is_not_handed_out_cannot_finish() -> None:
@@ -128,19 +128,19 @@ def test_a_message_that_is_not_handed_out_cannot_finish() -> None:
 def test_a_failed_message_comes_again_after_its_wait_and_before_new_ones() -> None:
     process_queue = queue_with(0, 1, 2)
     failed = process_queue.next_batch(1, 10.0)
-    process_queue.give_back(failed, 15.0)
-    assert (process_queue.in_flight, process_queue.next_retry_deadline()) == (0, 15.0)
+    process_queue.requeue(failed, 15.0)
+    assert (process_queue.dispatched, process_queue.next_retry_deadline()) == (0, 15.0)
     assert offsets_of(process_queue.next_batch(1, 14.9)) == [1]
     again = process_queue.next_batch(2, 15.0)
     assert offsets_of(again) == [0, 2]
     assert [one.times_delivered for one in again] == [1, 0]
-    assert (process_queue.in_flight, process_queue.next_retry_deadline()) == (3, None)
+    assert (process_queue.dispatched, process_queue.next_retry_deadline()) == (3, None)
 
 
 def test_a_failed_message_holds_the_commit_point_back_until_it_finishes() -> None:
     process_queue = queue_with(0, 1)
     first, second = process_queue.next_batch(2, 0.0)
-    process_queue.give_back([first], 5.0)
+    process_queue.requeue([first], 5.0)
     assert process_queue.finish([second]) == 0
     assert process_queue.oldest() == first._replace(times_delivered=1)
     assert process_queue.finish(process_queue.next_batch(1, 5.0)) == 2
@@ -149,32 +149,32 @@ def test_a_failed_message_holds_the_commit_point_back_until_it_finishes() -> Non
 def test_failed_messages_come_again_in_the_order_of_their_deadlines() -> None:
     process_queue = queue_with(0, 1, 2)
     first, second, third = process_queue.next_batch(3, 0.0)
-    process_queue.give_back([third], 2.0)
-    process_queue.give_back([second], 1.0)
-    process_queue.give_back([first], 2.0)
+    process_queue.requeue([third], 2.0)
+    process_queue.requeue([second], 1.0)
+    process_queue.requeue([first], 2.0)
     assert offsets_of(process_queue.next_batch(3, 2.0)) == [1, 0, 2]
 
 
 def test_ready_follows_the_retry_deadline() -> None:
     process_queue = queue_with(0)
-    process_queue.give_back(process_queue.next_batch(1, 0.0), 5.0)
+    process_queue.requeue(process_queue.next_batch(1, 0.0), 5.0)
     assert (process_queue.ready(4.9), process_queue.ready(5.0)) == (False, True)
 
 
 def test_a_message_may_finish_after_it_was_given_back() -> None:
     process_queue = queue_with(0, 1)
     late = process_queue.next_batch(1, 0.0)
-    process_queue.give_back(late, 5.0)
+    process_queue.requeue(late, 5.0)
     assert process_queue.finish(late) == 1
-    assert (process_queue.in_flight, process_queue.next_retry_deadline()) == (0, None)
+    assert (process_queue.dispatched, process_queue.next_retry_deadline()) == (0, None)
     assert offsets_of(process_queue.next_batch(2, 5.0)) == [1]
 
 
 def test_giving_back_twice_counts_one_failure() -> None:
     process_queue = queue_with(0)
     batch = process_queue.next_batch(1, 0.0)
-    process_queue.give_back(batch, 5.0)
-    process_queue.give_back(batch, 1.0)
+    process_queue.requeue(batch, 5.0)
+    process_queue.requeue(batch, 1.0)
     assert process_queue.next_retry_deadline() == 5.0
     assert [one.times_delivered for one in process_queue.next_batch(2, 5.0)] == [1]
 
@@ -183,7 +183,7 @@ def test_a_finished_message_cannot_be_given_back() -> None:
     process_queue = queue_with(0)
     batch = process_queue.next_batch(1, 0.0)
     process_queue.finish(batch)
-    process_queue.give_back(batch, 1.0)
+    process_queue.requeue(batch, 1.0)
     assert (process_queue.count, process_queue.next_retry_deadline(), batch[0].times_delivered) == (0, None, 0)
 
 
@@ -193,10 +193,10 @@ def test_a_dropped_queue_hands_nothing_out_and_is_idle_when_its_listeners_are_do
     first, second = process_queue.next_batch(2, 0.0)
     process_queue.drop()
     assert process_queue.dropped
-    assert (process_queue.ready(0.0), process_queue.next_batch(9, 0.0), process_queue.in_flight) == (False, [], 2)
+    assert (process_queue.ready(0.0), process_queue.next_batch(9, 0.0), process_queue.dispatched) == (False, [], 2)
     assert process_queue.finish([first]) == 1
-    process_queue.give_back([second], 5.0)
-    assert (process_queue.in_flight, process_queue.next_retry_deadline(), process_queue.ready(9.0)) == (0, None, False)
+    process_queue.requeue([second], 5.0)
+    assert (process_queue.dispatched, process_queue.next_retry_deadline(), process_queue.ready(9.0)) == (0, None, False)
     assert process_queue.commit_offset == 1
 
 

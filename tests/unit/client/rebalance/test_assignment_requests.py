@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from client.rebalance.assigned_queues import AssignedShare
 from client.rebalance.assignment_requests import AssignmentRequests
+from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from model.assignment import MemberShare
 from model.errors import ConnectFailed
 from model.quirks import Quirk
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.simulation
 
 
 def requests_of(consumer: SimulatedConsumer) -> AssignmentRequests:
-    share = consumer.consumer._share
-    assert isinstance(share, AssignedShare)
+    share = consumer.consumer._ownership
+    assert isinstance(share, BrokerAssignedQueues)
     return share.requests
 
 

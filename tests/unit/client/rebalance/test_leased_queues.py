@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
-from client.rebalance.leased_queues import QueueShare
+from client.rebalance.leased_queues import LeasedQueues
 from client.trigger import Trigger
 from model.events import Event, EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S
@@ -25,9 +25,9 @@ __all__ = ["wire"]
 Q0, Q1, Q2, Q3 = (MessageQueue("t", "broker-a", n) for n in range(4))
 
 
-def share_of(consumer: SimulatedConsumer) -> QueueShare:
-    share = consumer.consumer._share
-    assert isinstance(share, QueueShare)
+def share_of(consumer: SimulatedConsumer) -> LeasedQueues:
+    share = consumer.consumer._ownership
+    assert isinstance(share, LeasedQueues)
     return share
 
 
@@ -335,7 +335,7 @@ def test_when_the_broker_has_lost_its_newest_messages_the_queue_goes_on_below_an
         share = share_of(consumer)
         before = share.owned[Q0]
         share._moved(before, 7)
-        assert before.lost
+        assert before.detached
         assert share.owned[Q0].commit_offset == 7
         await share.persist()
         assert committed(cluster) == 7
@@ -356,7 +356,7 @@ def test_when_the_broker_has_deleted_old_messages_the_queue_goes_on_above_with_w
         owned = share.owned[Q0]
         share._moved(owned, 30)
         assert share.owned[Q0] is owned
-        assert not owned.lost
+        assert not owned.detached
         assert owned.process_queue.pull_offset == 30
 
     simulate(scenario, brokers=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from client.rebalance.leased_queues import QueueShare
+from client.rebalance.leased_queues import LeasedQueues
 from model.events import EventKind
 from model.limits import OFFSET_PERSIST_INTERVAL_S
 from model.message import MessageExt
@@ -16,9 +16,9 @@ from tests.simulation.conftest import Simulate
 QUEUE = MessageQueue("t", "broker-a", 0)
 
 
-def share_of(consumer: SimulatedConsumer) -> QueueShare:
-    share = consumer.consumer._share
-    assert isinstance(share, QueueShare)
+def share_of(consumer: SimulatedConsumer) -> LeasedQueues:
+    share = consumer.consumer._ownership
+    assert isinstance(share, LeasedQueues)
     return share
 
 
@@ -41,7 +41,7 @@ def test_a_queue_that_is_restarted_is_pulled_from_there_and_its_old_life_counts_
             again = share.restart(old, 1)
         assert share.owned[QUEUE] is again
         assert again.token == old.token
-        assert old.lost
+        assert old.detached
         assert old.process_queue.dropped
         await anyio.sleep(1)
         assert consumer.bodies == [b"0", b"1", b"2", b"1", b"2"]

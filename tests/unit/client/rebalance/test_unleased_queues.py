@@ -12,7 +12,7 @@ import pytest
 
 from client.leases.local_offset_store import offsets_path
 from client.listeners.listener import ConsumeResult
-from client.rebalance.unleased_queues import UnleasedShare
+from client.rebalance.unleased_queues import UnleasedQueues
 from model.errors import ConfigError, SystemError_
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom, MessageModel
@@ -289,8 +289,8 @@ def test_it_is_the_share_of_a_broadcasting_consumer(simulate: Simulate, tmp_path
         await cluster.create_topic("t", queues=1)
         consumer = await member(cluster, tmp_path, "m1")
         await anyio.sleep(1)
-        share = consumer.consumer._share
-        assert isinstance(share, UnleasedShare)
+        share = consumer.consumer._ownership
+        assert isinstance(share, UnleasedQueues)
         assert {owned.token for owned in share.owned.values()} == {-1}
         share.offsets_reset(consumer.queues, 99, "")
         assert len(share.owned) == 1

@@ -8,13 +8,13 @@ import pytest
 
 from client.pop.receiver import PopReceiver
 from client.pop.share import PopShare
-from client.rebalance.leased_queues import QueueShare
-from client.rebalance.share import Share
-from client.rebalance.unleased_queues import UnleasedShare
+from client.rebalance.leased_queues import LeasedQueues
+from client.rebalance.ownership import QueueOwnership
+from client.rebalance.unleased_queues import UnleasedQueues
 
 
-@pytest.mark.parametrize("kind", [QueueShare, UnleasedShare, PopShare, PopReceiver])
+@pytest.mark.parametrize("kind", [LeasedQueues, UnleasedQueues, PopShare, PopReceiver])
 def test_every_share_takes_what_a_consumer_gives_it(kind: type) -> None:
     for name in ("rebalance", "persist", "offsets_reset", "close"):
-        wanted = list(inspect.signature(getattr(Share, name)).parameters)
+        wanted = list(inspect.signature(getattr(QueueOwnership, name)).parameters)
         assert list(inspect.signature(getattr(kind, name)).parameters) == wanted

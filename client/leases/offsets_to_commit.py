@@ -1,4 +1,4 @@
-"""OffsetTable: how far a consumer has got with each of its queues, and what of that its broker does not know yet.
+"""OffsetsToCommit: how far a consumer has got with each of its queues, and what of that its broker does not know yet.
 
 Invariant: a queue is dirty exactly while its offset differs from the one that was last confirmed as persisted. So a
 persist that fails, or whose answer is lost, needs no handling: the offset is simply still dirty at the next turn.
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from model.message_queue import MessageQueue
 
 
-class OffsetTable:
+class OffsetsToCommit:
     """Offsets to commit, by owned queue; an offset is the first one that is not done.
 
     Protocol of use: at most one persist of a queue is under way at a time, and its answer is given to `confirm`.

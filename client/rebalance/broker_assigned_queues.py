@@ -15,21 +15,21 @@ import logging
 from collections.abc import Callable, Collection
 
 from client.allocate.left_to_broker import LeftToBroker
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.assignment_requests import AssignmentRequests
-from client.rebalance.leased_queues import QueueShare
-from client.rebalance.share import Popping
+from client.rebalance.leased_queues import LeasedQueues
+from client.rebalance.ownership import Popping
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
 
 logger = logging.getLogger(__name__)
 
 
-class AssignedShare(QueueShare):
+class BrokerAssignedQueues(LeasedQueues):
     """The share of one member.
 
     Args:
@@ -48,7 +48,7 @@ class AssignedShare(QueueShare):
         instance: ClientInstance,
         group: str,
         options: ConsumerOptions,
-        background: Background,
+        background: BackgroundTasks,
         subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[OwnedQueue], None],
         started: Callable[[OwnedQueue], None] = lambda owned: None,
@@ -66,7 +66,7 @@ class AssignedShare(QueueShare):
         view = await self._view(topics, cause)
         if view is None:
             return None
-        await self._look_at_all_topics(topics, view, cause)
+        await self._learn_topics_of_others(topics, view, cause)
         share = await self.requests.ask((*topics, *self.topics_of_others), cause)
         if share is None:
             return None
@@ -86,7 +86,7 @@ class AssignedShare(QueueShare):
             self._popping.pop_from(queues)
 
     async def close(self, cause: str) -> None:
-        """Give everything up; see `QueueShare.close`, and `PopShare.close` for what was popped."""
+        """Give everything up; see `LeasedQueues.close`, and `PopShare.close` for what was popped."""
         if self._popping is not None:
             self._popping.pop_from(())
         await super().close(cause)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from client.instance.background import Background
-from client.listeners.queue_watch import QueueWatch
+from client.instance.background import BackgroundTasks
+from client.listeners.queue_listener_notifier import QueueListenerNotifier
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -18,7 +18,7 @@ RETRY = MessageQueue("%RETRY%g", "x", 0)
 Call = tuple[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]]
 
 
-def run(scenario: Callable[[QueueWatch, list[Call]], object], *, slow_s: float = 0) -> list[Call]:
+def run(scenario: Callable[[QueueListenerNotifier, list[Call]], object], *, slow_s: float = 0) -> list[Call]:
     calls: list[Call] = []
 
     async def listener(topic: str, everything: tuple[MessageQueue, ...], mine: tuple[MessageQueue, ...]) -> None:
@@ -28,9 +28,9 @@ def run(scenario: Callable[[QueueWatch, list[Call]], object], *, slow_s: float =
             raise ValueError("harm")
 
     async def main(simulation: Simulation) -> None:
-        background = Background("watch")
+        background = BackgroundTasks("watch")
         await background.start()
-        watch = QueueWatch(listener, background)
+        watch = QueueListenerNotifier(listener, background)
         await scenario(watch, calls)  # type: ignore[misc]
         await anyio.sleep(100)
         await background.stop()
@@ -40,14 +40,14 @@ def run(scenario: Callable[[QueueWatch, list[Call]], object], *, slow_s: float =
 
 
 def test_it_is_called_for_each_topic_that_changed_and_not_when_nothing_did() -> None:
-    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
-        watch.look({"a": [A1, A0], "b": [], "%RETRY%g": [RETRY]}, [A0, RETRY])
+    async def scenario(watch: QueueListenerNotifier, calls: list[Call]) -> None:
+        watch.update({"a": [A1, A0], "b": [], "%RETRY%g": [RETRY]}, [A0, RETRY])
         await anyio.sleep(1)
-        watch.look({"a": [A0, A1], "b": []}, [A0])
+        watch.update({"a": [A0, A1], "b": []}, [A0])
         await anyio.sleep(1)
-        watch.look({"a": [A0, A1], "b": [B0]}, [A0, A1])
+        watch.update({"a": [A0, A1], "b": [B0]}, [A0, A1])
         await anyio.sleep(1)
-        watch.look({"b": [B0]}, [])
+        watch.update({"b": [B0]}, [])
 
     assert run(scenario) == [
         ("a", (A0, A1), (A0,)),
@@ -58,11 +58,11 @@ def test_it_is_called_for_each_topic_that_changed_and_not_when_nothing_did() -> 
 
 
 def test_a_slow_listener_is_told_the_newest_state_and_never_two_at_a_time() -> None:
-    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
-        watch.look({"a": [A0]}, [])
+    async def scenario(watch: QueueListenerNotifier, calls: list[Call]) -> None:
+        watch.update({"a": [A0]}, [])
         await anyio.sleep(1)
         for mine in ([A0], [], [A0], [A0, A1]):
-            watch.look({"a": [A0, A1]}, mine)
+            watch.update({"a": [A0, A1]}, mine)
             await anyio.sleep(0.1)
         assert len(calls) == 1
 
@@ -70,10 +70,10 @@ def test_a_slow_listener_is_told_the_newest_state_and_never_two_at_a_time() -> N
 
 
 def test_a_listener_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(watch: QueueWatch, calls: list[Call]) -> None:
-        watch.look({"b": [B0]}, [])
+    async def scenario(watch: QueueListenerNotifier, calls: list[Call]) -> None:
+        watch.update({"b": [B0]}, [])
         await anyio.sleep(1)
-        watch.look({"b": [B0]}, [B0])
+        watch.update({"b": [B0]}, [B0])
 
     assert run(scenario) == [("b", (B0,), ()), ("b", (B0,), (B0,))]
     assert "harm" in caplog.text
@@ -83,10 +83,10 @@ def test_a_plain_function_may_listen_and_without_a_listener_nothing_happens() ->
     calls: list[object] = []
 
     async def main(simulation: Simulation) -> None:
-        background = Background("watch")
+        background = BackgroundTasks("watch")
         await background.start()
-        QueueWatch(None, background).look({"a": [A0]}, [A0])
-        QueueWatch(lambda topic, everything, mine: calls.append(topic), background).look({"a": [A0]}, [A0])
+        QueueListenerNotifier(None, background).update({"a": [A0]}, [A0])
+        QueueListenerNotifier(lambda topic, everything, mine: calls.append(topic), background).update({"a": [A0]}, [A0])
         await anyio.sleep(1)
         await background.stop()
 

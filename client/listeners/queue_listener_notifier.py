@@ -1,15 +1,15 @@
-"""QueueWatch: tells the user's listener which queues of a topic there are, and which of them are this member's.
+"""Notifies the user's queue listener of changes: which queues a topic has, and which of them are this member's.
 
 RocketMQ: MessageQueueListener. There the listener of a lite pull consumer *is* what starts to pull, so that a user who
-set one of his own got no messages (apache/rocketmq#2127). Here it observes and nothing depends on it: it is called one
-change after the other in a task of its own, and one that is slow is told the newest state instead of every one between.
+set one of his own got no messages (apache/rocketmq#2127). Here it observes and nothing depends on it: it is called for
+one change after the other in a task of its own, and a slow one gets the newest state instead of every one between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.listeners.listener import MessageQueueListener, call_observer
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
@@ -17,7 +17,7 @@ from model.names import is_retry_topic
 Queues = tuple[MessageQueue, ...]
 
 
-class QueueWatch:
+class QueueListenerNotifier:
     """The listener of one consumer.
 
     Args:
@@ -25,14 +25,14 @@ class QueueWatch:
         background: where it runs.
     """
 
-    def __init__(self, listener: MessageQueueListener | None, background: Background) -> None:
+    def __init__(self, listener: MessageQueueListener | None, background: BackgroundTasks) -> None:
         self.listener = listener
         self._background = background
         self._told: dict[str, tuple[Queues, Queues]] = {}
         self._changed: dict[str, None] = {}
         self._running = False
 
-    def look(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
+    def update(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
         """Compare with what the listener was told, and have it called for each topic that changed.
 
         Args:

@@ -1,4 +1,4 @@
-"""Share: what a consumer has of its group's messages, whichever way it came to have it."""
+"""QueueOwnership: what a consumer has of its group's messages, whichever way it came to have it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
 
 
-class Share(Protocol):
+class QueueOwnership(Protocol):
     """Queues under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none at all (`pop/share.py`).
 
     Attributes:

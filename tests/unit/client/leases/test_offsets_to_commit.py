@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.leases.offset_table import OffsetTable
+from client.leases.offsets_to_commit import OffsetsToCommit
 from model.message_queue import MessageQueue
 
 Q = MessageQueue("t", "a", 0)
@@ -10,12 +10,12 @@ OTHER = MessageQueue("t", "a", 1)
 
 
 def test_a_queue_without_an_offset_reads_none_and_is_not_dirty() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     assert (table.read(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
 
 
 def test_an_update_moves_forward_only() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 5)
     table.update(Q, 3)
     assert table.read(Q) == 5
@@ -24,13 +24,13 @@ def test_an_update_moves_forward_only() -> None:
 
 
 def test_zero_is_an_offset() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 0)
     assert (table.read(Q), table.take_dirty()) == (0, {Q: 0})
 
 
 def test_an_offset_is_dirty_until_its_persist_is_confirmed() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 5)
     table.update(OTHER, 7)
     assert table.take_dirty() == table.take_dirty() == {Q: 5, OTHER: 7}
@@ -39,7 +39,7 @@ def test_an_offset_is_dirty_until_its_persist_is_confirmed() -> None:
 
 
 def test_an_offset_that_moved_on_during_the_persist_is_still_dirty() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 5)
     taken = table.take_dirty()
     table.update(Q, 8)
@@ -48,7 +48,7 @@ def test_an_offset_that_moved_on_during_the_persist_is_still_dirty() -> None:
 
 
 def test_what_was_taken_is_not_changed_by_later_updates() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 5)
     taken = table.take_dirty()
     table.update(Q, 8)
@@ -56,7 +56,7 @@ def test_what_was_taken_is_not_changed_by_later_updates() -> None:
 
 
 def test_a_reset_may_go_back_and_is_flagged_until_it_is_confirmed() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 50)
     table.confirm(table.take_dirty())
     table.reset(Q, 10)
@@ -66,7 +66,7 @@ def test_a_reset_may_go_back_and_is_flagged_until_it_is_confirmed() -> None:
 
 
 def test_a_reset_to_where_the_broker_is_already_is_sent_all_the_same() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 10)
     table.confirm({Q: 10})
     table.reset(Q, 10)
@@ -74,7 +74,7 @@ def test_a_reset_to_where_the_broker_is_already_is_sent_all_the_same() -> None:
 
 
 def test_the_answer_to_a_persist_from_before_a_reset_does_not_end_its_flag() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.update(Q, 50)
     taken = table.take_dirty()
     table.reset(Q, 10)
@@ -83,7 +83,7 @@ def test_the_answer_to_a_persist_from_before_a_reset_does_not_end_its_flag() -> 
 
 
 def test_a_reset_that_moved_on_before_it_was_confirmed_needs_no_flag_any_more() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.reset(Q, 10)
     taken = table.take_dirty()
     table.update(Q, 12)
@@ -92,7 +92,7 @@ def test_a_reset_that_moved_on_before_it_was_confirmed_needs_no_flag_any_more() 
 
 
 def test_a_forgotten_queue_is_gone_and_a_late_confirmation_does_not_bring_it_back() -> None:
-    table = OffsetTable()
+    table = OffsetsToCommit()
     table.reset(Q, 5)
     taken = table.take_dirty()
     table.forget(Q)
@@ -104,7 +104,7 @@ def test_a_forgotten_queue_is_gone_and_a_late_confirmation_does_not_bring_it_bac
 
 
 def test_what_the_broker_is_known_to_have_is_what_it_confirmed_last() -> None:
-    table, queue = OffsetTable(), MessageQueue("t", "b", 0)
+    table, queue = OffsetsToCommit(), MessageQueue("t", "b", 0)
     assert table.confirmed(queue) is None
     table.update(queue, 5)
     assert table.confirmed(queue) is None

@@ -16,7 +16,7 @@ from random import Random
 
 import anyio
 
-from client.instance.background import Background
+from client.instance.background import BackgroundTasks
 from client.instance.heartbeats import Heartbeats
 from model.errors import RlabError
 from model.event_log import EventLog
@@ -24,7 +24,7 @@ from model.events import EventKind
 from remoting.client import Backoff, RemotingClient
 
 
-class Reconnects:
+class BrokerReconnector:
     """The lost brokers of one client instance, one task for each.
 
     Args:
@@ -45,7 +45,7 @@ class Reconnects:
         remoting: RemotingClient,
         heartbeats: Heartbeats,
         events: EventLog,
-        background: Background,
+        background: BackgroundTasks,
         *,
         addresses: Callable[[], list[str]],
         poll_routes: Callable[[], Awaitable[None]],

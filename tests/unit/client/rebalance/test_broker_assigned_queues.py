@@ -9,7 +9,7 @@ from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.lite_pull.consumer import LitePullConsumer
 from client.push.consumer import PushConsumer
-from client.rebalance.assigned_queues import AssignedShare
+from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from model.assignment import RequestMode
 from model.errors import ConfigError
 from model.heartbeat import MessageModel
@@ -89,7 +89,7 @@ def test_a_consumer_that_cannot_pop_says_so_and_goes_on_with_the_rest(
             async with polled(cluster) as consumer:
                 await consumer.subscribe("t")
                 await anyio.sleep(2)
-                assert isinstance(consumer._share, AssignedShare)
+                assert isinstance(consumer._ownership, BrokerAssignedQueues)
                 assert {queue.topic for queue in consumer.queues} >= {"t"}
                 await pop(cluster)
                 assert "t" not in {queue.topic for queue in consumer.queues}
