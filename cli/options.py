@@ -1,9 +1,9 @@
-"""Options that several commands share, and where their values come from.
+"""Options that several commands share, and the sources of option values.
 
 A flag wins over the environment, the environment over the file of `--config`, the file over the default. Every option
 can be set by `RLAB_<COMMAND>_<OPTION>` (for instance RLAB_BROKER_LISTEN, RLAB_TOPIC_CREATE_QUEUES); `--namesrv` and
-`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command, and what stands above the
-tables is for every command that knows it:
+`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command; values above
+the tables are for every command that has the option:
 
     namesrv = "10.0.0.1:9876,10.0.0.2:9876"
     [broker]
@@ -59,7 +59,7 @@ def load_config(context: typer.Context, file: Path | None) -> Path | None:
 
 
 def _parameters(context: typer.Context) -> dict[str, str]:
-    """What a parameter is called on the command line -> what it is called in the code."""
+    """Names of parameters: on the command line -> in the code."""
     names: dict[str, str] = {}
     for parameter in context.command.params:
         longest = max((*parameter.opts, parameter.name or ""), key=lambda opt: (opt.startswith("--"), len(opt)))
@@ -88,7 +88,7 @@ class NamesStrategies(TyperCommand):
 NameServers = Annotated[
     str,
     typer.Option(
-        "--namesrv", envvar="RLAB_NAMESRV", metavar="HOST:PORT,...", help="The name servers, separated by commas."
+        "--namesrv", envvar="RLAB_NAMESRV", metavar="HOST:PORT,...", help="Name servers, separated by commas."
     ),
 ]
 
@@ -124,7 +124,7 @@ Config = Annotated[
         metavar="FILE.toml",
         is_eager=True,
         callback=load_config,
-        help="Read options from this file; flags and the environment win over it.",
+        help="Read options from this file; flags and environment variables override it.",
     ),
 ]
-Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log what happens.")]
+Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log events, not only warnings.")]

@@ -21,7 +21,7 @@ app = typer.Typer(help="Create, list, show, scale and delete topics.", no_args_i
 
 
 def _count(help_text: str) -> Any:
-    """A number of queues that need not be given."""
+    """An optional number of queues."""
     return typer.Option(metavar="N", min=0, max=MAX_QUEUES_PER_TOPIC, show_default=False, help=help_text)
 
 
@@ -36,16 +36,16 @@ def create(
     queues: Annotated[
         int, typer.Option(metavar="N", min=1, max=MAX_QUEUES_PER_TOPIC, help="Queues on each broker.")
     ] = DEFAULT_TOPIC_QUEUES,
-    read: Annotated[int | None, _count("Queues that can be read, if not --queues.")] = None,
-    write: Annotated[int | None, _count("Queues that can be written, if not --queues.")] = None,
-    broker: Annotated[list[str] | None, typer.Option(help="Only on this broker; may be repeated.")] = None,
+    read: Annotated[int | None, _count("Queues on each broker that can be read; by default --queues.")] = None,
+    write: Annotated[int | None, _count("Queues on each broker that can be written; by default --queues.")] = None,
+    broker: Annotated[list[str] | None, typer.Option(help="Create it only on this broker; may be repeated.")] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
     """Create a topic on every broker.
 
-    It returns when every name server that can be reached shows the topic.
+    Returns when every reachable name server lists the topic.
 
     Example: rlab topic create orders --queues 8
     """
@@ -55,7 +55,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    everything: Annotated[bool, switch("--all", help_text="Also topics that the system made for itself.")] = False,
+    everything: Annotated[bool, switch("--all", help_text="Include system, retry and dead-letter topics.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
@@ -78,7 +78,7 @@ def list_topics(
             (r.topic, ", ".join(q.broker_name for q in r.queues), len(r.subscribe_queues()), len(r.publish_queues()))
             for r in routes
         ],
-        empty="no topics; rlab topic create NAME makes one",
+        empty="no topics; create one with rlab topic create NAME",
     )
 
 
@@ -86,7 +86,7 @@ def list_topics(
 def show(
     topic: TopicName, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
 ) -> None:
-    """Show the queues of a topic and what they hold.
+    """Show the queues of a topic and their offsets.
 
     Example: rlab topic show orders
     """
@@ -124,17 +124,17 @@ def show(
 def scale(
     topic: TopicName,
     queues: Annotated[int | None, _count("Queues on each broker.")] = None,
-    read: Annotated[int | None, _count("Queues that can be read, on each broker.")] = None,
-    write: Annotated[int | None, _count("Queues that can be written, on each broker.")] = None,
-    force: Annotated[bool, switch("--force", help_text="Shrink although messages were not consumed yet.")] = False,
+    read: Annotated[int | None, _count("Queues on each broker that can be read.")] = None,
+    write: Annotated[int | None, _count("Queues on each broker that can be written.")] = None,
+    force: Annotated[bool, switch("--force", help_text="Shrink even if some messages have not been consumed.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
     """Change how many queues a topic has.
 
-    To shrink it without hiding a message: lower --write, wait until the groups have consumed the rest (rlab group
-    show), then lower --read.
+    To shrink it without losing sight of messages: lower --write, wait until the groups have consumed the rest (rlab
+    group show), then lower --read.
 
     Example: rlab topic scale orders --queues 16
     """
@@ -155,11 +155,11 @@ def delete(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Delete a topic with its messages.
+    """Delete a topic and its messages.
 
     Example: rlab topic delete orders --yes
     """
-    confirm(f"Delete topic {topic} with all its messages?", f"this deletes every message of {topic}", yes=yes)
+    confirm(f"Delete topic {topic} and all its messages?", f"this deletes every message of {topic}", yes=yes)
     ask(namesrv, lambda admin: admin.delete_topic(topic))
     print_outcome({"topic": topic, "deleted": True}, f"topic {topic} deleted", as_json=json)
 
@@ -169,18 +169,12 @@ def _is_internal(topic: str) -> bool:
 
 
 def use_of(config: TopicConfig, queue_id: int) -> str:
-    """What a queue of a topic can be used for, as `rw`, `r-`, `-w` or `--`."""
+    """Permissions of a queue of a topic: `rw`, `r-`, `-w` or `--`."""
     return ("r" if queue_id < config.read_queue_nums else "-") + ("w" if queue_id < config.write_queue_nums else "-")
 
 
 def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
-    """Print what became of a topic.
-
-    Args:
-        route: where it lives now.
-        as_json: print its document instead.
-        done: what was done to it.
-    """
+    """Print the route of a topic that was changed; `done` is the verb: created, scaled."""
     if as_json:
         print_json(route_document(route))
     else:
@@ -194,8 +188,8 @@ def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
     for data in route.queues:
         if data.write_queue_nums > data.read_queue_nums:
             print_note(
-                f"note: nobody can read queues {data.read_queue_nums} to {data.write_queue_nums - 1} "
-                f"of {data.broker_name}, but messages are sent to them"
+                f"note: queues {data.read_queue_nums} to {data.write_queue_nums - 1} of {data.broker_name} cannot be "
+                "read, but messages are sent to them"
             )
 
 

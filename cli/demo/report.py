@@ -66,9 +66,9 @@ def verdict(result: DemoResult) -> Table:
     lines = [f"{result.sent:,} messages acknowledged, {received}, {result.duplicates:,} received twice."]
     failed = [step.step for step in result.rebalances if step.converged_ms is None]
     if failed:
-        lines.append(f"The group did not find its balance after: {', '.join(failed)}.")
+        lines.append(f"The group did not converge after: {', '.join(failed)}.")
     else:
-        lines.append("The group found its balance after every step.")
+        lines.append("The group converged after every step.")
     for step in result.rebalances:
         if step.cause == EXPIRY and step.noticed_ms is not None and step.converged_ms is not None:
             replaced_ms = step.converged_ms - step.noticed_ms

@@ -1,4 +1,7 @@
-"""`rlab group`: list consumer groups, and show one: who owns what, and who should. What changes one is next door."""
+"""`rlab group`: list consumer groups, show the owners and targets of one, and delete one.
+
+The commands that change a group have files of their own: `reset`, `mode` and `dead_letters`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
     print_table(
         ["group", ">members", "brokers"],
         [(each.group, each.members, ", ".join(each.brokers)) for each in groups],
-        empty="no groups; rlab consume TOPIC --group NAME starts one",
+        empty="no groups; start one with rlab consume TOPIC --group NAME",
     )
 
 
@@ -57,9 +60,10 @@ def show(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Show who consumes what, and who should.
+    """Show members, owners, targets and lag of a group.
 
-    Members, and for each queue its current owner, its target and its lag.
+    A member's target is the set of queues that the strategy assigns to it; the group has converged when every queue
+    has the owner its target names.
 
     Example: rlab group show billing
     """
@@ -78,16 +82,16 @@ def delete(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Delete the offsets of a group without members.
+    """Delete a group without members: its offsets and its retry topic.
 
-    Failed messages that wait for their next attempt go with them, and messages that were kept only for the group may
-    be deleted then. Its dead letters stay, in %DLQ%GROUP.
+    Failed messages that wait for their next attempt are deleted as well. Messages that were kept only for the group
+    may then be deleted by retention. Its dead-letter messages stay, in %DLQ%GROUP.
 
     Example: rlab group delete billing --yes
     """
     confirm(
-        f"Delete group {group}, and forget how far it has come on every topic?",
-        f"this forgets how far {group} has come on every topic",
+        f"Delete group {group} with its committed offsets of every topic?",
+        f"this deletes the committed offsets of {group} on every topic",
         yes=yes,
     )
     ask(namesrv, lambda admin: admin.delete_group(group))
@@ -95,7 +99,7 @@ def delete(
 
 
 def print_group(info: GroupInfo) -> None:
-    """Print the members of a group, its queues, and a verdict."""
+    """Print the members of a group, its queues, and a summary line."""
     labels = {member.client_id: f"c{number}" for number, member in enumerate(info.members, 1)}
     _print_members(info, labels)
     for each in info.disagreements:
@@ -107,13 +111,13 @@ def print_group(info: GroupInfo) -> None:
 
 
 def named(disagreement: Disagreement, labels: dict[str, str]) -> Disagreement:
-    """A disagreement with the members called as in the table."""
+    """A disagreement with members named by their labels in the table."""
     sides = (replace(side, members=tuple(labels[who] for who in side.members)) for side in disagreement.sides)
     return replace(disagreement, sides=tuple(sides))
 
 
 def group_document(info: GroupInfo) -> dict[str, object]:
-    """The JSON document of a group: its record, and what follows from it."""
+    """The JSON document of a group: its record, and figures derived from it."""
     members = [
         {**document(each), "mode": info.mode_of(each), "in_flight": info.in_flight_of(each.client_id)}
         for each in info.members
@@ -133,7 +137,7 @@ def group_document(info: GroupInfo) -> dict[str, object]:
 
 
 def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
-    """What its members share: queues, messages, or nothing at all."""
+    """How a member consumes: pull, pop or broadcasting."""
     return "broadcasting" if member.model is MessageModel.BROADCASTING else info.mode_of(member)
 
 
@@ -173,7 +177,7 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
 def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
     nobody_has_any = all(_mode(info, member) in ("pop", "broadcasting") for member in info.members)
     if nobody_has_any and not any(each.owner for each in info.queues):
-        labels = {}  # nobody has queues, so there is nothing to mark
+        labels = {}  # no queue has an owner, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
     who = list(labels.values()) if as_matrix else ["owner", "target"]
     rows = [
@@ -188,7 +192,7 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
     ]
     print_table(["queue", *who, ">lag", ">committed", ">end"], rows)
     if as_matrix and labels and rows:
-        print_line("● owns it and should   ○ should own it   ✕ owns it and should not")
+        print_line("● owner and target   ○ target, not yet owner   ✕ owner, no longer target")
 
 
 def _print_popped(info: GroupInfo, labels: dict[str, str]) -> None:
@@ -206,7 +210,7 @@ def _print_popped(info: GroupInfo, labels: dict[str, str]) -> None:
         )
         for each in info.popped_queues
     ]
-    print_table(["popped", ">in flight", "with", ">oldest", ">next visible in", ">to come again", ">attempts"], rows)
+    print_table(["popped", ">in flight", "with", ">oldest", ">next visible in", ">to redeliver", ">attempts"], rows)
 
 
 def _seconds(ms: float | None) -> str | None:
@@ -224,10 +228,10 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 
 
 def verdict(info: GroupInfo) -> str:
-    """How a group is doing, in one line."""
+    """The state of a group in one line."""
     parts = [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
-        parts.append(f"{deleted} messages were deleted before it read them")
+        parts.append(f"{deleted} messages were deleted before the group read them")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:
@@ -237,19 +241,20 @@ def verdict(info: GroupInfo) -> str:
             f"target unknown: strategy {', '.join(info.unknown_strategies)} is neither built in nor installed here"
         )
     elif not info.members:
-        parts.append("nobody consumes it")
+        parts.append("no members")
     elif info.balanced and all(info.mode_of(member) == "pop" for member in info.members):
-        parts.append("members share messages, not queues")
+        parts.append("members pop messages, so queues have no owners")
     elif info.balanced:
-        parts.append("balanced")
+        parts.append("converged")
     else:
         astray = sum(not queue.settled for queue in info.queues)
-        stranded = [f"{len(info.stranded)} queues are nobody's to consume"] if info.stranded else []
+        stranded = [f"{len(info.stranded)} queues have no member that may consume them"] if info.stranded else []
         parts.append(
-            "not balanced: " + ", ".join([f"{astray} queues are not where they should be"] * (astray > 0) + stranded)
+            "not converged: "
+            + ", ".join([f"{astray} queues are not with their target owner"] * (astray > 0) + stranded)
         )
     if info.disagreements:
         parts.append(f"members disagree about {', '.join(each.what for each in info.disagreements)}")
     if info.unreachable:
-        parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its part is missing")
+        parts.append(f"broker {', '.join(info.unreachable)} does not answer, so its queues are missing")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`rlab group dlq`: list, show and send again what a group has given up on."""
+"""`rlab group dlq`: list, show and re-send the dead-letter messages of a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from client.admin.admin import Admin
     from client.admin.dead_letters import DeadLetter
 
-app = typer.Typer(help="List, show and send again what a group has given up on.", no_args_is_help=True)
+app = typer.Typer(help="List, show and re-send the dead-letter messages of a group.", no_args_is_help=True)
 
 _PREVIEW_CHARS = 40
 
@@ -33,7 +33,7 @@ def register(parent: typer.Typer) -> None:
 def list_letters(
     group: GroupName, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
 ) -> None:
-    """Count the dead letters of a group.
+    """Count the dead-letter messages of a group.
 
     Example: rlab group dlq list billing
     """
@@ -54,17 +54,17 @@ def list_letters(
 def show(
     group: GroupName,
     message_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Only this message, in full; may be repeated.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Show only this message, in full; may be repeated.")
     ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show so many, the oldest first.")] = 20,
-    pending: Annotated[bool, switch("--pending", help_text="Only what was not re-sent.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most N, oldest first.")] = 20,
+    pending: Annotated[bool, switch("--pending", help_text="Show only messages that were not re-sent.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Show dead letters.
+    """Show dead-letter messages.
 
-    Why a listener failed is not stored: its consumer has logged that, with the id of the message.
+    The reason of a failure is not stored: the consumer has logged it with the message id.
 
     Example: rlab group dlq show billing --limit 5
     """
@@ -101,31 +101,31 @@ def show(
 def resend(
     group: GroupName,
     message_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="This message; may be repeated.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Re-send this message; may be repeated.")
     ] = None,
-    everything: Annotated[bool, switch("--all", help_text="Every letter that was not re-sent yet.")] = False,
+    everything: Annotated[bool, switch("--all", help_text="Re-send every message that was not re-sent yet.")] = False,
     to: Annotated[
-        str, typer.Option(metavar="group|topic", help="Only to this group, or to the topic and so to every group.")
+        str, typer.Option(metavar="group|topic", help="To this group only, or to the topic and so to every group.")
     ] = "group",
-    again: Annotated[bool, switch("--again", help_text="With --id: also if it was re-sent already.")] = False,
+    again: Annotated[bool, switch("--again", help_text="With --id: re-send it even if that was done before.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Send dead letters again.
+    """Re-send dead-letter messages.
 
-    Each keeps its topic, id, keys, tags and properties, and has all of its attempts before it. What was re-sent stays
-    listed and is remembered, so a second --all does not send it again. It may be stopped and repeated at any time; what
-    was under way at that moment, 64 letters at the most, may be sent twice.
+    Each keeps its topic, id, keys, tags and properties, and its attempts are counted from zero. Re-sent messages stay
+    listed and are marked, so a second --all does not re-send them. The command may be stopped and repeated at any time;
+    up to 64 messages that were in progress at that moment may be sent twice.
 
     Example: rlab group dlq resend billing --all
     """
     from client.admin.dead_letters import ResendTo
 
     if bool(message_id) == everything:
-        raise typer.BadParameter("say either --id ID or --all")
+        raise typer.BadParameter("use either --id ID or --all")
     if again and everything:
-        raise typer.BadParameter("--again goes with --id: naming what is sent twice on purpose")
+        raise typer.BadParameter("--again needs --id: name each message that is to be sent twice")
     if to not in set(ResendTo):
         raise typer.BadParameter(f"--to {to!r}: say {' or '.join(ResendTo)}")
     sent = 0
@@ -151,10 +151,10 @@ def resend(
 
 
 def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
-    """The letters that were found.
+    """The messages that were found.
 
     Raises:
-        QueryNotFound: an id has none; nothing was sent.
+        QueryNotFound: there is none with one of the ids; nothing was sent.
     """
     missing = [message_id for message_id, letters in found.items() if not letters]
     if missing:
@@ -166,7 +166,7 @@ def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
 
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:
-    """The JSON document of a dead letter: that of its message, and what became of it."""
+    """The JSON document of a dead-letter message: the message, its retries, and whether it was re-sent."""
     return {**document_of(letter.message), "retries": letter.message.times_delivered, "resent": letter.resent}
 
 
@@ -201,8 +201,8 @@ def _print_in_full(letter: DeadLetter) -> None:
         "tags": message.tags,
         **{f"property {name}": value for name, value in message.properties.items()},
         "retries": message.times_delivered,
-        "born": time_text(message.born_ms),
-        "dead since": time_text(message.stored_ms),
+        "created": time_text(message.born_ms),
+        "in the DLQ since": time_text(message.stored_ms),
         "re-sent": "yes" if letter.resent else "no",
         "body": f"{len(message.body)} bytes: {preview(message.body, 1_000)}",
     }
@@ -215,7 +215,7 @@ def _place(letter: DeadLetter) -> str:
 
 
 def preview(body: bytes, chars: int = _PREVIEW_CHARS) -> str:
-    """The beginning of a body on one line; what cannot be printed is escaped."""
+    """The beginning of a body on one line, with unprintable characters escaped."""
     text = body[: chars * 4].decode("utf-8", "backslashreplace")
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:chars])
     return shown + "…" if len(text) > chars or len(body) > chars * 4 else shown

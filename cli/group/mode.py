@@ -1,4 +1,4 @@
-"""`rlab group mode`: whether a group whose queues a broker shares out pulls or pops a topic."""
+"""`rlab group mode`: show or set whether a group with broker assignment pulls or pops a topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """What can be said on the command line."""
+    """Values on the command line."""
 
     pull = "pull"
     pop = "pop"
@@ -33,16 +33,14 @@ def register(app: typer.Typer) -> None:
 def mode(
     group: GroupName,
     topic: Annotated[
-        str | None, typer.Argument(help="Topic; without one, modes are shown.", show_default=False)
+        str | None, typer.Argument(help="Topic name; without it, the modes are shown.", show_default=False)
     ] = None,
-    to: Annotated[
-        Mode | None, typer.Argument(metavar="[pull|pop]", help="What to do from now on.", show_default=False)
-    ] = None,
+    to: Annotated[Mode | None, typer.Argument(metavar="[pull|pop]", help="The new mode.", show_default=False)] = None,
     share: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="With pop: each member pops its own share of the queues and those of N others; else all queues.",
+            help="With pop: each member pops the queues assigned to it and to N others; by default all queues.",
             show_default=False,
         ),
     ] = None,
@@ -52,17 +50,17 @@ def mode(
 ) -> None:
     """Show or set whether a group pulls or pops a topic.
 
-    It counts for members with assignment="broker", and they follow at once, while they consume. With pull each queue is
-    with one member; with pop each message is.
+    It applies to members with assignment="broker", which switch while they consume. With pull each queue has one
+    owner; with pop each message is delivered to one member.
 
     Example: rlab group mode billing orders pop --share 2
     """
     from client.admin.requests import listed
 
     if (topic is None) != (to is None):
-        raise typer.BadParameter("say a topic and pull or pop, or neither to see what was set")
+        raise typer.BadParameter("name a topic and pull or pop, or neither to see the modes")
     if share is not None and to is not Mode.pop:
-        raise typer.BadParameter("--share goes with pop")
+        raise typer.BadParameter("--share needs pop")
 
     async def set_and_show(admin: Admin) -> AssignmentInfo:
         if topic is not None and to is not None:
@@ -82,16 +80,16 @@ def mode(
         print_table(
             ["topic", "mode", ">share"],
             [(each.topic, each.mode.value, _share(each.pop_share_queue_num)) for each in info.modes],
-            empty=f"nothing was set for group {group}: it pulls",
+            empty=f"no mode is set for group {group}: it pulls",
         )
 
 
 def _share(number: int) -> str:
-    return "all queues" if number <= 0 else f"of {number} others, too"
+    return "all queues" if number <= 0 else f"own and {number} others"
 
 
 def print_assignment(info: AssignmentInfo) -> None:
-    """Print who shares the queues of a group out, if that is a broker, and what was set for its topics."""
+    """Print the broker that assigns the queues of a group, if one does, and the topics that are popped."""
     if info.version:
         print_line(f"assignment {info.version} by broker {info.coordinator}")
     popped = [each for each in info.modes if each.mode is RequestMode.POP]

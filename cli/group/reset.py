@@ -1,4 +1,4 @@
-"""`rlab group reset`: put a group somewhere else on a topic, while it consumes."""
+"""`rlab group reset`: reset the offsets of a group on a topic, also while it consumes."""
 
 from __future__ import annotations
 
@@ -32,29 +32,31 @@ def reset(
         typer.Option(
             metavar="earliest|latest|TIME",
             show_default=False,
-            help="TIME is ISO 8601, milliseconds since 1970, or how long ago: 90s, 5m, 1h, 2d.",
+            help="TIME is ISO 8601, milliseconds since 1970, or an age: 90s, 5m, 1h, 2d.",
         ),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option(metavar="N", min=0, show_default=False, help="This offset; name the queue, too.")
+        int | None, typer.Option(metavar="N", min=0, show_default=False, help="This offset; needs --queue.")
     ] = None,
     shift: Annotated[
         int | None,
-        typer.Option(metavar="N", show_default=False, help="So many messages forward in each queue, or back: -100."),
+        typer.Option(
+            metavar="N", show_default=False, help="Move by N messages in each queue; a negative N moves back: -100."
+        ),
     ] = None,
     queue: Annotated[
-        list[str] | None, typer.Option(metavar="BROKER:ID", help="Only this queue; may be repeated.")
+        list[str] | None, typer.Option(metavar="BROKER:ID", help="Reset only this queue; may be repeated.")
     ] = None,
-    dry_run: Annotated[bool, switch("--dry-run", help_text="Only show what would become of it.")] = False,
-    create: Annotated[bool, switch("--create", help_text="Also for a group that has yet to start.")] = False,
+    dry_run: Annotated[bool, switch("--dry-run", help_text="Show the new offsets and change nothing.")] = False,
+    create: Annotated[bool, switch("--create", help_text="Allow a group that does not exist yet.")] = False,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Put a group somewhere else on a topic.
+    """Reset the offsets of a group on a topic.
 
-    Its consumers may go on running: they drop what they have fetched and begin again there. What a listener has at that
-    moment is finished, but comes again if it lies at or after the new place.
+    The consumers may keep running: they drop fetched messages and continue at the new offsets. Messages that are with a
+    listener at that moment are processed to the end, and are redelivered if they are at or after the new offset.
 
     Example: rlab group reset billing orders --to -1h
     """
@@ -68,10 +70,10 @@ def reset(
 
 
 def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named_queues: bool) -> ResetTo:
-    """Where the options say.
+    """The target that the options name.
 
     Raises:
-        typer.BadParameter: they say nothing, more than one thing, or nonsense.
+        typer.BadParameter: they name no target, more than one, or an impossible one.
     """
     if [to, to_offset, shift].count(None) != 2:
         raise typer.BadParameter("say one of --to earliest|latest|TIME, --to-offset N and --shift N")
@@ -80,7 +82,9 @@ def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named
             return _named(to)
         if to_offset is not None:
             if not named_queues:
-                raise typer.BadParameter("an offset means another message in every queue: say --queue BROKER:ID, too")
+                raise typer.BadParameter(
+                    "--to-offset needs --queue BROKER:ID, because the same offset is another message in every queue"
+                )
             return ResetTo.offset(to_offset)
         return ResetTo.shift(shift or 0)
     except InvalidParameter as error:
@@ -97,7 +101,7 @@ def time_of(text: str) -> int:
     """Read a time; returns its milliseconds since 1970.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is not a time.
     """
     from client.config import wall_clock_ms
 
@@ -110,7 +114,7 @@ def time_of(text: str) -> int:
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
             f"--to {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "
-            "or how long ago: 90s, 5m, 1h, 2d"
+            "or an age: 90s, 5m, 1h, 2d"
         ) from error
 
 
@@ -127,7 +131,7 @@ def queue_of(topic: str, text: str) -> MessageQueue:
 
 
 def print_resets(resets: tuple[QueueReset, ...], *, dry_run: bool, as_json: bool) -> None:
-    """Print what became, or would become, of each queue."""
+    """Print the offsets of each queue before and after."""
     if as_json:
         print_json({"dry_run": dry_run, "queues": resets})
         return
@@ -142,4 +146,4 @@ def print_resets(resets: tuple[QueueReset, ...], *, dry_run: bool, as_json: bool
     )
     beyond = [str(r.queue) for r in resets if r.clamped]
     if beyond:
-        print_note(f"note: what you asked for lies outside of {', '.join(beyond)}; the nearest end was taken")
+        print_note(f"note: the offset is outside of {', '.join(beyond)}; the nearest end was taken")

@@ -1,4 +1,4 @@
-"""`rlab consume`: be a member of a group and print what it is handed."""
+"""`rlab consume`: join a group and print the messages that are delivered."""
 
 from __future__ import annotations
 
@@ -26,13 +26,10 @@ from model.subscription import ALL
 
 _BATCH = 32
 _STRATEGY = "How members share the queues, the same for all: {strategies}, or BROKER."
-_ORDER = "Which messages wait for each other: none, those of a queue, or those with the same first key."
-_MODE = (
-    "What the members share: whole queues (pull), or single messages (pop), so that more members than queues have work."
-)
+_ORDER = "Processing order: none, per queue, or per first key."
+_MODE = "Assign whole queues (pull) or deliver single messages (pop), so that more members than queues get work."
 _GRACE_S = 0.5
-"""How long a message may take to be printed when its queue is given up; also how long the end waits for one that is
-not printed any more."""
+"""Time to print a message when its queue is revoked; shutdown waits as long for messages that are no longer printed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
-    """What to consume; see `rlab consume --help`."""
+    """Options of `rlab consume`; see its help."""
 
     topic: str
     group: str
@@ -66,20 +63,24 @@ _Start = Annotated[
         "--from",
         envvar="RLAB_CONSUME_FROM",
         metavar="earliest|latest|TIME",
-        help="Where a group begins that has never consumed; TIME is ISO 8601 or milliseconds since 1970.",
+        help="Start of a group without committed offsets; TIME is ISO 8601 or milliseconds since 1970.",
     ),
 ]
-_Count = Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after so many messages.")]
+_Count = Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False, help="End after N messages.")]
 _Timeout = Annotated[
     float | None,
     typer.Option(
-        metavar="SECONDS", min=0.001, show_default=False, help="End after so long; failed if --count was not reached."
+        metavar="SECONDS",
+        min=0.001,
+        show_default=False,
+        help="End after this time; exit code 1 if --count was not reached.",
     ),
 ]
 _Quirks = Annotated[
     list[Quirk] | None,
     typer.Option(
-        metavar="NAME", help=f"A defect of the reference's clients to show: {', '.join(sorted(CLIENT_QUIRKS))}."
+        metavar="NAME",
+        help=f"Reproduce a defect of RocketMQ's clients; may be repeated: {', '.join(sorted(CLIENT_QUIRKS))}.",
     ),
 ]
 _Broadcast = Annotated[
@@ -87,18 +88,22 @@ _Broadcast = Annotated[
     typer.Option(
         metavar="NAME",
         show_default=False,
-        help="Get every message, whatever other members get. Under this NAME the place is kept for the next time.",
+        help="Receive every message, as each broadcasting member does; offsets are kept in a file NAME.",
     ),
 ]
 _OffsetsDir = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", show_default=False, help="Where --broadcast keeps the place; ~/.rlab-offsets."),
+    typer.Option(
+        metavar="FOLDER", show_default=False, help="Folder of the offsets of --broadcast; by default ~/.rlab-offsets."
+    ),
 ]
 
 
 def consume(
     topic: Annotated[str, typer.Argument(show_default=False, help="Topic to consume.")],
-    group: Annotated[str, typer.Option(show_default=False, help="Consumer group; its members share the queues.")],
+    group: Annotated[
+        str, typer.Option(show_default=False, help="Consumer group; its queues are assigned to its members.")
+    ],
     start: _Start = "latest",
     count: _Count = None,
     timeout: _Timeout = None,
@@ -115,12 +120,12 @@ def consume(
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Print messages of a topic, a line each.
+    """Print messages of a topic, one per line.
 
-    It consumes as a member of a group until it is stopped, and leaves the group in good order.
+    Consumes as a member of a group until stopped, and then leaves the group.
 
-    With --json a line is an object with body (or body_base64), topic, broker, queue_id, offset, keys, tags, properties,
-    born_ms, stored_ms and message_id.
+    With --json each line is an object with body (or body_base64), topic, broker, queue_id, offset, keys, tags,
+    properties, born_ms, stored_ms and message_id.
 
     Example: rlab consume orders --group billing --from earliest --count 100 --timeout 10
 
@@ -146,13 +151,13 @@ def consume(
 
 
 def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, Any]:
-    """The options of a consumer that --broadcast and --offsets-dir stand for.
+    """The consumer options for --broadcast and --offsets-dir.
 
     Raises:
-        typer.BadParameter: a folder for offsets that are not kept in one.
+        typer.BadParameter: --offsets-dir without --broadcast.
     """
     if name is None and offsets_dir is not None:
-        raise typer.BadParameter("--offsets-dir is for --broadcast: the offsets of a group are kept at the brokers")
+        raise typer.BadParameter("--offsets-dir needs --broadcast: without it, offsets are kept by the brokers")
     if name is None:
         return {}
     folder = {} if offsets_dir is None else {"offsets_dir": offsets_dir}
@@ -213,7 +218,7 @@ class Consuming:
             assignment=AssignedBy.BROKER if by_broker else AssignedBy.CLIENT,
             consume_from=options.start[0],
             consume_timestamp_ms=options.start[1],
-            # One worker keeps the order of each queue. To end after exactly --count messages they come one by one.
+            # One worker keeps the order of each queue. Batches of one let it end after exactly --count messages.
             max_workers=1,
             order=options.order,
             mode=options.mode,
@@ -226,14 +231,14 @@ class Consuming:
             with anyio.move_on_after(options.timeout_s):
                 await self._done.wait()
         if isinstance(self._write_error, BrokenPipeError):
-            return  # whoever read it has seen enough, as in `rlab consume ... | head`
+            return  # the reader has seen enough, as in `rlab consume ... | head`
         if self._write_error is not None:
             raise self._write_error
         if options.count is not None and self._received < options.count:
-            raise QueryNotFound(f"{self._received} of {options.count} messages came in {options.timeout_s:g} s")
+            raise QueryNotFound(f"received {self._received} of {options.count} messages in {options.timeout_s:g} s")
 
     async def _check_topic(self) -> None:
-        """A consumer may wait for its topic, but who types a name usually means one that is there."""
+        """Fail if the topic does not exist: a consumer could wait for it, but a typed name is meant to exist."""
         from client.admin.admin import Admin
 
         async with Admin(self._options.namesrv) as admin:
@@ -251,7 +256,7 @@ class Consuming:
                 if self._received == self._options.count:
                     self._done.set()
                 return
-        # Neither finished nor failed: they stay where they are, uncommitted, for the next member of the group.
+        # Neither processed nor failed: they stay uncommitted, for the next owner of the queue.
         await anyio.sleep_forever()
 
     def _line(self, message: MessageExt) -> bytes:

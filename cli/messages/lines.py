@@ -1,8 +1,8 @@
-"""Lines from and to files, pipes and terminals, without blocking the event loop on any of them.
+"""Reads and writes lines of files, pipes and terminals without blocking the event loop.
 
 No thread is used: one that waits for the other end of a pipe cannot be stopped, and the process would wait for it. And
-no descriptor is made non-blocking: that would change it for whoever else has it open, for instance the shell that
-shares its terminal.
+no descriptor is made non-blocking: that would change it for every process that has it open, such as the shell that
+shares the terminal.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ _CHUNK_BYTES = 64 * 1024
 
 async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
     """Read lines until the end of the input.
-
-    Args:
-        fd: open file descriptor.
 
     Yields:
         The number of a line, from 1, and the line without its line end.
@@ -50,14 +47,10 @@ async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write bytes, at the pace of whoever reads them.
-
-    Args:
-        fd: open file descriptor.
-        data: what to write.
+    """Write bytes, at the pace of the reader.
 
     Raises:
-        OSError: it cannot be written; BrokenPipeError when nobody reads any more.
+        OSError: it cannot be written; BrokenPipeError when the reader has closed the pipe.
 
     Cancellation: a part may have been written.
     """
@@ -66,7 +59,7 @@ async def write_all(fd: int, data: bytes) -> None:
     while rest:
         if waits:
             await anyio.wait_writable(fd)
-        # So much fits without waiting when a pipe says that it can be written.
+        # A pipe that is writable takes this much without blocking.
         rest = rest[os.write(fd, rest[: select.PIPE_BUF] if waits else rest) :]
 
 
@@ -81,9 +74,9 @@ async def _chunks(fd: int) -> AsyncGenerator[bytes]:
 
 
 def _waits(fd: int) -> bool:
-    """Whether a descriptor may have to be waited for.
+    """Whether reads and writes of a descriptor may block.
 
-    Files and devices such as the null device are always ready, and no event loop can wait for them.
+    Files and devices such as the null device are always ready, and an event loop cannot wait for them.
     """
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)

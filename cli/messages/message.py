@@ -1,4 +1,4 @@
-"""`rlab message`: find stored messages by key, and show one by its id: what it is, and everywhere it is."""
+"""`rlab message`: find stored messages by key, and show one by its id with every place where it is stored."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ def find(
     topic: TopicName,
     key: Annotated[str, typer.Option(show_default=False, help="One of the keys of the message.")],
     since: Annotated[
-        str | None, typer.Option(metavar="90s|10m|1h|2d", show_default=False, help="Only what was stored since then.")
+        str | None,
+        typer.Option(metavar="90s|10m|1h|2d", show_default=False, help="Only messages stored within this time."),
     ] = None,
     most: Annotated[
-        int, typer.Option("--max", metavar="N", min=1, max=MAX_LOOKUP_MESSAGES, help="At the most so many.")
+        int, typer.Option("--max", metavar="N", min=1, max=MAX_LOOKUP_MESSAGES, help="At most N messages.")
     ] = 32,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Find messages by key, the newest first.
+    """Find messages by key, newest first.
 
-    Copies that wait for a retry and dead letters are found with the messages of the topic. The first search through
-    much that is stored takes a while; with --since it takes less.
+    Copies in retry topics and dead-letter topics are found as well. The first search through many stored messages
+    takes a while; --since shortens it.
 
     Example: rlab message find orders --key 42 --since 1h
     """
@@ -63,19 +64,19 @@ def find(
     if not found.messages:
         when = "" if since is None else f" that was stored in the last {since}"
         fail_without(f"no message of {topic} with key {key!r}{when}", found)
-    tell_what_is_missing(found)
+    note_what_is_missing(found)
 
 
 @app.command()
 def show(
-    message_id: Annotated[str, typer.Argument(help="Message id, as the producer was told it.", show_default=False)],
+    message_id: Annotated[str, typer.Argument(help="Message id, as returned to the producer.", show_default=False)],
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Show a message, and every place in which it is.
+    """Show a message and every place where it is stored.
 
-    Those are the queue that it was sent to, retries of groups that failed on it, and dead letters.
+    Places are the queue it was sent to, retry topics of groups that failed on it, and dead-letter topics.
 
     Example: rlab message show 5f0c3a9d27e1b8460000002a
     """
@@ -86,14 +87,14 @@ def show(
         print_message(found)
     if not found.messages:
         fail_without(f"no message with id {message_id!r}", found)
-    tell_what_is_missing(found)
+    note_what_is_missing(found)
 
 
 def since_ms(text: str) -> int:
     """Read --since: how long ago, in milliseconds.
 
     Raises:
-        typer.BadParameter: it is no length of time.
+        typer.BadParameter: it is not a length of time.
     """
     match = re.fullmatch(r"(\d{1,9})([smhd])", text)
     if match is None:
@@ -102,7 +103,7 @@ def since_ms(text: str) -> int:
 
 
 def fail_without(what: str, found: FoundMessages) -> None:
-    """Say that nothing was found, and where nobody looked.
+    """Report that nothing was found, and which brokers were not searched.
 
     Raises:
         typer.Exit: always.
@@ -112,18 +113,18 @@ def fail_without(what: str, found: FoundMessages) -> None:
     raise typer.Exit(FAILED)
 
 
-def tell_what_is_missing(found: FoundMessages) -> None:
-    """Say on stderr what there may be besides."""
+def note_what_is_missing(found: FoundMessages) -> None:
+    """Note on stderr that there may be more messages."""
     if not found.is_complete:
         print_note(f"note: these are the newest {len(found.messages)}; there may be more")
     if found.unreachable:
-        print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so what it has is missing")
+        print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so its messages are missing")
 
 
 def print_message(found: FoundMessages) -> None:
-    """Print a message and its places; it is the same message in each."""
+    """Print a message and every place where it is stored."""
     message = found.messages[0].message
-    print_line(f"message {message.message_id} of topic {message.topic}, made {_time(message.born_ms)}")
+    print_line(f"message {message.message_id} of topic {message.topic}, created {_time(message.born_ms)}")
     print_table(["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in found.messages])
     print_line(f"keys        {', '.join(message.keys) or '-'}")
     print_line(f"tag         {message.tags or '-'}")
@@ -134,7 +135,7 @@ def print_message(found: FoundMessages) -> None:
 
 
 def found_document(found: FoundMessages) -> dict[str, object]:
-    """The JSON document of what was found."""
+    """The JSON document of the messages found."""
     return {
         "messages": [
             {
@@ -166,7 +167,7 @@ def _time(ms: int) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"  # whatever a producer's clock said
+        return f"{ms} ms"  # out of range because of the producer's clock
 
 
 def _shown(body: bytes, most: int) -> str:

@@ -1,4 +1,4 @@
-"""`rlab produce`: lines, or generated messages, into a topic."""
+"""`rlab produce`: send lines, or generated messages, to a topic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from client import Producer
 
 MAX_FAILURES_IN_A_ROW = 100
-"""After so many messages that could not be sent the rest is not tried: each takes all its attempts to fail."""
+"""Failed sends in a row after which the command ends: each of them takes all its attempts to fail."""
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
-    """What to send; see `rlab produce --help`."""
+    """Options of `rlab produce`; see its help."""
 
     topic: str
     file: Path | None
@@ -52,12 +52,12 @@ def produce(
     topic: Annotated[str, typer.Argument(show_default=False, help="Topic to send to.")],
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", show_default=False, help="A message per line; - or nothing: standard input."),
+        typer.Argument(metavar="FILE", show_default=False, help="One message per line; - or none: standard input."),
     ] = None,
     count: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, show_default=False, help="Send so many generated messages; of a FILE, so many."
+            metavar="N", min=1, show_default=False, help="Send N generated messages; of FILE, the first N lines."
         ),
     ] = None,
     size: Annotated[
@@ -77,7 +77,7 @@ def produce(
     in_flight: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, max=4096, help="Messages sent at once; 1 keeps the order of the lines in any case."
+            metavar="N", min=1, max=4096, help="Sends in progress at a time; 1 keeps the order of lines in any case."
         ),
     ] = 64,
     group: Annotated[str, typer.Option(help="Producer group.")] = "rlab-produce",
@@ -85,9 +85,9 @@ def produce(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Send lines to a topic, a message each.
+    """Send lines to a topic, one message per line.
 
-    Empty lines are skipped. The exit code is 0 if every message was acknowledged.
+    Empty lines are skipped. Exit code 0 means that every message was acknowledged.
 
     Example: seq 1000 | rlab produce orders --rate 100 --key-regex '.*(.)$'
     """
@@ -123,7 +123,7 @@ def _compiled(regex: str) -> re.Pattern[bytes]:
 
 @contextmanager
 def opened(options: ProduceOptions) -> Iterator[int | None]:
-    """The descriptor that lines are read from; None when messages are generated."""
+    """The file descriptor to read lines from; None when messages are generated."""
     if options.file is None and options.count is not None:
         yield None
     elif options.file is None or str(options.file) == "-":
@@ -150,7 +150,7 @@ class Sending:
         self._last_error: RlabError | None = None
 
     async def run(self, *, as_json: bool) -> None:
-        """Send everything; print what came of it, also when it is cut short.
+        """Send everything; print the counts, also when it is cut short.
 
         Raises:
             RlabError: something could not be sent.
@@ -174,7 +174,7 @@ class Sending:
         return f"sent {self._sent}{of}{failed}"
 
     async def _send_all(self) -> None:
-        # Once for all: the first of many sends that look the route up would be overtaken by the others.
+        # Looked up once before all sends: later sends would overtake the first one, which waits for the route.
         await self._producer.queues(self._options.topic)
         turn = anyio.Lock(fast_acquire=True)
         async with aclosing(self._bodies()) as bodies, anyio.create_task_group() as tasks:
@@ -190,7 +190,7 @@ class Sending:
             await self._send(*numbered)
 
     async def _bodies(self) -> AsyncGenerator[tuple[int, bytes]]:
-        """What to send, each with its number, at the wanted rate."""
+        """Bodies, each with its number, at the wanted rate."""
         options, started, n = self._options, anyio.current_time(), 0
         async for number, body in self._generated() if self._fd is None else read_lines(self._fd):
             if not body:

@@ -29,28 +29,31 @@ def register(app: typer.Typer) -> None:
 
 def cluster(
     brokers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="How many brokers: broker-a, broker-b, ...")
+        int, typer.Option(metavar="N", min=1, max=64, help="Number of brokers: broker-a, broker-b, ...")
     ] = 2,
     port: Annotated[
         int,
         typer.Option(
-            metavar="PORT", min=0, max=65_000, help="Port of the name server; brokers take the next ones. 0: any ports."
+            metavar="PORT",
+            min=0,
+            max=65_000,
+            help="Port of the name server; brokers take the ports after it. 0 takes free ports.",
         ),
     ] = 9876,
     topic: Annotated[list[str] | None, typer.Option(help="Create this topic; may be repeated.")] = None,
     queues: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Queues on each broker, for --topic.")
+        int, typer.Option(metavar="N", min=1, help="Queues on each broker of each --topic.")
     ] = DEFAULT_TOPIC_QUEUES,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep messages here; by default they are gone at the end.")
+        Path | None, typer.Option(metavar="DIR", help="Store messages here; by default they are deleted at the end.")
     ] = None,
-    auto_create: Annotated[bool, typer.Option(help="Let a send create its topic.")] = True,
+    auto_create: Annotated[bool, typer.Option(help="Create a topic on the first send to it.")] = True,
     json: Json = False,
     config: Config = None,
 ) -> None:
     """Run a name server and brokers on this machine.
 
-    They run until they are stopped, or until one of them fails.
+    They run until this command is stopped, or until one of them fails.
 
     Example: rlab cluster --brokers 2 --topic orders --queues 8
     """

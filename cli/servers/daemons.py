@@ -58,7 +58,7 @@ def namesrv(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
         "0.0.0.0:9876"
     ),
-    name: Annotated[str, typer.Option(help="What it calls itself; its address by default.")] = "",
+    name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -82,7 +82,7 @@ def namesrv(
 
 
 def broker(
-    name: Annotated[str, typer.Option(help="Broker name; stays the same for the life of its data.")] = "broker-a",
+    name: Annotated[str, typer.Option(help="Broker name; must not change as long as its data is used.")] = "broker-a",
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
         "0.0.0.0:10911"
@@ -90,16 +90,19 @@ def broker(
     advertise: Advertise = None,
     data: Data = None,
     cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
-    auto_create: Annotated[bool, typer.Option(help="Let a send create its topic.")] = True,
+    auto_create: Annotated[bool, typer.Option(help="Create a topic on the first send to it.")] = True,
     flush: Annotated[
-        FlushMode, typer.Option(help="Answer a send once it is in the file (async), or on the disk (sync).")
+        FlushMode,
+        typer.Option(help="Answer a send after the write to the file (async) or after the sync to the disk (sync)."),
     ] = FlushMode.ASYNC,
     retain_age: RetainAge = RETAIN_AGE,
     retain_size: RetainSize = UNLIMITED,
     retain_size_max: RetainSizeMax = UNLIMITED,
     segment_size: SegmentSize = SEGMENT_SIZE,
     segment_age: SegmentAge = SEGMENT_AGE,
-    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write events to this file too.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the broker's events to this file as well.")
+    ] = None,
     trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
     quirk: Quirks = None,
     register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,

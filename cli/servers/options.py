@@ -1,4 +1,7 @@
-"""The options of `rlab broker` that need more than a word, and the records that some of them make."""
+"""Option declarations of `rlab broker`, and the records that are made from their values.
+
+Sizes and times are written as people write them: 512MiB, 10GiB, 72h, 7d, unlimited.
+"""
 
 from __future__ import annotations
 
@@ -27,50 +30,73 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
 Advertise = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Address that clients are told, if not the one that name servers see."),
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Address for clients, if it differs from the one that name servers see: set it behind NAT.",
+    ),
 ]
 Data = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Where messages are stored; ./rlab-data/NAME by default.")
+    Path | None, typer.Option(metavar="DIR", help="Folder of the stored messages; by default ./rlab-data/NAME.")
 ]
 Quirks = Annotated[
     list[Quirk] | None,
     typer.Option(
         metavar="NAME",
-        help=f"A defect of the reference to show: {', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
+        help="Reproduce a defect of RocketMQ; may be repeated: "
+        f"{', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
     ),
 ]
 RegisterInterval = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="How often it registers when nothing changes.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, help="Interval of registrations at the name servers while nothing changes."
+    ),
 ]
 Expiry = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="Silence after which name servers take it for dead.")
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1, help="Time without a registration after which name servers drop the broker."
+    ),
 ]
 RestoreGrace = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long members may take to return after a restart.")
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Time for members to reconnect after a restart, before their queues are reassigned.",
+    ),
 ]
 
 RETAIN_AGE, SEGMENT_SIZE, SEGMENT_AGE = "72h", "64MiB", "24h"
 
 RetainAge = Annotated[
-    str, typer.Option(metavar="TIME", help="Delete older messages, unless a group has still to read them.")
+    str, typer.Option(metavar="TIME", help="Delete messages older than this, unless a group has yet to consume them.")
 ]
 RetainSize = Annotated[
-    str, typer.Option(metavar="SIZE", help="Delete the oldest beyond it, unless a group has still to read them.")
+    str,
+    typer.Option(
+        metavar="SIZE", help="Delete the oldest messages beyond this size, unless a group has yet to consume them."
+    ),
 ]
 RetainSizeMax = Annotated[
-    str, typer.Option(metavar="SIZE", help="Delete the oldest beyond it, also if a group has still to read them.")
+    str,
+    typer.Option(
+        metavar="SIZE", help="Delete the oldest messages beyond this size even if a group has yet to consume them."
+    ),
 ]
 SegmentSize = Annotated[
-    str, typer.Option(metavar="SIZE", help="When a file is full; whole files are deleted, and one is read at a start.")
+    str, typer.Option(metavar="SIZE", help="Segment size; retention deletes whole segments, and recovery scans one.")
 ]
-SegmentAge = Annotated[str, typer.Option(metavar="TIME", help="When a file is finished although it is not full.")]
+SegmentAge = Annotated[
+    str, typer.Option(metavar="TIME", help="Age at which a segment is closed even if it is not full.")
+]
 
 
 def retention_of(age: str, size: str, size_max: str) -> RetentionOptions:
-    """Make the options of retention from what the flags say.
+    """Make the retention options from the flags.
 
     Raises:
-        ConfigError: one of them cannot be; it is named.
+        ConfigError: a value is impossible; the flag is named.
     """
     from broker.retention.plan import RetentionOptions
 
@@ -82,10 +108,10 @@ def retention_of(age: str, size: str, size_max: str) -> RetentionOptions:
 
 
 def store_of(segment_size: str, segment_age: str) -> StoreOptions:
-    """Make the options of the message store from what the flags say.
+    """Make the store options from the flags.
 
     Raises:
-        ConfigError: one of them cannot be; it is named.
+        ConfigError: a value is impossible; the flag is named.
     """
     from broker.store.disk.options import StoreOptions
 
@@ -102,11 +128,12 @@ def store_of(segment_size: str, segment_age: str) -> StoreOptions:
 
 
 def bytes_of(option: str, text: str) -> int | None:
-    """Return the bytes that a size means; None for "unlimited".
+    """Read a size in bytes; None for "unlimited".
 
     Args:
         option: the flag, for the error.
-        text: a number with KiB, MiB, GiB or TiB (1024 each), or KB, MB, GB or TB (1000 each); bytes without a unit.
+        text: a number with KiB, MiB, GiB or TiB (powers of 1024), or KB, MB, GB or TB (powers of 1000); without a unit
+            it means bytes.
 
     Raises:
         ConfigError: it is not a size.
@@ -115,11 +142,11 @@ def bytes_of(option: str, text: str) -> int | None:
 
 
 def milliseconds_of(option: str, text: str) -> int | None:
-    """Return the milliseconds that a time means; None for "unlimited".
+    """Read a time in milliseconds; None for "unlimited".
 
     Args:
         option: the flag, for the error.
-        text: a number with ms, s, m, h or d; there is no unit to take for granted.
+        text: a number with ms, s, m, h or d; the unit is required.
 
     Raises:
         ConfigError: it is not a time.

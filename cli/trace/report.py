@@ -1,4 +1,4 @@
-"""`rlab report`: what the rebalances of a trace cost, as a page and as tables."""
+"""`rlab report`: the costs of the rebalances in a trace, as a page and as tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.report.data import Report
 
 SHORT_TRACE_BYTES = 30_000_000
-"""A hundred thousand events; so many were still sooner done without Java's second compiler, more were not tried."""
+"""A hundred thousand events: measured faster without Java's second compiler; larger traces were not measured."""
 
 
 def register(app: typer.Typer) -> None:
@@ -34,14 +34,14 @@ def report(
         ),
     ] = None,
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page and the tables go.")] = Path("report"),
-    group: Annotated[str | None, typer.Option(help="Only this consumer group.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the page and the tables.")] = Path("report"),
+    group: Annotated[str | None, typer.Option(help="Report only this consumer group.")] = None,
     master: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Spark master; by default all cores of this machine. With spark://host:7077, --out is a folder that "
-            "this machine and all workers have in common, and so are traces.",
+            help="Spark master; by default all cores of this machine. With spark://host:7077, --out and the traces "
+            "must be in folders that this machine shares with all workers.",
         ),
     ] = None,
     driver_memory: Annotated[
@@ -50,15 +50,15 @@ def report(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Tell what rebalances cost: who had which queue when, how long queues stood still, what came twice.
+    """Report the cost of rebalances: owners over time, pauses of queues, and duplicates.
 
-    Reads traces that `rlab broker --trace` and `rlab demo --trace` have written, or the topic to which all brokers and
-    clients send their events. Needs the extra `spark`.
+    Reads traces written by `rlab broker --trace` and `rlab demo --trace`, or the topic SYS_TRACE, to which all brokers
+    and clients send their events. Needs the extra `spark`.
 
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
     """
     if not trace:
-        # What is wrong with a cluster is said before Spark starts, which takes long to say it at length.
+        # A cluster that cannot be reached is reported before Spark starts.
         ask(namesrv, lambda admin: admin.route(TRACE_TOPIC))
     try:
         told = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
@@ -80,15 +80,7 @@ def make_report(
     master: str | None = None,
     driver_memory: str = "1g",
 ) -> Report:
-    """Make a report, and say on stderr how far it is.
-
-    Args:
-        traces: files; if there are none, the topic SYS_TRACE is read.
-        name_servers: of the cluster in that case.
-        out: folder for it.
-        group: only this one.
-        master: of Spark.
-        driver_memory: of Spark.
+    """Make a report in the folder `out`, with progress on stderr; without `traces` the topic SYS_TRACE is read.
 
     Raises:
         ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
@@ -119,14 +111,14 @@ def make_report(
 
 
 def is_short(traces: list[Path]) -> bool:
-    """Whether a report of these is a matter of seconds, as far as one can know: of a folder or a topic one cannot."""
+    """Whether a report of these takes seconds; unknown, so False, for a folder or a topic."""
     if not traces or not all(path.is_file() for path in traces):
         return False
     return sum(path.stat().st_size for path in traces) <= SHORT_TRACE_BYTES
 
 
 def page_of(out: Path) -> Path:
-    """Where the page of a report lies."""
+    """Path of the page of a report."""
     from pipeline.report.job import PAGE
 
     return (out / PAGE).resolve()
@@ -146,12 +138,12 @@ def report_document(told: Report) -> dict[str, object]:
 
 
 def print_report(told: Report, out: Path) -> None:
-    """Say what a report says in short, and where it lies."""
+    """Print a summary of each group, and the path of the page."""
     from pipeline.report.words import summary, what_happened
 
     for one in told.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)}")
     if not told.groups:
-        print_line("no member of a group had a queue in this trace")
+        print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

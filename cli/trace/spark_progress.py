@@ -1,4 +1,4 @@
-"""Progress of a Spark job on stderr: how many tasks of how many are done."""
+"""Progress of Spark jobs on stderr: finished and all tasks."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ _CLEAR_LINE = "\r\x1b[K"
 
 @contextmanager
 def spark_progress(spark: SparkSession, what: str) -> Iterator[None]:
-    """Tell how far the jobs of a session are while the block runs: on a terminal in one line, else seldom.
+    """Show the progress of a session's jobs while the block runs: on a terminal in one line, else every 10 s.
 
-    Args:
-        spark: the session.
-        what: a few words in front of the numbers.
+    The text `what` stands in front of the numbers.
     """
     on_terminal = sys.stderr.isatty()
     ended = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
-    def tell() -> None:
+    def show() -> None:
         while not ended.wait(_TERMINAL_INTERVAL_S if on_terminal else _LOG_INTERVAL_S):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             known = [stage for stage in stages if stage is not None]
@@ -39,13 +37,13 @@ def spark_progress(spark: SparkSession, what: str) -> Iterator[None]:
             sys.stderr.write(f"{_CLEAR_LINE}{text}" if on_terminal else f"{text}\n")
             sys.stderr.flush()
 
-    teller = threading.Thread(target=tell, name="progress", daemon=True)
-    teller.start()
+    thread = threading.Thread(target=show, name="progress", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        thread.join()
         if on_terminal:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The command `rlab strategies`: all allocation strategies over random histories, on Spark."""
+"""`rlab strategies`: compare allocation strategies over random histories, on Spark."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def register(app: typer.Typer) -> None:
 
 
 def strategies(
-    queues: Annotated[int, typer.Option(help="Queues of the topic, over all brokers.")] = 10_000,
-    consumers: Annotated[int, typer.Option(help="Members at the beginning of each history.")] = 1_000,
+    queues: Annotated[int, typer.Option(help="Queues of the topic on all brokers together.")] = 10_000,
+    consumers: Annotated[int, typer.Option(help="Members at the start of each history.")] = 1_000,
     events: Annotated[int, typer.Option(help="Joins and leaves of each history.")] = 20,
-    scenarios: Annotated[int, typer.Option(help="Histories.")] = 10,
-    brokers: Annotated[int, typer.Option(help="Brokers that the queues are on.")] = 10,
+    scenarios: Annotated[int, typer.Option(help="Number of histories.")] = 10,
+    brokers: Annotated[int, typer.Option(help="Number of brokers.")] = 10,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME", help="Only this one of {strategies}; may be repeated. By default all that are built in."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the first history.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the first history.")] = 1,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or spark://host:7077.")
     ] = "local[*]",
@@ -41,9 +41,9 @@ def strategies(
 ) -> None:
     """Compare the allocation strategies over random histories of a group.
 
-    How many queues a join or leave moves, against the least that an even sharing has to move, and how even the loads
-    are. The built-in strategies are computed with arrays, and give what the shipped ones give; others are asked for the
-    share of each member in turn.
+    Shows how many queues a join or leave moves, compared with the minimum for an even assignment, and how even the
+    loads are. The built-in strategies are computed with arrays, with the same results as in a client; other strategies
+    are called for each member in turn.
 
     Example: rlab strategies --queues 1000000 --consumers 10000 --events 20 --scenarios 4
     """
@@ -96,9 +96,9 @@ def _run(comparison: object, master: str, out: Path | None, as_json: bool) -> No
         title=f"{len(comparison.queue_set):,} queues, {comparison.consumers:,} consumers, {comparison.scenarios} "
         f"histories of {comparison.events} joins and leaves",
     )
-    print_line("moved: queues that a join or leave moves; spread and Jain: the worst moment of all histories")
+    print_line("moved: queues moved by a join or leave; spread and Jain's index: the worst moment of all histories")
     if any(each.times_least is None for each in figures):
-        print_line("among more members than queues the least is 0, and nothing is a multiple of that")
+        print_line("with more members than queues the minimum is 0, so there is no ratio")
     if out is not None:
         print_line(f"{out / 'strategies.png'}")
 

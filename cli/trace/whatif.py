@@ -1,4 +1,4 @@
-"""The command `rlab whatif`: a recorded trace replayed under other rules, on Spark."""
+"""`rlab whatif`: replay a recorded trace under other rules, on Spark."""
 
 from __future__ import annotations
 
@@ -26,11 +26,31 @@ def register(app: typer.Typer) -> None:
     app.command(cls=NamesStrategies)(whatif)
 
 
+_Notify = Annotated[
+    bool | None,
+    typer.Option(
+        "--notify/--no-notify", help="With or without notifications of membership changes. By default both are tried."
+    ),
+]
+_RecordedTimeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", help="Session timeout in force when the trace was recorded (events do not contain it)."
+    ),
+]
+_Capacity = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N", help="Messages per second that a member can process; by default the highest observed rate."
+    ),
+]
+
+
 def whatif(
     trace: Annotated[
         list[Path], typer.Argument(metavar="TRACE...", help="JSON Lines files or Parquet folders with events.")
     ],
-    group: Annotated[str | None, typer.Option(help="Consumer group; may be left out if there is one.")] = None,
+    group: Annotated[str | None, typer.Option(help="Consumer group; needed if the trace has more than one.")] = None,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,23 +65,15 @@ def whatif(
     ] = None,
     handover: Annotated[
         list[str] | None,
-        typer.Option(metavar="drain|cut|overlap", help="Try this way to hand queues over. By default drain, overlap."),
+        typer.Option(metavar="drain|cut|overlap", help="Try this kind of handover. By default drain, overlap."),
     ] = None,
-    notify: Annotated[
-        bool | None,
-        typer.Option("--notify/--no-notify", help="Whether members are told of changes. By default both are tried."),
-    ] = None,
-    recorded_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Session timeout of the trace, which events do not tell.")
-    ] = 120.0,
+    notify: _Notify = None,
+    recorded_timeout: _RecordedTimeout = 120.0,
     recorded_strategy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Strategy of the trace; by default it is found out.")
+        str | None, typer.Option(metavar="NAME", help="Strategy of the trace; by default it is inferred.")
     ] = None,
-    capacity: Annotated[
-        float | None,
-        typer.Option(metavar="N", help="Messages a second that a member can do. By default the most that one did."),
-    ] = None,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Print so many configurations.")] = 20,
+    capacity: _Capacity = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Print at most N configurations.")] = 20,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Where Spark runs: local[*], or spark://host:7077.")
     ] = "local[*]",
@@ -74,8 +86,8 @@ def whatif(
 ) -> None:
     """Replay a trace under other rules: what would the same joins, leaves and messages have cost?
 
-    Tries every combination of strategies, rebalance intervals, session timeouts, ways to hand queues over, and of
-    telling members or not, and prints those that no other one beats in everything. Needs the extra `spark`.
+    Tries every combination of strategies, rebalance intervals, session timeouts, kinds of handover, and notifications,
+    and prints the Pareto front: the combinations that no other one beats in every cost. Needs the extra `spark`.
 
     Example: rlab whatif trace.jsonl --handover drain --session-timeout 30 --session-timeout 120
     """
@@ -111,7 +123,7 @@ def _grid(
         handovers=tuple(Handover(each) for each in _once(handovers)) or grid.handovers,
         notify=grid.notify if notify is None else (notify,),
     )
-    grid.rules()  # says what is wrong before Spark starts
+    grid.rules()  # raises before Spark starts
     return grid
 
 
@@ -181,15 +193,15 @@ def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
 def _print(recorded: Recorded, baseline: Baseline, as_recorded: Tried, best: list[Tried], tried: int, top: int) -> None:
     missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
     if missing:
-        print_line(f"the trace has no events of {len(missing)} members, the first of them {missing[0]}")
+        print_line(f"the trace has no events of {len(missing)} members, for instance {missing[0]}")
     if baseline.wrong_queues:
         print_line(
-            f"the replay is not exact: {baseline.wrong_queues} queues go through other owners than in the trace; is "
-            "the trace whole, and are --recorded-timeout and --recorded-strategy right?"
+            f"the replay is not exact: {baseline.wrong_queues} queues had other owners in the trace; check that the "
+            "trace is complete, and --recorded-timeout and --recorded-strategy"
         )
     else:
-        print_line(f"replayed as recorded, every one of {baseline.moves:,} leases goes to whom it went in the trace")
-    # Rules that made no difference in this trace are one row: the first of them.
+        print_line(f"the replay is exact: each of {baseline.moves:,} leases goes to the same member as in the trace")
+    # Configurations with equal costs are one row: the first of them.
     different = list({each.costs: each for each in reversed(best)}.values())
     ranked = sorted(different, key=lambda each: (_ranks(each, different), each.costs))
     print_table(
@@ -199,24 +211,24 @@ def _print(recorded: Recorded, baseline: Baseline, as_recorded: Tried, best: lis
             ">interval",
             ">timeout",
             "handover",
-            "told",
+            "notified",
             ">moves",
             ">orphan",
-            ">twice",
+            ">duplicates",
             ">lag p99",
             ">imbalance",
         ],
         [_cells("recorded", as_recorded), *(_cells("", each) for each in ranked[:top])],
-        title=f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s, {tried} configurations; best: {len(ranked)} "
-        "that differ",
+        title=f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s, {tried} configurations; Pareto front: "
+        f"{len(ranked)}",
     )
     if len(ranked) > top:
         print_line(f"{len(ranked) - top} more: --top {len(ranked)}")
-    print_line("orphan: queues times seconds without an owner; twice and lag: messages, estimated")
+    print_line("orphan: queue-seconds without an owner; duplicates and lag: messages, estimated")
 
 
 def _ranks(one: Tried, others: list[Tried]) -> int:
-    """How many times others are better than this one in some cost: least for what is good in everything."""
+    """Number of costs in which another configuration is better, summed: lowest for one that is good in every cost."""
     return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
 
 

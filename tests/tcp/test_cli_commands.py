@@ -119,7 +119,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
     (message,) = newest["messages"]
     assert (message["body"], message["offset"], message["stored_in"]) == ("message 3", 2, "letters")
     shown = terminal.text(f"message show {message['message_id']}")
-    assert f"message {message['message_id']} of topic letters, made " in shown
+    assert f"message {message['message_id']} of topic letters, created " in shown
     assert "letters broker-a 0 2 0" in shown
     assert "k7 air" in terminal.text("message find letters --key k7")
     assert "no message of letters with key 'k8' is stored" in terminal.error("message find letters --key k8")
@@ -135,10 +135,10 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("topic create SYS_TRACE", "is a system topic"),
         ("produce nowhere --count 1", "no broker creates topics by itself: create it with 'rlab topic create'"),
         ("consume nowhere --group g", "'nowhere' does not exist: create it"),
-        ("consume nowhere --wait --group g --count 1 --timeout 0.1", "0 of 1 messages came in 0.1 s"),
+        ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s"),
         ("group show", "Missing argument"),
         ("group dlq list nobody", "no broker knows group 'nobody'"),
-        ("group dlq resend g", "say either --id ID or --all"),
+        ("group dlq resend g", "use either --id ID or --all"),
         ("group reset g t", "say one of --to earliest|latest|TIME"),
         ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it"),
         ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),

@@ -30,7 +30,7 @@ def test_queues_that_are_written_and_never_read_are_pointed_out(capsys: pytest.C
     print_route(route(("a", 4, 6)), as_json=True, done="created")
     out, err = capsys.readouterr()
     assert json.loads(out)["brokers"][0]["write_queue_nums"] == 6
-    assert err == "note: nobody can read queues 4 to 5 of a, but messages are sent to them\n"
+    assert err == "note: queues 4 to 5 of a cannot be read, but messages are sent to them\n"
 
 
 def test_the_document_of_a_route_counts_what_can_be_used() -> None:

@@ -61,7 +61,7 @@ def test_the_table_has_a_row_per_rebalance_that_fits_eighty_columns() -> None:
 def test_a_passed_demo_says_so_and_how_the_silent_consumer_was_replaced() -> None:
     text = " ".join(shown(verdict(result()), 120).split())
     assert text.startswith("PASSED 60,000 messages acknowledged, every one received, 12 received twice.")
-    assert "found its balance after every step" in text
+    assert "group converged after every step" in text
     assert "missed after 2,998 ms and replaced 23 ms later" in text
     assert "two owners: 0.0 ms; without one: 12,346 ms, summed over 24 queues" in text
 
@@ -70,7 +70,7 @@ def test_a_failed_demo_names_what_failed() -> None:
     failed = result(ok=False, lost=3, rebalances=[step(converged_ms=None), step(step="c2 leaves", converged_ms=None)])
     text = " ".join(shown(verdict(failed), 120).split())
     assert text.startswith("FAILED 60,000 messages acknowledged, 3 of them never received")
-    assert "did not find its balance after: c4 goes silent, c2 leaves." in text
+    assert "did not converge after: c4 goes silent, c2 leaves." in text
 
 
 def test_the_document_has_exactly_the_promised_fields() -> None:

@@ -18,9 +18,9 @@ MESSAGE = MessageExt(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("group dlq resend g", "say either --id ID or --all"),
-        ("group dlq resend g --id 1 --all", "say either --id ID or --all"),
-        ("group dlq resend g --all --again", "--again goes with --id"),
+        ("group dlq resend g", "use either --id ID or --all"),
+        ("group dlq resend g --id 1 --all", "use either --id ID or --all"),
+        ("group dlq resend g --all --again", "--again needs --id"),
         ("group dlq resend g --all --to nobody", "say group or topic"),
         ("group dlq show g --limit 0", "--limit"),
         ("group dlq list", "Missing argument"),

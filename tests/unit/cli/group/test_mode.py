@@ -25,7 +25,7 @@ def test_who_shares_out_is_shown_with_what_is_popped(capsys: pytest.CaptureFixtu
     print_assignment(INFO)
     assert capsys.readouterr().out.splitlines() == [
         "assignment 17 by broker broker-a",
-        "popped: orders (of 2 others, too), trips (all queues)",
+        "popped: orders (own and 2 others), trips (all queues)",
     ]
 
 
@@ -37,5 +37,5 @@ def test_nothing_is_shown_of_a_group_that_shares_for_itself(capsys: pytest.Captu
 def test_half_a_command_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match="or neither"):
         mode("g", "t")
-    with pytest.raises(typer.BadParameter, match="goes with pop"):
+    with pytest.raises(typer.BadParameter, match="needs pop"):
         mode("g", "t", Mode.pull, share=2)

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.message import fail_without, found_document, print_message, since_ms, tell_what_is_missing
+from cli.messages.message import fail_without, found_document, note_what_is_missing, print_message, since_ms
 from client.admin.messages import FoundMessage, FoundMessages
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -50,7 +50,7 @@ def test_what_is_no_length_of_time_is_refused_with_examples(text: str) -> None:
 def test_a_message_is_printed_with_its_places(capsys: pytest.CaptureFixture[str]) -> None:
     print_message(found(stored("%RETRY%g", -1, due_ms=1_700_000_010_000), stored()))
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip() and "─" not in line]
-    assert lines[0].startswith("message id of topic t, made 1970-01-01 ")
+    assert lines[0].startswith("message id of topic t, created 1970-01-01 ")
     retry, original = (" ".join(line.split()) for line in lines[2:4])
     assert " %RETRY%g broker-a 1 due 2023-11-1" in retry
     assert original.endswith(" t broker-a 1 3 2")
@@ -112,12 +112,12 @@ def test_nothing_found_is_a_failure_that_says_who_did_not_answer(capsys: pytest.
 
 
 def test_what_may_be_missing_is_said_beside_the_result(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_what_is_missing(found(stored()))
+    note_what_is_missing(found(stored()))
     assert capsys.readouterr() == ("", "")
-    tell_what_is_missing(found(stored(), is_complete=False, unreachable=("broker-b",)))
+    note_what_is_missing(found(stored(), is_complete=False, unreachable=("broker-b",)))
     assert capsys.readouterr().err.splitlines() == [
         "note: these are the newest 1; there may be more",
-        "note: broker broker-b does not answer, so what it has is missing",
+        "note: broker broker-b does not answer, so its messages are missing",
     ]
 
 
