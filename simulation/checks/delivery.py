@@ -1,17 +1,16 @@
-"""Was every acknowledged message received, and how often? The bookkeeping of swarms and of the demo. Pure.
+"""Counts lost and duplicate messages of a swarm: acknowledged ones against received ones. Pure.
 
-Each message carries the number of its producer and its own number, counted from 0 without a gap. That keeps the books
-small however long a run lasts: only a message that waits for something has an entry, and a number that was seen before
-and has none is done.
+Each message carries the number of its producer and its own number, counted from 0 without a gap. So memory stays small
+however long a run lasts: only a message that waits for something has an entry; a number below the highest without an
+entry is done.
 
-    acknowledged(0, 0)    received(0, 0)    done: acknowledged and received, no entry any more
-    received(0, 1)                          came before its acknowledgement: an entry until that comes
-    failed(0, 2)                            its producer gave up: it may be stored all the same, and is never lost
+    acknowledged(0, 0)    received(0, 0)    done: acknowledged and received, the entry goes
+    received(0, 1)                          received before its acknowledgement: an entry until that comes
+    failed(0, 2)                            the send failed: the message may be stored or not, so it is never lost
     received(0, 0)                          seen before and without an entry: a duplicate
-    acknowledged(0, 3)                      lost, if nobody receives it by the end
+    acknowledged(0, 3)                      lost, if it is not received by the end
 
-Invariant: `lost` counts exactly the messages that were acknowledged and not received; while a run goes on that is its
-lag.
+Invariant: `lost` counts exactly the messages that were acknowledged and not received; during a run that is the lag.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from enum import Enum
 class _Waiting(Enum):
     """What a message that is not done waits for."""
 
-    ANYTHING = "only a later one was heard of yet"
+    ANYTHING = "only a later one was seen so far"
     RECEIPT = "acknowledged, not received"
     ACKNOWLEDGEMENT = "received, not acknowledged"
-    NOTHING = "given up by its producer, and never received so far"
+    NOTHING = "its send failed, and it was not received so far"
 
 
 class _Producer:
-    """The books of one producer: `next_number` is above every number seen, `waiting` has the messages not done."""
+    """Messages of one producer: `next_number` is above every number seen, `waiting` has those that are not done."""
 
     __slots__ = ("next_number", "waiting")
 
@@ -38,7 +37,7 @@ class _Producer:
         self.waiting: dict[int, _Waiting] = {}
 
     def take(self, number: int) -> _Waiting | None:
-        """Take a message out of the books; None if it is done."""
+        """Remove and return the state of a message; None if it is done."""
         while self.next_number <= number:
             self.waiting[self.next_number] = _Waiting.ANYTHING
             self.next_number += 1
@@ -46,14 +45,14 @@ class _Producer:
 
 
 class DeliveryCheck:
-    """Books of any number of producers. Calls for one message may come in any order.
+    """Counts the messages of any number of producers. Calls for one message may come in any order.
 
     Attributes:
         sent: messages that were acknowledged to their producer.
-        failed_sends: messages that their producer gave up; some of them may be stored.
+        failed_sends: sends that failed; some of their messages may be stored.
         received_unique: messages received, each counted once; those of `failed_sends` that were stored count too.
         duplicates: receipts beyond the first of each message.
-        lost: messages acknowledged and not received: the lag of a run, and its loss once nothing comes any more.
+        lost: messages acknowledged and not received: the lag during a run, and the loss at its end.
     """
 
     def __init__(self) -> None:
@@ -65,24 +64,19 @@ class DeliveryCheck:
         self._producers: dict[int, _Producer] = {}
 
     def acknowledged(self, producer: int, number: int) -> None:
-        """Note that a broker has the message.
-
-        Args:
-            producer: its producer's number.
-            number: its own, from 0 up without a gap; each is acknowledged or failed once.
-        """
-        books = self._books(producer)
+        """Note that a broker acknowledged a message; every number from 0 on is acknowledged or failed once."""
+        of_producer = self._producer(producer)
         self.sent += 1
-        if books.take(number) is not _Waiting.ACKNOWLEDGEMENT:
-            books.waiting[number] = _Waiting.RECEIPT
+        if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
+            of_producer.waiting[number] = _Waiting.RECEIPT
             self.lost += 1
 
     def failed(self, producer: int, number: int) -> None:
-        """Note that the producer gave the message up: nobody was told that it is stored, so it cannot be lost."""
-        books = self._books(producer)
+        """Note that a send failed: its message was never promised, so it cannot be lost."""
+        of_producer = self._producer(producer)
         self.failed_sends += 1
-        if books.take(number) is not _Waiting.ACKNOWLEDGEMENT:
-            books.waiting[number] = _Waiting.NOTHING
+        if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
+            of_producer.waiting[number] = _Waiting.NOTHING
 
     def received(self, producer: int, number: int) -> bool:
         """Note that a consumer got the message.
@@ -90,16 +84,16 @@ class DeliveryCheck:
         Returns:
             Whether it is the first time.
         """
-        books = self._books(producer)
-        state = books.take(number)
+        of_producer = self._producer(producer)
+        state = of_producer.take(number)
         if state is None or state is _Waiting.ACKNOWLEDGEMENT:
             if state is not None:
-                books.waiting[number] = state
+                of_producer.waiting[number] = state
             self.duplicates += 1
             return False
         self.received_unique += 1
         if state is _Waiting.ANYTHING:
-            books.waiting[number] = _Waiting.ACKNOWLEDGEMENT
+            of_producer.waiting[number] = _Waiting.ACKNOWLEDGEMENT
         elif state is _Waiting.RECEIPT:
             self.lost -= 1
         return True
@@ -108,14 +102,14 @@ class DeliveryCheck:
         """The first messages that were acknowledged and not received, as (producer, number), `limit` at the most."""
         missing = [
             (producer, number)
-            for producer, books in sorted(self._producers.items())
-            for number, state in sorted(books.waiting.items())
+            for producer, of_producer in sorted(self._producers.items())
+            for number, state in sorted(of_producer.waiting.items())
             if state is _Waiting.RECEIPT
         ]
         return missing[:limit]
 
-    def _books(self, producer: int) -> _Producer:
-        books = self._producers.get(producer)
-        if books is None:
-            books = self._producers[producer] = _Producer()
-        return books
+    def _producer(self, producer: int) -> _Producer:
+        of_producer = self._producers.get(producer)
+        if of_producer is None:
+            of_producer = self._producers[producer] = _Producer()
+        return of_producer

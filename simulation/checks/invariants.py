@@ -1,13 +1,13 @@
-"""What a torture run must never show: the books over leases, commits, deliveries and acknowledgements. Pure.
+"""Invariants that a torture run must never violate, of leases, commits, deliveries and acknowledgements. Pure.
 
-    lease       granted while another member holds it: two live owners
-    commit      passes a message that no listener of the group has ended with: it would be lost with the next owner
-    delivery    the first of each message of a queue comes in the order of the log, and leaves none out
-    send        what one producer sends one after another to a queue lies there in that order
-    loss        acknowledged, and neither consumed by a group nor among its dead letters
+    lease       is not granted while another member holds it: there would be two live owners
+    commit      does not pass a message that the group's listeners have not processed: a new owner would skip it
+    delivery    the first deliveries of a queue's messages are in log order and leave none out
+    send        sequential sends of one producer to one queue are stored in that order
+    loss        every acknowledged message is consumed by each group or among its dead-letter messages
 
-Only what is not done has an entry, so that the books of an hour are as small as those of a minute. All times are the
-events' own; queues count from offset 0, and nothing may be deleted that a group has not read.
+Only messages that are pending have an entry, so that the memory of an hour is that of a minute. Queues begin at
+offset 0, and no message may be deleted before every group has read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Place = tuple[str, MessageQueue]
 
 
 class _Ended:
-    """Offsets that listeners have ended with: all below `below`, and those in `beyond`."""
+    """Processed offsets: all below `below`, and those in `beyond`."""
 
     __slots__ = ("below", "beyond")
 
@@ -42,14 +42,11 @@ class _Ended:
 
 
 class TortureInvariants:
-    """Books of one run.
-
-    Args:
-        groups: groups that must get every message.
+    """Checker of one run, in which each of `groups` must get every message.
 
     Attributes:
-        checks: group -> which messages it has consumed, or has as dead letters.
-        violations: what must not have happened and did, the first `MAX_VIOLATIONS`.
+        checks: group -> the messages that it consumed or has as dead-letter messages.
+        violations: the first `MAX_VIOLATIONS`.
         deliveries: calls of listeners, of all groups.
         deliveries_again: those of a message that was delivered before.
     """
@@ -70,7 +67,7 @@ class TortureInvariants:
             self.violations.append(what)
 
     def watch(self, event: Event) -> None:
-        """Note what a node says about leases and commits."""
+        """Note an event about leases or commits."""
         place = event.group, MessageQueue(event.topic, event.broker, event.queue_id)
         if event.kind == EventKind.LOCK_GRANTED:
             holder = self._holders.get(place, event.client)
@@ -87,7 +84,8 @@ class TortureInvariants:
             self._commits[place] = event.offset
             ended = self._ended.get(place)
             if event.offset > (ended.below if ended is not None else 0):
-                self._violated(f"{event} passes {ended.below if ended is not None else 0}, which nobody ended with")
+                first = ended.below if ended is not None else 0
+                self._violated(f"{event} passes {first}, which no listener has processed")
 
     def delivered(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Note that a listener of a group is called with a message."""
@@ -102,15 +100,15 @@ class TortureInvariants:
             self.deliveries_again += 1
 
     def ended(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Note that a listener of a group ends with a message, in whatever way: its offset may be committed."""
+        """Note that a listener returned or failed on a message: its offset may be committed."""
         self._ended.setdefault((group, queue), _Ended()).add(offset)
 
     def consumed(self, group: str, producer: int, number: int) -> None:
-        """Note that a group has consumed a message, or that it lies among the group's dead letters."""
+        """Note that a group has consumed a message, or has it as a dead-letter message."""
         self.checks[group].received(producer, number)
 
     def acknowledged(self, producer: int, number: int, queue: MessageQueue, offset: int) -> None:
-        """Note that a broker has a message; a producer sends one after another, numbered from 0 without a gap."""
+        """Note that a broker acknowledged a message; a producer sends sequentially, numbered from 0 without a gap."""
         last = self._sent.get((producer, queue), -1)
         if offset <= last:
             self._violated(f"message {number} of producer {producer} is {queue} {offset}, and one before it was {last}")
@@ -119,17 +117,17 @@ class TortureInvariants:
             check.acknowledged(producer, number)
 
     def failed(self, producer: int, number: int) -> None:
-        """Note that a producer gave a message up."""
+        """Note that a send failed."""
         for check in self.checks.values():
             check.failed(producer, number)
 
     @property
     def lag(self) -> int:
-        """Messages that are acknowledged and that some group has not consumed so far."""
+        """Acknowledged messages that a group has not consumed yet, summed over the groups."""
         return sum(check.lost for check in self.checks.values())
 
     def missing(self) -> list[str]:
-        """Messages that are lost if nothing comes any more, some lines."""
+        """A line for each message that is lost if no more are delivered, up to `MAX_VIOLATIONS` a group."""
         return [
             f"message {number} of producer {producer} is lost to {group}"
             for group, check in self.checks.items()

@@ -1,19 +1,20 @@
-"""Were messages processed in order, and by one owner at a time? The books of ordered groups. Pure.
+"""Checks that ordered groups process messages in order, and with one owner of a queue at a time. Pure.
 
-A *lane* is what has to stay in order: a whole queue, or the messages of a queue with one key. What is checked, for each
-lane of each group, whatever members join, leave, crash or are cut off:
+A *lane* is a sequence that has to stay in order: a whole queue, or the messages of a queue with one key. A message is
+*settled* when it is processed or sent to the DLQ. For each lane of each group, whatever members join, leave, crash or
+are cut off:
 
     lease     a queue is granted only when no other member holds it
-    owner     a message is handed out by whoever holds the lease, never while another member does
-    overlap   it starts only when no other message of its lane is with a listener of an owner that lives
-    order     it starts only when every message before it is settled: processed, or given up as a dead letter
-    repeat    what an owner gets again are the messages from some point on, one after the other: none is left out, and
-              none comes back once a later one has started
-    numbers   what producers sent of a key as 0, 1, 2, ... is processed first in that order
+    owner     a message is dispatched by the member that holds the lease, never while another member does
+    overlap   it starts only when no other message of its lane is with a listener of a live owner
+    order     it starts only when every message before it is settled
+    repeat    an owner repeats messages from some point on, one after the other: it leaves none out, and goes back to
+              none once a later one has started
+    numbers   the first processings of the messages of a key are in the order in which they were sent
 
-A message that comes twice is no violation: its first processing counts, and the others have to repeat a suffix in
-order. A listener cannot be stopped from outside, so what was with it when the broker ended the lease of its member
-(session over, connection lost) does not hold up the next owner; what is with it when a member *releases* a queue does.
+A duplicate is no violation: the first processing counts, and the others have to repeat a suffix in order. A listener
+cannot be stopped from outside, so a message dispatched when the broker ended the lease of its member (session expired,
+connection lost) does not hold up the next owner; one dispatched when a member *releases* a queue does.
 
     granted(key-group, q0, c1)   started(c1, q0, "a", 0)   started(c1, q0, "b", 1)     two lanes
     started(c1, q0, "a", 4)      overlap: 0 of lane a is with the listener
@@ -37,12 +38,12 @@ _Place = tuple[str, MessageQueue]
 
 @dataclass(slots=True)
 class _Lane:
-    """One line of messages.
+    """One sequence of messages.
 
     Attributes:
-        known: offsets that are there, ascending.
-        unsettled: the first of `known` that may be unsettled, by its index.
-        running: (client id, offset) of what is with a listener -> whether the next owner has to wait for it.
+        known: offsets that exist, ascending.
+        unsettled: index in `known` of the first that may be unsettled.
+        running: (client id, offset) of a dispatched message -> whether the next owner has to wait for it.
         last: client id -> the offset that it started last since it acquired the queue.
     """
 
@@ -54,7 +55,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue in one group: who holds it, its lanes by key, and the offsets that are settled."""
+    """One queue in one group: its lease holder, its lanes by key, and its settled offsets."""
 
     holder: str = ""
     lanes: dict[str, _Lane] = field(default_factory=dict)
@@ -62,13 +63,10 @@ class _Queue:
 
 
 class OrderCheck:
-    """Books of one run.
-
-    Args:
-        by_key: group -> whether its lanes are keys; else they are queues.
+    """Checker of one run; `by_key` has the groups and whether their lanes are keys, else they are queues.
 
     Attributes:
-        violations: what must not have happened and did, the first `MAX_VIOLATIONS`.
+        violations: the first `MAX_VIOLATIONS`.
         starts: calls of listeners.
         settled: messages that were settled, each counted once in each group.
     """
@@ -85,43 +83,43 @@ class OrderCheck:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """Note what brokers say of leases, and members of what they acquire; other groups are ignored."""
+        """Note an event about leases or acquired queues; other groups are ignored."""
         if event.group not in self._by_key:
             return
-        books = self._books(event.group, MessageQueue(event.topic, event.broker, event.queue_id))
+        state = self._state_of(event.group, MessageQueue(event.topic, event.broker, event.queue_id))
         if event.kind == EventKind.LOCK_GRANTED:
-            if books.holder not in ("", event.client):
-                self._violated(f"lease: {event} although {books.holder} holds it")
-            books.holder = event.client
+            if state.holder not in ("", event.client):
+                self._violated(f"lease: {event} although {state.holder} holds it")
+            state.holder = event.client
         elif event.kind == EventKind.QUEUE_RELEASED:
-            books.holder = ""
+            state.holder = ""
         elif event.kind == EventKind.LOCK_EXPIRED:
-            books.holder = ""
-            for lane in books.lanes.values():
+            state.holder = ""
+            for lane in state.lanes.values():
                 lane.running.update({each: False for each in lane.running if each[0] == event.client})
         elif event.kind == EventKind.QUEUE_ACQUIRED:
-            for lane in books.lanes.values():
+            for lane in state.lanes.values():
                 lane.last.pop(event.client, None)
 
     def acknowledged(self, queue: MessageQueue, offset: int, key: str) -> None:
-        """Note that a broker has a message: every group has to settle it."""
+        """Note that a broker acknowledged a message: every group has to settle it."""
         self._acknowledged[queue, offset] = None
         for group in self._by_key:
-            books = self._books(group, queue)
-            self._know(books, self._lane(group, books, key), offset)
+            state = self._state_of(group, queue)
+            self._know(state, self._lane(group, state, key), offset)
 
     def started(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
         """Note that a listener is called with a message."""
         self.starts += 1
-        books = self._books(group, queue)
-        lane = self._lane(group, books, key)
+        state = self._state_of(group, queue)
+        lane = self._lane(group, state, key)
         what = f"{group}: {client} starts {queue} {offset} of key {key!r}"
-        if books.holder not in ("", client):
-            self._violated(f"owner: {what}, and {books.holder} holds the queue")
+        if state.holder not in ("", client):
+            self._violated(f"owner: {what}, and {state.holder} holds the queue")
         for (other, running), waited_for in lane.running.items():
             if waited_for or other == client:
                 self._violated(f"overlap: {what} while {running} is with {other}")
-        self._know(books, lane, offset)
+        self._know(state, lane, offset)
         first = lane.known[lane.unsettled] if lane.unsettled < len(lane.known) else offset
         if first < offset:
             self._violated(f"order: {what} before {first} is settled")
@@ -133,25 +131,20 @@ class OrderCheck:
 
     def ended(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
         """Note that a listener returned, raised or was cancelled."""
-        self._lane(group, self._books(group, queue), key).running.pop((client, offset), None)
+        self._lane(group, self._state_of(group, queue), key).running.pop((client, offset), None)
 
     def processed(self, group: str, queue: MessageQueue, offset: int, key: str, number: int | None) -> None:
         """Note that a message is settled: a listener of the group succeeded on it, or failed for the last time.
 
-        Args:
-            group: the group.
-            queue: its queue.
-            offset: its offset.
-            key: its key.
-            number: its number within its key; None for a message that failed for the last time.
+        `number` is the message's number within its key; None if it failed for the last time.
         """
-        books = self._books(group, queue)
-        if offset in books.settled:
+        state = self._state_of(group, queue)
+        if offset in state.settled:
             return
         self.settled += 1
-        books.settled[offset] = None
-        lane = self._lane(group, books, key)
-        while lane.unsettled < len(lane.known) and lane.known[lane.unsettled] in books.settled:
+        state.settled[offset] = None
+        lane = self._lane(group, state, key)
+        while lane.unsettled < len(lane.known) and lane.known[lane.unsettled] in state.settled:
             lane.unsettled += 1
         if number is not None:
             highest = self._numbers.get((group, key), -1)
@@ -163,51 +156,51 @@ class OrderCheck:
 
     @property
     def lag(self) -> int:
-        """Messages that are acknowledged and that a group has not settled, summed over the groups."""
+        """Acknowledged messages that a group has not settled yet, summed over the groups."""
         return sum(
-            offset not in self._books(group, queue).settled
+            offset not in self._state_of(group, queue).settled
             for group in self._by_key
             for queue, offset in self._acknowledged
         )
 
     def missing(self) -> list[str]:
-        """Messages that are lost if nothing comes any more, some lines."""
+        """A line for each message that is lost if no more are delivered, up to `MAX_VIOLATIONS`."""
         lost = [
             f"lost: {group} has not settled {queue} {offset}"
             for group in self._by_key
             for queue, offset in self._acknowledged
-            if offset not in self._books(group, queue).settled
+            if offset not in self._state_of(group, queue).settled
         ]
         return lost[:MAX_VIOLATIONS]
 
-    # --- books -------------------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     def _violated(self, what: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(what)
 
-    def _books(self, group: str, queue: MessageQueue) -> _Queue:
-        books = self._queues.get((group, queue))
-        if books is None:
-            books = self._queues[group, queue] = _Queue()
-        return books
+    def _state_of(self, group: str, queue: MessageQueue) -> _Queue:
+        state = self._queues.get((group, queue))
+        if state is None:
+            state = self._queues[group, queue] = _Queue()
+        return state
 
-    def _lane(self, group: str, books: _Queue, key: str) -> _Lane:
-        return books.lanes.setdefault(key if self._by_key[group] else "", _Lane())
+    def _lane(self, group: str, state: _Queue, key: str) -> _Lane:
+        return state.lanes.setdefault(key if self._by_key[group] else "", _Lane())
 
-    def _know(self, books: _Queue, lane: _Lane, offset: int) -> None:
-        """An acknowledgement may come after the message, and after those behind it."""
+    def _know(self, state: _Queue, lane: _Lane, offset: int) -> None:
+        """Insert an offset; an acknowledgement may arrive after its message and later ones were delivered."""
         place = bisect_right(lane.known, offset)
         if place and lane.known[place - 1] == offset:
             return
         insort(lane.known, offset)
         if place < lane.unsettled:
-            # What is settled behind it has overtaken it, unless it is settled already, which makes it known before.
+            # A message settled behind it has overtaken it; if this one were settled, it would be known already.
             self._violated(f"order: {offset} became known after {lane.known[place + 1]} of its lane was settled")
             lane.unsettled = place
 
 
 def _next(lane: _Lane, offset: int) -> int:
-    """The first known offset behind one that is known, or the one itself if there is none."""
+    """The first known offset after `offset`, or `offset` itself if there is none."""
     place = bisect_right(lane.known, offset)
     return lane.known[place] if place < len(lane.known) else offset

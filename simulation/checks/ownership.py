@@ -1,19 +1,19 @@
-"""Who owned which queue when, from the events of a run: convergence, moves, double and missing owners. Pure.
+"""Tracks the owners of queues by the events of a run: convergence, moves, double and missing owners. Pure.
 
-A member claims a queue from its QUEUE_ACQUIRED to its QUEUE_DROPPED. The claim does not count while the broker takes
-the lease for ended (from LOCK_EXPIRED to a new LOCK_GRANTED): whatever the member does then is fenced off, although it
-may not know yet. Neither do the claims of a muted member count: somebody knows that it does nothing for its queues.
+A member claims a queue from its QUEUE_ACQUIRED to its QUEUE_DROPPED. The claim does not count from LOCK_EXPIRED to a
+new LOCK_GRANTED: the lease has ended, and the broker fences off whatever the member still does. Claims of a muted
+member do not count either: the caller knows that it does not consume.
 
     orphan     a queue that should have an owner has none
     double     a queue has two owners or more
-    converged  every queue has exactly the owner that the strategy gives it, and nothing else is claimed
+    converged  every queue has exactly the owner that the strategy assigns, and no other queue is claimed
 
     t=0   expect(members c1 c2, queues 0 1); step "c2 joins" begins; c1 claims 0 and 1: not converged, 1 should be c2's
     t=3   c1 drops 1                        1 is an orphan
     t=5   c2 acquires 1                     converged after 5 ms; 1 queue moved; orphans for 2 ms
     t=6   the pass of c2 ends               its trigger, LOCK, is one of the step's
 
-Times are wall clock in milliseconds and come with the events. Feed events in the order of their times: one that is late
+Times are wall clock in milliseconds and come with the events. Pass events in the order of their times: a late one
 counts at the newest time seen.
 """
 
@@ -35,16 +35,16 @@ _TIMER = "TIMER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """One step of a run and how the group took it.
+    """One step of a run and the group's rebalance after it.
 
     Attributes:
-        step: what was done, in the words of whoever did it.
-        cause: what the group saw of it first, e.g. `MEMBER_LEAVE expiry`.
-        trigger: triggers of the passes that it set off, in order, joined by `+`.
+        step: what was done, as the caller named it.
+        cause: the first event about it, e.g. `MEMBER_LEAVE expiry`.
+        trigger: triggers of the passes that it caused, in order, joined by `+`.
         members: members that should own queues at the end.
-        queues_moved: times that a queue came to another owner than its last.
+        queues_moved: times that a queue went to another owner than its last.
         noticed_ms: from the begin of the step until a broker saw its cause; None if none did.
-        converged_ms: from the begin of the step until everything was where it belongs, for good; None if it never was.
+        converged_ms: from the begin of the step until the group converged for good; None if it did not.
     """
 
     step: str
@@ -70,7 +70,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Claim:
-    """What one member believes to own. `leased` is False once the broker has ended the lease with this token."""
+    """A member's claim of a queue; `leased` is False once the broker has ended the lease with this fencing token."""
 
     token: int
     leased: bool = True
@@ -78,7 +78,7 @@ class _Claim:
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue: who claims it, and until when its owners are counted already (`since_ms`)."""
+    """One queue: its claims, and the time up to which its owners are counted (`since_ms`)."""
 
     since_ms: float
     claims: dict[str, _Claim] = field(default_factory=dict)
@@ -87,12 +87,7 @@ class _Queue:
 
 
 class OwnershipTracker:
-    """Follows the queues of one topic in one group.
-
-    Args:
-        group: the group; events of others are ignored.
-        topic: the topic; retry topics, for instance, are not looked at.
-        strategy: how the members share the queues.
+    """Follows the queues of one topic in one group; other groups and topics, retry topics too, are ignored.
 
     Attributes:
         double_owner_ms: time that queues had two owners or more, summed over the queues, up to `account`.
@@ -117,13 +112,7 @@ class OwnershipTracker:
     # --- what should be ----------------------------------------------------------------------------------------------
 
     def expect(self, members: Iterable[str], queues: Iterable[MessageQueue], now_ms: float) -> None:
-        """Say who should share what from now on.
-
-        Args:
-            members: client ids of the members that live.
-            queues: the queues of the topic.
-            now_ms: wall clock in milliseconds.
-        """
+        """Set the live members, by client id, and the queues of the topic from now on."""
         self.account(now_ms)
         self._members = tuple(sorted(members))
         wanted = sorted(queues)
@@ -131,7 +120,7 @@ class OwnershipTracker:
             self._queues.setdefault(queue, _Queue(now_ms))
         for state in self._queues.values():
             state.target = None
-        # A strategy that shares all topics together shares the group's retry queues with them: one on each broker.
+        # A strategy that assigns all topics together assigns the group's retry queues too: one on each broker.
         retry = retry_topic(self._group)
         topics = (self._topic, retry)
         queues_of = {self._topic: wanted}
@@ -146,7 +135,7 @@ class OwnershipTracker:
             self._judge(queue)
 
     def mute(self, client: str, now_ms: float) -> None:
-        """Stop to count a member's claims: it is known to do nothing for its queues."""
+        """Stop counting a member's claims: it is known not to consume."""
         self.account(now_ms)
         self._muted[client] = None
         self._judge_claims_of(client)
@@ -160,7 +149,7 @@ class OwnershipTracker:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Note an event; those that say nothing about this group and topic are ignored."""
+        """Note an event; those of other groups and topics are ignored."""
         self.now_ms = max(self.now_ms, event.t_ms)
         kind = event.kind
         if kind == EventKind.REBALANCE_END and event.group == self._group:
@@ -189,7 +178,7 @@ class OwnershipTracker:
         self._judge(queue)
 
     def _granted(self, event: Event) -> None:
-        """A member that was cut off asks again for what it still has: if nobody else was faster, it goes on."""
+        """A disconnected member requests the leases of its queues again, and keeps those that nobody else got."""
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
         state = self._queues.get(queue)
         if state is not None and event.client in state.claims:
@@ -200,7 +189,7 @@ class OwnershipTracker:
     def _pass_ended(self, event: Event) -> None:
         triggers = event.detail.partition(" ")[0].split("+")
         if triggers == [_TIMER] and event.n == 0:
-            return  # the timer looks at everything now and then, whatever happens
+            return  # a periodic pass that changed nothing
         self._step.triggers.update(dict.fromkeys(triggers))
         self._step.last_pass_ms = self._last_change_ms = self.now_ms
 
@@ -209,7 +198,7 @@ class OwnershipTracker:
             return
         kind = event.kind
         of_group = event.group == self._group and kind in (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE)
-        # Clients emit these too, for each route that is news to them and each connection they lose: without a broker.
+        # Clients emit these too, without a broker: for each changed route and each lost connection of theirs.
         of_topic = kind == EventKind.ROUTE_CHANGED and event.topic == self._topic and event.broker
         of_broker = kind == EventKind.BROKER_DOWN and event.broker
         if of_group or of_topic or of_broker:
@@ -219,13 +208,13 @@ class OwnershipTracker:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def begin(self, step: str, now_ms: float) -> None:
-        """Begin a step: what happens from now on is put down to it. Call before what it expects is told."""
+        """Begin a step: events from now on are attributed to it. Call before `expect`."""
         self.account(now_ms)
         self._step = _Step(step, self.now_ms)
         self._last_change_ms = self.now_ms
 
     def end(self) -> Rebalance:
-        """The step that began last, as it is by now."""
+        """The step that began last, up to now."""
         step = self._step
         return Rebalance(
             step=step.name,
@@ -240,24 +229,24 @@ class OwnershipTracker:
     def _converged_ms(self) -> float | None:
         if self._wrong:
             return None
-        # Nothing had to move: a broker that restarts finds its members with the queues they had. They are done when
-        # the last of them has looked.
+        # Nothing had to move: after the restart of a broker its members still have their queues. They have converged
+        # when the last of them has ended its pass.
         at_ms = self._step.right_at_ms if self._step.right_at_ms is not None else self._step.last_pass_ms
         return 0.0 if at_ms is None else at_ms - self._step.began_ms
 
     @property
     def converged(self) -> bool:
-        """Whether every queue is with the member that should have it, and with nobody else, now."""
+        """Whether every queue has exactly its target owner now."""
         return not self._wrong
 
     def quiet_ms(self, now_ms: float) -> float:
-        """How long nobody has gained or lost a queue or looked for one, since the begin of the step at the most."""
+        """Time without a gained or lost queue and without a pass; at most since the begin of the step."""
         return now_ms - self._last_change_ms
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def owners(self) -> dict[MessageQueue, tuple[str, ...]]:
-        """Who owns each queue that should be owned or is, sorted by queue."""
+        """Queue -> owners, sorted, of the queues that have a target or a claim."""
         return {
             queue: self._owners(self._queues[queue])
             for queue in sorted(self._queues)
@@ -288,7 +277,7 @@ class OwnershipTracker:
                 self._judge(queue)
 
     def _judge(self, queue: MessageQueue) -> None:
-        """See whether a queue is as it should be, and since when everything is."""
+        """Check a queue against its target, and note the time if the whole group has converged."""
         state = self._queues[queue]
         if self._owners(state) == (() if state.target is None else (state.target,)):
             if self._wrong.pop(queue, 0) is None and not self._wrong:

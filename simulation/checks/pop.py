@@ -1,15 +1,15 @@
-"""Does a group that pops lose messages, get one again that it ended, or wait for one longer than it has to? Pure.
+"""Checks POP runs: no loss, no redelivery after an acknowledgement, no late redelivery. Pure.
 
-What is checked, whatever consumers and brokers crash, hang or are cut off:
+Whatever consumers and brokers crash, hang or are cut off:
 
-    again     nothing is handed to anybody once the acknowledgement of its message was answered
-    lost      in the end, everything that was sent is acknowledged, or is a dead letter. An acknowledgement whose answer
-              was lost counts: it may have been carried out, and then nothing comes again that would tell
-    left      in the end, brokers have nothing of the group in flight and nothing to deliver
-    late      a message whose invisible time is over is handed out within `SLACK_S` while a consumer waits for it
-    hidden    no broker lets the end of an invisible time pass by more than `SLACK_S`
+    again     no message is delivered once its acknowledgement was answered
+    lost      in the end, every sent message is acknowledged or a dead-letter message. An acknowledgement without an
+              answer counts: the broker may have carried it out, and then the message is not delivered again
+    left      in the end, no message of the group is invisible or to be delivered
+    late      a message whose invisible time is over is delivered within `SLACK_S` if a consumer waits for it
+    hidden    no broker ends an invisible time more than `SLACK_S` late
 
-A message that comes twice before it is acknowledged is no violation: its consumer was too slow, or gone.
+A duplicate before the acknowledgement is no violation: the consumer was too slow, or gone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Place = tuple[str, str]
 
 
 class PopCheck:
-    """Books of one group.
+    """Checker of one group.
 
     Attributes:
-        violations: what must not have happened and did, the first `MAX_VIOLATIONS`.
-        deliveries: how often a message was handed to a consumer.
-        again: how often it had been before.
+        violations: the first `MAX_VIOLATIONS`.
+        deliveries: deliveries to consumers.
+        again: deliveries of a message that had been delivered before.
     """
 
     def __init__(self) -> None:
@@ -49,41 +49,41 @@ class PopCheck:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def sent(self, body: bytes) -> None:
-        """Note that a broker has a message; bodies differ."""
+        """Note that a broker acknowledged a message; bodies differ."""
         self._sent[body] = None
 
     def delivered(self, client: str, queue: MessageQueue, offset: int, body: bytes, now: float) -> None:
-        """Note that a consumer is handed a message."""
+        """Note that a message is delivered to a consumer."""
         self.deliveries += 1
         place = (queue, offset)
         self.again += place in self._bodies
         self._bodies[place] = body
         if place in self._acknowledged:
             self._violated(
-                f"again: {client} is handed {queue} {offset} at {now:.3f} s; its acknowledgement was answered at "
+                f"again: {client} gets {queue} {offset} at {now:.3f} s; its acknowledgement was answered at "
                 f"{self._acknowledged[place]:.3f} s"
             )
 
     def acknowledging(self, queue: MessageQueue, offset: int) -> None:
-        """Note that a consumer sends an acknowledgement, of which it may never learn what came."""
+        """Note that a consumer sends an acknowledgement, of which it may never get the answer."""
         if (body := self._bodies.get((queue, offset))) is not None:
             self._ended[body] = None
 
     def acknowledged(self, queue: MessageQueue, offset: int, now: float) -> None:
-        """Note that a broker answered that a message is done with."""
+        """Note that a broker confirmed the acknowledgement of a message."""
         self._acknowledged.setdefault((queue, offset), now)
 
     def dead_letter(self, body: bytes) -> None:
-        """Note that a message is a dead letter."""
+        """Note that a message is a dead-letter message."""
         self._ended[body] = None
 
     def looked(self, overdue_s: Mapping[Place, float], waited_for: Mapping[Place, int], now: float) -> None:
-        """Note what was seen of the brokers; to be called much more often than every `SLACK_S`.
+        """Note the state of the brokers; to be called much more often than every `SLACK_S`.
 
         Args:
-            overdue_s: for queues with messages in flight: since when the first of them should be visible, in seconds;
-                negative if that is to come.
-            waited_for: for queues with messages to be delivered again and for which a consumer waits: how many.
+            overdue_s: queue with invisible messages -> seconds since the first should be visible, negative if that is
+                to come.
+            waited_for: queue with messages to redeliver and a waiting consumer -> how many messages.
             now: seconds.
         """
         for place, late_s in overdue_s.items():
@@ -95,28 +95,24 @@ class PopCheck:
         for place, since in self._waiting_since.items():
             if now - since > SLACK_S:
                 n = waited_for[place]
-                self._violated(f"late: {place} has {n} messages to deliver again, waited for since {since:.3f} s")
+                self._violated(f"late: {place} has {n} messages to redeliver, waited for since {since:.3f} s")
 
     # --- what is to come ---------------------------------------------------------------------------------------------
 
     @property
     def lag(self) -> int:
-        """Messages that were sent and are not ended yet."""
+        """Messages that were sent and are neither acknowledged nor dead-letter messages."""
         return len(self._sent) - sum(body in self._ended for body in self._sent)
 
     @property
     def ended(self) -> int:
-        """Messages that are acknowledged or dead letters."""
+        """Messages that are acknowledged or dead-letter messages."""
         return len(self._ended)
 
     def missing(self, left: Mapping[Place, int]) -> list[str]:
-        """What is wrong if nothing comes any more, some lines.
-
-        Args:
-            left: for queues of which the group has not ended everything: how many messages are left.
-        """
+        """A line for each violation at the end of a run; `left` has the group's lag in each queue that has one."""
         lost = [f"lost: {body!r} is neither acknowledged nor dead" for body in self._sent if body not in self._ended]
-        lost += [f"left: {place} has {n} messages that nobody has ended" for place, n in left.items()]
+        lost += [f"left: {place} has {n} messages that nobody has acknowledged" for place, n in left.items()]
         return lost[:MAX_VIOLATIONS]
 
     def _violated(self, what: str) -> None:

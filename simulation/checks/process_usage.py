@@ -1,4 +1,4 @@
-"""What a process takes of the machine: memory and file descriptors, on Linux and on macOS, without a package for it."""
+"""Memory and open file descriptors of a process, on Linux and macOS, without a package for it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ from typing import NamedTuple
 
 
 class ProcessUsage(NamedTuple):
-    """What one process has now.
-
-    Attributes:
-        rss_bytes: memory of it that is in RAM.
-        fds: open file descriptors.
-    """
+    """Memory in RAM and open file descriptors of a process."""
 
     rss_bytes: int
     fds: int
 
 
 def process_usage(pid: int | None = None) -> ProcessUsage:
-    """Look at a process of this user.
-
-    Args:
-        pid: which one; None for this process.
+    """Measure a process of this user, by default this process.
 
     Raises:
         OSError: there is no such process, or it has ended.
@@ -40,7 +32,7 @@ def process_usage(pid: int | None = None) -> ProcessUsage:
 
 
 def _output(*command: str) -> str:
-    """What a command prints. Raises OSError when it fails: both say so by their exit code if the process is gone."""
+    """What a command prints; raises OSError if it fails, as both commands do for a process that is gone."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0 or not done.stdout.strip():
         raise ProcessLookupError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")

@@ -2,30 +2,28 @@
 
     python -m simulation.runs.order --seeds 500
 
-For each seed a cluster of its own in virtual time. Producers send the numbers of each key one after another to the
-key's queue; one group consumes in the order of keys, one in that of queues, with listeners that take their time and
-fail now and then, some of them for good. Chance breaks things (`simulation/faults/torture_faults.py`) until the members
-have changed often enough; then everything is made whole, and every message has to be settled.
-`simulation/checks/order.py` keeps the books.
+Each seed has a cluster of its own in virtual time. Producers send the numbers of each key one after another to the
+key's queue. One group consumes in key order, one in queue order, with listeners that are slow and fail now and then,
+some messages always. Random faults (`simulation/faults/torture_faults.py`) go on until enough members have joined,
+left, crashed or hung; then all is repaired, and every message has to be settled, as `simulation/checks/order.py`
+checks.
 
-A key's queue is chosen once, as the producer's `key=` does among all queues. While a broker is away its queues are in
-no route, and a key that is chosen anew goes to another queue, and from there its messages overtake the earlier ones.
+The queue of a key is picked once, from all queues. A producer that picked it again while a broker is down would take
+another queue, because the queues of that broker are in no route, and later messages would overtake earlier ones.
 """
 
 from __future__ import annotations
 
 import struct
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
-from broker.store.disk.options import MIB, StoreOptions
 from client.listeners.listener import ConsumeResult, Listener
 from client.options import ConsumeOrder
 from client.produce.queue_picker import select_by_key
@@ -33,28 +31,26 @@ from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
-from remoting.tasks import background_tasks
 from simulation.checks.order import OrderCheck
 from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
 from simulation.cluster.cluster import NotConverged, SimulatedCluster
 from simulation.faults.full_disk import FillingDisks
 from simulation.faults.torture_faults import Faults
-from simulation.kernel.run import Simulation, run_simulation
-from simulation.runs.many_seeds import faults_line, run_seeds, say, seeds_parser, verdict_line
+from simulation.runs.scenario import SeedVerdict, run_seed, run_seeds, seeds_parser
 
 TOPICS, QUEUES = ("orders", "payments"), 2
 """Topics, and the queues of each on each of the two brokers."""
 MEMBERSHIP = ("join", "leave", "crash", "hang")
 MAX_ATTEMPTS = 3
 FAILS, POISONED = 0.1, "7"
-"""How often a listener fails; and the last digit of keys whose second message always does."""
+"""How often a listener fails, and the last digit of keys whose second message always fails."""
 KEYS = 100
-"""Keys, where no number is given."""
+"""Keys by default."""
 PAUSES_S, WORK_S = (0.0, 0.0, 0.0, 4.0), (0.0, 0.02, 0.3, 2.0)
-"""Up to how long a producer waits between two messages, and a listener takes for one; with more keys so much less."""
+"""Limits of a producer's pause between messages, and of a listener's work on one; shorter if there are more keys."""
 SESSION_S, GRACE_S = 4.0, 10.0
 WHOLE_AGAIN_S = 120.0
-"""How long the groups may take to find their balance once everything is whole, and then to catch up."""
+"""How long the groups may take to converge after the repair, and then to catch up."""
 _HEAD = struct.Struct(">I")
 
 
@@ -64,12 +60,12 @@ class OrderOptions:
 
     Attributes:
         seed: decides everything that is left to chance.
-        keys: how many.
+        keys: how many; each has one producer.
         numbers: messages of a key on average; the least is one.
         changes: members that join, leave, crash or hang.
         consumers: slots for members, in each group.
-        producers: how many; each has its share of the keys.
-        orders: group -> what its consumers keep in order, and what the books say they have to.
+        producers: how many.
+        orders: (group, the order that its consumers keep, the order that is checked).
     """
 
     seed: int = 0
@@ -85,26 +81,18 @@ class OrderOptions:
 
 
 @dataclass(slots=True)
-class OrderVerdict:
-    """What came of a run.
+class OrderVerdict(SeedVerdict):
+    """Result of a run.
 
     Attributes:
-        seed: its seed.
-        violations: what must not have happened and did.
-        faults: how often what was done to the cluster.
-        sent: messages acknowledged.
+        keys: how many it had.
         starts: calls of listeners.
-        settled: messages processed or given up, summed over the groups.
-        took_s: virtual seconds.
+        settled: messages processed or sent to the DLQ, summed over the groups.
     """
 
-    seed: int
-    violations: list[str] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
+    keys: int = 0
     starts: int = 0
     settled: int = 0
-    took_s: float = 0.0
 
     @property
     def changes(self) -> int:
@@ -113,36 +101,24 @@ class OrderVerdict:
 
 
 def run_order(options: OrderOptions) -> OrderVerdict:
-    """Run one seed in a world and a directory of its own; equal options give equal verdicts.
-
-    What breaks a run down is a violation too.
-    """
-
-    async def main(simulation: Simulation, data_dir: Path) -> OrderVerdict:
-        disks = FillingDisks(data_dir)
-        store = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
-        cluster = SimulatedCluster(simulation, data_dir, name_servers=1, brokers=2, store=store, files=disks)
-        async with cluster:
-            return await _Run(options, cluster, disks).run()
-
-    with tempfile.TemporaryDirectory() as root:
-        try:
-            return run_simulation(partial(main, data_dir=Path(root)), seed=options.seed, jitter_s=0.001)
-        except (RlabError, AssertionError, ExceptionGroup) as error:
-            # One seed that breaks down must not hide what the others show.
-            return OrderVerdict(options.seed, [f"broke down: {error!r}"])
+    """Run one seed in a world and a directory of its own; equal options give equal verdicts."""
+    return run_seed(options.seed, OrderVerdict, partial(_run, options))
 
 
-class _Run:
+async def _run(options: OrderOptions, cluster: SimulatedCluster, disks: FillingDisks, tasks: TaskGroup) -> OrderVerdict:
+    return await _OrderRun(options, cluster, disks, tasks).run()
+
+
+class _OrderRun:
     """One run."""
 
-    def __init__(self, options: OrderOptions, cluster: SimulatedCluster, disks: FillingDisks) -> None:
-        self.options, self.cluster = options, cluster
+    def __init__(self, options: OrderOptions, cluster: SimulatedCluster, disks: FillingDisks, tasks: TaskGroup) -> None:
+        self.options, self.cluster, self.tasks = options, cluster, tasks
         self.simulation, self.random = cluster.simulation, cluster.simulation.random
         self.check = OrderCheck({group: kept is ConsumeOrder.KEY for group, _, kept in options.orders})
         self.order_of = {group: order for group, order, _ in options.orders}
         self.faults = Faults(cluster, disks, self._start_consumer)
-        self.verdict = OrderVerdict(options.seed)
+        self.verdict = OrderVerdict(options.seed, keys=options.keys)
         self.sending = options.producers
         self.hurry = min(1.0, KEYS / options.keys)
         cluster.watchers += [self.check.watch, lambda event: cluster.events.clear()]
@@ -156,21 +132,20 @@ class _Run:
         for group in self.order_of:
             for n in range(self.options.consumers):
                 await self.faults.fill(f"{group}-{n}")
-        async with background_tasks() as tasks:
-            for number in range(self.options.producers):
-                producer = await self.cluster.start_producer(host=f"producer-{number}")
-                tasks.start_soon(self._produce, producer, number)
-            while sum(self.faults.done[what] for what in MEMBERSHIP) < self.options.changes and not check.violations:
-                await self.faults.chaos(1.0)
-            verdict.faults = self.faults.done.copy()
-            await self.faults.make_whole()
-            try:
-                await self.cluster.wait_converged(WHOLE_AGAIN_S, retry_topics=True)
-            except NotConverged as error:
-                verdict.violations.append(str(error))
-            until = loop.time() + WHOLE_AGAIN_S
-            while (check.lag or self.sending) and loop.time() < until and not check.violations:  # noqa: ASYNC110
-                await anyio.sleep(0.5)
+        for number in range(self.options.producers):
+            producer = await self.cluster.start_producer(host=f"producer-{number}")
+            self.tasks.start_soon(self._produce, producer, number)
+        while sum(self.faults.done[what] for what in MEMBERSHIP) < self.options.changes and not check.violations:
+            await self.faults.chaos(1.0)
+        verdict.faults = self.faults.done.copy()
+        await self.faults.make_whole()
+        try:
+            await self.cluster.wait_converged(WHOLE_AGAIN_S, retry_topics=True)
+        except NotConverged as error:
+            verdict.violations.append(str(error))
+        until = loop.time() + WHOLE_AGAIN_S
+        while (check.lag or self.sending) and loop.time() < until and not check.violations:  # noqa: ASYNC110
+            await anyio.sleep(0.5)
         verdict.violations += check.violations or check.missing()
         verdict.starts, verdict.settled, verdict.took_s = check.starts, check.settled, loop.time()
         return verdict
@@ -254,10 +229,10 @@ class _Run:
 # --- many seeds ------------------------------------------------------------------------------------------------------
 
 
-def order_line(verdict: OrderVerdict) -> str:
-    """What came of a seed, in a line, and each violation in one more."""
-    what = f"{verdict.changes} changes of members; {verdict.sent:,} sent, {verdict.starts:,} handed out"
-    return verdict_line(verdict, what)
+def order_figures(verdict: OrderVerdict) -> str:
+    """The counts of a verdict, in words."""
+    sent = f"{verdict.keys:,} keys, {verdict.sent:,} sent, {verdict.starts:,} dispatched"
+    return f"{sent}, {verdict.changes:,} changes of members"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -267,21 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--numbers", type=int, default=OrderOptions().numbers, help="messages of a key on average")
     parser.add_argument("--changes", type=int, default=OrderOptions().changes, help="changes of members in each")
     chosen = parser.parse_args(arguments)
-    every = [
-        OrderOptions(seed=seed, keys=chosen.keys, numbers=chosen.numbers, changes=chosen.changes)
-        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    ]
-    total, failed = OrderVerdict(-1), 0
-    for verdict in run_seeds(run_order, every, chosen.processes, order_line):
-        total.faults += verdict.faults
-        total.sent += verdict.sent
-        total.starts += verdict.starts
-        failed += bool(verdict.violations)
-    say(
-        f"{chosen.seeds} seeds, {failed} failed; {chosen.seeds * chosen.keys:,} keys, {total.sent:,} sent, "
-        f"{total.starts:,} handed out, {total.changes:,} changes of members; {faults_line(total.faults)}"
-    )
-    return 1 if failed else 0
+
+    def options_of(seed: int) -> OrderOptions:
+        return OrderOptions(seed=seed, keys=chosen.keys, numbers=chosen.numbers, changes=chosen.changes)
+
+    return run_seeds(chosen, OrderVerdict, options_of, run_order, order_figures)
 
 
 if __name__ == "__main__":

@@ -2,60 +2,55 @@
 
     python -m simulation.runs.pop --seeds 500
 
-For each seed a cluster of its own in virtual time. One group pops everything: push consumers in the mode pop, of which
-some work longer than a message is invisible, and pop consumers that forget to acknowledge now and then; some messages
-fail for good. Chance breaks things (`simulation/faults/torture_faults.py`); then everything is made whole, and every
-message has to be acknowledged or a dead letter. `simulation/checks/pop.py` keeps the books.
+Each seed has a cluster of its own in virtual time. One group pops all messages: push consumers in POP mode, some of
+which work longer than the invisible time, and pop consumers that forget to acknowledge now and then. Some messages
+always fail. After a time of random faults (`simulation/faults/torture_faults.py`) all is repaired, and every message
+has to be acknowledged or a dead-letter message, as `simulation/checks/pop.py` checks.
 """
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from broker.server import RunningBroker
-from broker.store.disk.options import MIB, StoreOptions
 from client.listeners.listener import ConsumeResult, Listener
 from client.pop.message import PopMessage
+from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
+from model.message_queue import MessageQueue
 from model.names import dlq_topic, retry_topic
-from remoting.tasks import background_tasks
 from simulation.checks.pop import Place, PopCheck
-from simulation.checks.pop_watch import watch_acknowledgements
 from simulation.cluster.clients import SimulatedMember, SimulatedPopConsumer, SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.faults.full_disk import FillingDisks
 from simulation.faults.torture_faults import Faults
-from simulation.kernel.run import Simulation, run_simulation
-from simulation.runs.many_seeds import faults_line, run_seeds, say, seeds_parser, verdict_line
+from simulation.runs.scenario import SeedVerdict, run_seed, run_seeds, seeds_parser
 
 TOPIC, QUEUES, GROUP = "orders", 2, "group"
-"""The topic, its queues on each of the two brokers, and who pops it."""
-PUSH, POP, BURY = "push", "pop", "bury"
-"""What the consumer of a slot is: that reads the dead letters the third."""
+"""The topic, its queues on each of the two brokers, and the group that pops it."""
+PUSH, POP, DLQ_READER = "push", "pop", "bury"
+"""Kinds of consumers, which name their slots; the third kind reads the dead-letter messages."""
 INVISIBLE_S = 3.0
 WORK_S = (0.0, 0.0, 0.1, 1.0, 8.0)
-"""Up to how long a listener works on a message: some longer than it is invisible."""
+"""Limits of a listener's work on a message, some longer than the invisible time."""
 FAILS, FORGETS, POISONED = 0.1, 0.05, 29
-"""How often a listener fails, how often a message is not acknowledged, and one of how many always fails."""
+"""How often a listener fails, how often a message is not acknowledged, and that one in 29 messages always fails."""
 MAX_ATTEMPTS, RETRY_DELAY_MS = 6, 500
 SESSION_S, GRACE_S = 4.0, 2.0
 LOOK_S = 0.02
 WHOLE_AGAIN_S = 180.0
-"""How long the group may take to end everything once everything is whole."""
+"""How long the group may take to acknowledge everything after the repair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +60,7 @@ class PopRunOptions:
     Attributes:
         seed: decides everything that is left to chance.
         messages: how many.
-        chaos_s: how long things break, in virtual seconds.
+        chaos_s: how long faults happen, in virtual seconds.
         pushers, poppers: slots for consumers of each kind.
         producers: how many.
     """
@@ -79,48 +74,29 @@ class PopRunOptions:
 
 
 @dataclass(slots=True)
-class PopVerdict:
-    """What came of a run.
+class PopVerdict(SeedVerdict):
+    """Result of a run.
 
     Attributes:
-        seed: its seed.
-        violations: what must not have happened and did.
-        faults: how often what was done to the cluster.
-        sent: messages that brokers have.
-        deliveries, again: how often one was handed to a consumer, and how often it had been before.
-        dead: dead letters.
-        took_s: virtual seconds.
+        deliveries, again: deliveries to a consumer, and those of a message that had been delivered before.
+        dead: dead-letter messages.
     """
 
-    seed: int
-    violations: list[str] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
     deliveries: int = 0
     again: int = 0
     dead: int = 0
-    took_s: float = 0.0
 
 
 def run_pop(options: PopRunOptions) -> PopVerdict:
     """Run one seed in a world and a directory of its own; equal options give equal verdicts."""
-
-    async def main(simulation: Simulation, data_dir: Path) -> PopVerdict:
-        disks = FillingDisks(data_dir)
-        store = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
-        cluster = SimulatedCluster(simulation, data_dir, name_servers=1, brokers=2, store=store, files=disks)
-        async with cluster, background_tasks() as tasks:
-            return await _Run(options, cluster, disks, tasks).run()
-
-    with tempfile.TemporaryDirectory() as root:
-        try:
-            return run_simulation(partial(main, data_dir=Path(root)), seed=options.seed, jitter_s=0.001)
-        except (AssertionError, ExceptionGroup) as error:  # of a broker or a client; other seeds are to be seen, too
-            logging.getLogger(__name__).critical("seed %d", options.seed, exc_info=error)
-            return PopVerdict(options.seed, [f"broken: {error}"])
+    return run_seed(options.seed, PopVerdict, partial(_run, options))
 
 
-class _Run:
+async def _run(options: PopRunOptions, cluster: SimulatedCluster, disks: FillingDisks, tasks: TaskGroup) -> PopVerdict:
+    return await _PopRun(options, cluster, disks, tasks).run()
+
+
+class _PopRun:
     """One run."""
 
     def __init__(
@@ -138,11 +114,11 @@ class _Run:
         cluster.client_options |= {"heartbeat_interval_s": SESSION_S / 4, "route_poll_interval_s": 2.0}
 
     async def run(self) -> PopVerdict:
-        """Send, break, repair, and wait until every message is ended."""
+        """Send, break, repair, and wait until every message is acknowledged or a dead-letter message."""
         verdict, check, loop, options = self.verdict, self.check, self.simulation.loop, self.options
         await self.cluster.create_topic(TOPIC, queues=QUEUES)
         slots = [f"{PUSH}-{n}" for n in range(options.pushers)] + [f"{POP}-{n}" for n in range(options.poppers)]
-        for slot in [*slots, f"{BURY}-0"]:
+        for slot in [*slots, f"{DLQ_READER}-0"]:
             await self.faults.fill(slot)
         self.tasks.start_soon(self._look)
         for index in range(options.producers):
@@ -155,7 +131,7 @@ class _Run:
         until = loop.time() + WHOLE_AGAIN_S
         while (check.lag or self.sending or self._left()) and loop.time() < until and not check.violations:  # noqa: ASYNC110
             await anyio.sleep(0.5)
-        await anyio.sleep(3 * INVISIBLE_S)  # whatever is wrongly in flight comes again
+        await anyio.sleep(3 * INVISIBLE_S)  # what is wrongly invisible is redelivered
         verdict.violations += check.violations or check.missing(self._left())
         verdict.deliveries, verdict.again, verdict.took_s = check.deliveries, check.again, loop.time()
         return verdict
@@ -163,7 +139,7 @@ class _Run:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def _left(self) -> dict[Place, int]:
-        """Messages of each queue that the group has not ended."""
+        """The group's lag in each queue that has one."""
         left: dict[Place, int] = {}
         for name, server in self.cluster.brokers.items():
             broker = server.running.broker
@@ -179,7 +155,7 @@ class _Run:
         return left
 
     async def _look(self) -> None:
-        """Look at what brokers have in flight, again and again."""
+        """Report the invisible messages of all brokers to the check, every `LOOK_S`."""
         while True:
             overdue_s: dict[Place, float] = {}
             waited_for: dict[Place, int] = {}
@@ -210,7 +186,7 @@ class _Run:
     # --- clients -----------------------------------------------------------------------------------------------------
 
     async def _produce(self, producer: SimulatedProducer) -> None:
-        """Send until all are sent; what may have been stored is sent again under another number."""
+        """Send until all are acknowledged; a message whose send failed is sent again under another number."""
         while self.verdict.sent < self.options.messages:
             body = b"%d" % next(self.numbers)
             try:
@@ -238,7 +214,7 @@ class _Run:
             popper.consumer._background.start_soon(self._pop, popper)
             return popper
         consumer = self.cluster.make_consumer(
-            GROUP if kind == PUSH else BURY,
+            GROUP if kind == PUSH else DLQ_READER,
             mode="pop",
             invisible_s=INVISIBLE_S,
             max_attempts=MAX_ATTEMPTS,
@@ -275,7 +251,7 @@ class _Run:
         return on_messages
 
     async def _pop(self, popper: SimulatedPopConsumer) -> None:
-        """Receive and acknowledge until the end of the consumer."""
+        """Receive and acknowledge until the consumer ends."""
         random = self.random
         while True:
             try:
@@ -297,16 +273,56 @@ class _Run:
             self.check.dead_letter(message.body)
 
 
+def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:
+    """Report every acknowledgement of a consumer to the check, when it is sent and when it is answered.
+
+    Only the answer shows that a message is acknowledged: a consumer that is killed may have had it, or not. The two
+    methods of `requests` that acknowledge are replaced.
+    """
+    shipped, shipped_start = requests.ack, requests.start_ack
+
+    def begin(broker_name: str, acked: Acked) -> Callable[[Dead], None]:
+        every = [
+            (MessageQueue(topic, broker_name, queue_id), offset)
+            for (topic, queue_id, _), offsets in acked.items()
+            for offset in offsets
+        ]
+        for queue, offset in every:
+            check.acknowledging(queue, offset)
+
+        def end(dead: Dead) -> None:
+            now = loop.time()
+            for queue, offset in every:
+                if (queue.topic, queue.queue_id, offset) not in dead:
+                    check.acknowledged(queue, offset, now)
+
+        return end
+
+    async def ack(broker_name: str, acked: Acked) -> Dead:
+        end = begin(broker_name, acked)
+        dead = await shipped(broker_name, acked)
+        end(dead)
+        return dead
+
+    def start_ack(broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
+        end = begin(broker_name, acked)
+
+        def note(outcome: Dead | RlabError) -> None:
+            if not isinstance(outcome, RlabError):
+                end(outcome)
+            answered(outcome)
+
+        return shipped_start(broker_name, acked, note)
+
+    requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]
+
+
 # --- many seeds ------------------------------------------------------------------------------------------------------
 
 
-def pop_line(verdict: PopVerdict) -> str:
-    """What came of a seed, in a line, and each violation in one more."""
-    return verdict_line(verdict, _counts(verdict))
-
-
-def _counts(verdict: PopVerdict) -> str:
-    return f"{verdict.sent:,} sent, {verdict.deliveries:,} handed out, {verdict.again:,} again, {verdict.dead:,} dead"
+def pop_figures(verdict: PopVerdict) -> str:
+    """The counts of a verdict, in words."""
+    return f"{verdict.sent:,} sent, {verdict.deliveries:,} delivered, {verdict.again:,} again, {verdict.dead:,} dead"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -315,20 +331,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--messages", type=int, default=PopRunOptions().messages, help="messages in each")
     parser.add_argument("--chaos", type=float, default=PopRunOptions().chaos_s, help="seconds of faults in each")
     chosen = parser.parse_args(arguments)
-    every = [
-        PopRunOptions(seed=seed, messages=chosen.messages, chaos_s=chosen.chaos)
-        for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    ]
-    total, failed = PopVerdict(-1), 0
-    for verdict in run_seeds(run_pop, every, chosen.processes, pop_line):
-        total.faults += verdict.faults
-        total.sent += verdict.sent
-        total.deliveries += verdict.deliveries
-        total.again += verdict.again
-        total.dead += verdict.dead
-        failed += bool(verdict.violations)
-    say(f"{chosen.seeds} seeds, {failed} failed; {_counts(total)}; {faults_line(total.faults)}")
-    return 1 if failed else 0
+
+    def options_of(seed: int) -> PopRunOptions:
+        return PopRunOptions(seed=seed, messages=chosen.messages, chaos_s=chosen.chaos)
+
+    return run_seeds(chosen, PopVerdict, options_of, run_pop, pop_figures)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Two name servers, two brokers with small segments, a group that does its work, a
 for good, producers at a steady rate. Time goes in rounds. In the first two thirds of each, chance breaks things:
 servers and clients crash, hang, stop and start again, connections are cut, hosts lose sight of each other, disks are
 full. Then everything is made whole, must find its balance, and everything acknowledged must be consumed. In that moment
-of rest everything is counted that could leak (`simulation/checks/levels.py`), and the next round begins.
+of rest everything is counted that could leak (`simulation/checks/leaks.py`), and the next round begins.
 
 Invariant: equal options give equal histories; whatever is found is found again with its seed.
 """
@@ -39,7 +39,7 @@ from model.names import dlq_topic
 from model.quirks import Quirk
 from remoting.tasks import background_tasks
 from simulation.checks.invariants import TortureInvariants
-from simulation.checks.levels import Levels, Margin, object_counts, table_sizes
+from simulation.checks.leaks import LeakDetector, Margin, object_counts, table_sizes
 from simulation.checks.process_usage import process_usage
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import NotConverged, SimulatedCluster
@@ -168,16 +168,16 @@ class _Torture:
     ) -> None:
         self.options, self.cluster, self.disks, self.tasks, self.report = options, cluster, disks, tasks, report
         self.simulation = cluster.simulation
-        self.books = TortureInvariants((WORKING, FAILING))
-        self.levels = Levels(warm_up=options.warm_up, margins=_MARGINS)
+        self.invariants = TortureInvariants((WORKING, FAILING))
+        self.leaks = LeakDetector(warm_up=options.warm_up, margins=_MARGINS)
         self.verdict = TortureVerdict()
         self.sending = anyio.Event()
-        cluster.watchers += [self.books.watch, lambda event: cluster.events.clear()]
+        cluster.watchers += [self.invariants.watch, lambda event: cluster.events.clear()]
         cluster.client_options |= {"heartbeat_interval_s": 2.5, "route_poll_interval_s": 5.0, "trace": True}
 
     async def run(self) -> TortureVerdict:
         """Run all rounds, or up to the first that ends badly."""
-        verdict, books = self.verdict, self.books
+        verdict, invariants = self.verdict, self.invariants
         await self.cluster.create_topic(TOPIC, queues=QUEUES)
         faults = Faults(self.cluster, self.disks, self._start_consumer)
         slots = [f"{group}-{n}" for group in (WORKING, FAILING) for n in range(self.options.consumers)]
@@ -188,14 +188,14 @@ class _Torture:
             self.tasks.start_soon(self._produce, producer)
         for number in range(self.options.rounds):
             await self._round(number, faults)
-            if books.violations or verdict.violations:
+            if invariants.violations or verdict.violations:
                 break
-        verdict.violations += books.violations
-        verdict.levels = self.levels.samples
-        verdict.grown = [] if verdict.violations else self.levels.grown()
+        verdict.violations += invariants.violations
+        verdict.levels = self.leaks.samples
+        verdict.grown = [] if verdict.violations else self.leaks.grown()
         verdict.faults = faults.done
-        verdict.deliveries, verdict.deliveries_again = books.deliveries, books.deliveries_again
-        verdict.sent, verdict.failed_sends = books.checks[WORKING].sent, books.checks[WORKING].failed_sends
+        verdict.deliveries, verdict.deliveries_again = invariants.deliveries, invariants.deliveries_again
+        verdict.sent, verdict.failed_sends = invariants.checks[WORKING].sent, invariants.checks[WORKING].failed_sends
         return verdict
 
     async def _round(self, number: int, faults: Faults) -> None:
@@ -214,23 +214,23 @@ class _Torture:
             problems.append(str(error))
         self.sending = anyio.Event()
         drained_at = loop.time() + WHOLE_AGAIN_S
-        while self.books.lag and loop.time() < drained_at:  # noqa: ASYNC110 - virtual time costs nothing
+        while self.invariants.lag and loop.time() < drained_at:  # noqa: ASYNC110 - virtual time costs nothing
             await anyio.sleep(0.5)
-        if self.books.lag:
-            problems += self.books.missing()
+        if self.invariants.lag:
+            problems += self.invariants.missing()
         await anyio.sleep(REST_S)
-        self.levels.note(self._sample())
+        self.leaks.note(self._sample())
         self.sending.set()
         self.verdict.violations += [f"round {number + 1}: {problem}" for problem in problems]
         self.report(self._line(number, balanced_s))
         await anyio.sleep(max(0.0, ends_at - loop.time()))
 
     def _line(self, number: int, balanced_s: float) -> str:
-        sample, check = self.levels.samples[-1], self.books.checks[WORKING]
+        sample, check = self.leaks.samples[-1], self.invariants.checks[WORKING]
         return (
             f"round {number + 1:3} at {self.simulation.loop.time():7.0f} s: balanced in {balanced_s:5.1f} s, "
-            f"{check.sent:,} sent, {check.failed_sends:,} given up, {self.books.deliveries:,} delivered, "
-            f"{self.books.deliveries_again:,} again, {self.verdict.dead_letters:,} dead; "
+            f"{check.sent:,} sent, {check.failed_sends:,} given up, {self.invariants.deliveries:,} delivered, "
+            f"{self.invariants.deliveries_again:,} again, {self.verdict.dead_letters:,} dead; "
             f"{sample['asyncio: tasks']:g} tasks, {sample['asyncio: timers']:g} timers, "
             f"{sample['network: connections']:g} connections, {sample['process: descriptors']:g} descriptors, "
             f"{sample['memory: blocks']:,.0f} blocks, {sample['memory: RSS MiB']:.0f} MiB"
@@ -287,21 +287,21 @@ class _Torture:
         return consumer
 
     def _listener(self, group: str) -> Listener:
-        random, books = self.simulation.random, self.books
+        random, invariants = self.simulation.random, self.invariants
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             for message in messages:
                 producer, number = _HEAD.unpack(message.body)
-                books.delivered(group, message.queue, message.offset)
+                invariants.delivered(group, message.queue, message.offset)
                 await anyio.sleep(random.random() * 0.05)
-                books.ended(group, message.queue, message.offset)
+                invariants.ended(group, message.queue, message.offset)
                 if group == DLQ_READER:
                     self.verdict.dead_letters += 1
-                    books.consumed(FAILING, producer, number)
+                    invariants.consumed(FAILING, producer, number)
                 elif group == FAILING and (number % 200 == 0 or random.random() < 0.02):
                     return ConsumeResult.RECONSUME_LATER
                 else:
-                    books.consumed(group, producer, number)
+                    invariants.consumed(group, producer, number)
             return None
 
         return on_messages
@@ -324,9 +324,9 @@ class _Torture:
                     with self.simulation.on_host(producer.host):
                         result = await producer.producer.send(Message(TOPIC, _HEAD.pack(index, number)))
                 except RlabError:
-                    self.books.failed(index, number)
+                    self.invariants.failed(index, number)
                 else:
-                    self.books.acknowledged(index, number, result.queue, result.offset)
+                    self.invariants.acknowledged(index, number, result.queue, result.offset)
                 number += 1
                 await anyio.sleep(pause_s * 2 * random.random())
             self.simulation.network.cut(producer.host)

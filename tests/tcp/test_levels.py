@@ -18,7 +18,7 @@ from threading import Event
 import pytest
 
 from remoting.address import parse_address
-from simulation.checks.levels import Levels, Margin
+from simulation.checks.leaks import LeakDetector, Margin
 from simulation.checks.process_usage import process_usage
 from tests.tcp.rlab_process import command, daemon, environment
 
@@ -86,7 +86,7 @@ def small_broker(name: str, name_servers: str, cwd: Path) -> Iterator[tuple[int,
             process.kill()
 
 
-def note(levels: Levels, pids: dict[str, int]) -> None:
+def note(levels: LeakDetector, pids: dict[str, int]) -> None:
     sample: dict[str, float] = {}
     for name, pid in pids.items():
         usage = process_usage(pid)
@@ -106,7 +106,7 @@ def test_memory_and_descriptors_of_real_servers_level_off(tmp_path: Path) -> Non
             pids[name], address = stack.enter_context(small_broker(name, name_servers, tmp_path))
             addresses.append(address)
         margins = {f"{name}: RSS MiB": RSS_MARGIN for name in pids}
-        levels = Levels(warm_up=int(DURATION_S / INTERVAL_S / 4), margins=margins)
+        levels = LeakDetector(warm_up=int(DURATION_S / INTERVAL_S / 4), margins=margins)
         swarm = stack.enter_context(
             subprocess.Popen(
                 command(

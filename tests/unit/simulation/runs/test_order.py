@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import pytest
 
 from client.options import ConsumeOrder
-from simulation.runs.order import OrderOptions, OrderVerdict, main, order_line, run_order
+from simulation.runs.order import OrderOptions, OrderVerdict, main, order_figures, run_order
 
 SHORT = OrderOptions(seed=1, keys=12, changes=3, consumers=2, producers=2)
 
@@ -38,10 +39,9 @@ def test_the_order_of_keys_is_not_that_of_queues(caplog: pytest.LogCaptureFixtur
     assert run_order(by_key).violations != []
 
 
-def test_a_verdict_tells_its_seed_and_every_violation() -> None:
-    verdict = OrderVerdict(7, ["owner: a", "order: b"])
-    assert order_line(verdict).splitlines()[1:] == ["  owner: a", "  order: b"]
-    assert order_line(verdict).startswith("seed 7: FAILED")
+def test_changes_of_members_are_counted_and_other_faults_are_not() -> None:
+    verdict = OrderVerdict(7, faults=Counter({"join": 2, "hang": 1, "cut": 5}), keys=3, sent=4, starts=5)
+    assert order_figures(verdict) == "3 keys, 4 sent, 5 dispatched, 3 changes of members"
 
 
 def test_the_command_says_what_came_of_all_seeds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,11 @@ import pytest
 from broker.messages.long_polls import HeldPull, LongPollTable
 from model.message_queue import MessageQueue
 from remoting.command import Command
-from simulation.checks.levels import Levels, Margin, object_counts, table_sizes
+from simulation.checks.leaks import LeakDetector, Margin, object_counts, table_sizes
 
 
 def levels(*values: float, warm_up: int = 1, margins: dict[str, Margin] | None = None) -> list[str]:
-    made = Levels(warm_up=warm_up, margins=margins)
+    made = LeakDetector(warm_up=warm_up, margins=margins)
     for value in values:
         made.note({"tasks": value})
     return made.grown()
@@ -38,7 +38,7 @@ def test_a_slow_leak_is_seen_once_there_are_enough_samples(step: int) -> None:
 
 
 def test_a_name_that_appears_late_counts_as_nothing_before() -> None:
-    made = Levels(warm_up=0)
+    made = LeakDetector(warm_up=0)
     made.note({"tasks": 1})
     made.note({"tasks": 1, "leaked": 100})
     assert made.grown() == ["leaked grows: 0 100"]

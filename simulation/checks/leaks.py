@@ -1,13 +1,13 @@
-"""Do tables, tasks, descriptors and memory level off, or do they grow as long as a run lasts? Pure.
+"""Detects leaks: tables, tasks, descriptors or memory that grow as long as a run lasts. Pure.
 
-    table_sizes(broker)        how many entries every table has that can be reached from an object of ours
-    object_counts()            how many objects of ours there are, reachable or forgotten
-    Levels                     samples over time; `grown` names what the second half had more of than the first
+    table_sizes(broker)        number of entries of every table that can be reached from an object of this project
+    object_counts()            number of objects of this project, whether they can be reached or not
+    LeakDetector               samples over time; `grown` names what the second half had more of than the first
 
-Tables are found by walking the objects, not by a list of names: one that is added tomorrow is watched as well.
+Tables are found by walking the objects and not by a list of names, so a new table is watched without being listed.
 
-Example: warm_up=1, samples of `tasks` 40 | 61 60 | 60 62 are level; 40 | 61 64 | 80 99 are not: 99 > 64 * 1.2 + 16. A
-slow leak stays below that for long, but when all of the second half is above all of the first, chance is no excuse:
+Example: with warm_up=1, samples of `tasks` 40 | 61 60 | 60 62 are level; 40 | 61 64 | 80 99 grow: 99 > 64 * 1.2 + 16. A
+slow leak stays below that for long; it shows when the whole second half is above the whole first half:
 0 | 12 24 36 48 | 60 72 84 96.
 """
 
@@ -20,16 +20,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 OURS = frozenset({"model", "remoting", "namesrv", "broker", "client"})
-"""Packages whose objects are looked into; what belongs to the standard library or to a test is not."""
+"""Packages whose objects are walked; those of the standard library and of tests are not."""
 
 
 class Margin(NamedTuple):
-    """What the second half may have at the most: the most of the first half times `ratio`, plus `slack`.
+    """Upper bound of the second half: the maximum of the first half times `ratio`, plus `slack`.
 
     Attributes:
-        ratio: infinite for what grows with what is stored.
-        slack: in the unit of what is counted.
-        trend: whether `TREND_MARGIN` holds as well; not for what goes up in steps and seldom comes down.
+        ratio: infinite for a count that grows with what is stored.
+        slack: in the unit of the count.
+        trend: whether `TREND_MARGIN` is checked too; not for a count that goes up in steps and seldom falls.
     """
 
     ratio: float
@@ -38,22 +38,21 @@ class Margin(NamedTuple):
 
 
 TABLE_MARGIN = Margin(1.2, 16)
-"""For what is counted in a moment of rest: the same clients and queues are there every time, and caches vary."""
+"""For counts at rest: clients and queues are the same every time, and only caches vary."""
 TREND_MARGIN = Margin(1.01, 4)
-"""What the least of the second half may have above the most of the first. With fewer than `TREND_SAMPLES` in each half
-that happens by chance; with so many, once in seventy times to something that varies freely."""
+"""Bound of the minimum of the second half over the maximum of the first. It is checked from `TREND_SAMPLES` samples in
+each half on, where random variation trips it in 1 of 70 runs; with fewer, chance trips it often."""
 TREND_SAMPLES = 4
 
 
-class Levels:
-    """Samples of one run, in the order of their time.
+class LeakDetector:
+    """Samples of one run, in order of time.
 
-    Args:
-        warm_up: how many samples at the start do not count: tables, caches and pools fill.
-        margins: name -> margin, for what is not counted but measured; others have `TABLE_MARGIN`.
+    The first `warm_up` samples do not count, because tables, caches and pools fill. Names without an entry in `margins`
+    have `TABLE_MARGIN`.
 
     Attributes:
-        samples: what was noted; a name that is absent counts as 0.
+        samples: a name that is absent counts as 0.
     """
 
     def __init__(self, *, warm_up: int = 1, margins: Mapping[str, Margin] | None = None) -> None:
@@ -63,14 +62,14 @@ class Levels:
 
     def note(self, sample: Mapping[str, float]) -> None:
         """Add a sample."""
-        # The same strings every time, or the samples would be what grows.
+        # Interned, or the samples themselves would grow.
         self.samples.append({sys.intern(name): value for name, value in sample.items()})
 
     def grown(self) -> list[str]:
-        """What the second half had more of than the first, a line each, sorted by name.
+        """A line for each name that the second half had more of than the first, sorted by name.
 
         Raises:
-            ValueError: fewer than two samples after the warm-up cannot tell.
+            ValueError: there are fewer than two samples after the warm-up.
         """
         samples = self.samples[self._warm_up :]
         if len(samples) < 2:
@@ -90,13 +89,10 @@ class Levels:
 
 
 def table_sizes(root: object) -> Counter[str]:
-    """Count the entries of every table that can be reached from an object through objects of ours.
-
-    Args:
-        root: where to begin, for instance a broker.
+    """Count the entries of every table that can be reached from `root` through objects of this project.
 
     Returns:
-        `Class.attribute` -> entries, summed over all objects of the class, those of tables inside of tables included.
+        `Class.attribute` -> entries, summed over all objects of the class, with those of nested tables.
     """
     sizes: Counter[str] = Counter()
     seen = {id(root)}
@@ -112,7 +108,7 @@ def table_sizes(root: object) -> Counter[str]:
 
 
 def object_counts() -> Counter[str]:
-    """Count the objects that are alive, by class: those of ours, and the tasks, futures and handles of asyncio."""
+    """Count live objects by class: those of this project, and the tasks, futures and handles of asyncio."""
     counts: Counter[str] = Counter()
     for each in gc.get_objects():
         kind = type(each)
@@ -135,7 +131,7 @@ def _attributes(owner: object) -> Iterator[tuple[str, Any]]:
 
 
 def _contents(name: str, value: object, sizes: Counter[str]) -> Iterator[object]:
-    """The objects of ours in a value, which is one itself or a table of whatever depth; tables are counted."""
+    """Find this project's objects in a value, which may be one itself or a nested table; count the tables."""
     left = [value]
     while left:
         each = left.pop()
