@@ -19,7 +19,7 @@ length was sent must not make us allocate room for it."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024
-COMMANDS_PER_TURN = 16
+COMMANDS_PER_ITERATION = 16
 """Commands of one connection handled per turn of the loop; see `remoting/connection.py`."""
 COMMANDS_PER_BATCH = 4
 """A pull, a pop or an acknowledgement of a batch counts as so many commands of the turn."""

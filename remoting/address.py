@@ -1,4 +1,4 @@
-"""Addresses: `host:port` strings and lists of them."""
+"""Reads and writes addresses: `host:port` strings and lists of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORT = re.compile("[0-9]{1,5}")
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split `host:port`; an IPv6 host stands in brackets.
+    """Split `host:port`; an IPv6 host is in brackets.
 
     Raises:
         ConfigError: it is not of that form, or the port is not 0..65535.
@@ -28,8 +28,8 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    # What the resolver answers with an error that is not an OSError, and so with a traceback: a name is encoded with
-    # IDNA first, which refuses empty labels and those of more than 63 characters.
+    # For a name that is none, the resolver raises an error that is not an OSError: it is encoded with IDNA first, which
+    # refuses empty labels and those of more than 63 characters.
     try:
         return bool(host.encode("idna")) and host.isprintable() and " " not in host
     except UnicodeError:
@@ -42,10 +42,7 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_addresses(addresses: str | Sequence[str]) -> tuple[str, ...]:
-    """Read one or more name servers from a string (separated by `,` or `;`) or a list.
-
-    Returns:
-        Normalised `host:port` strings, in order, without repeats.
+    """Read one or more name servers from a string (separated by `,` or `;`) or a list, in order, without repeats.
 
     Raises:
         ConfigError: there is none, or one is malformed.

@@ -37,7 +37,7 @@ def raise_for_code(response: Command) -> Command:
 
 
 class Backoff:
-    """When to try an address again: capped exponential waits with jitter. Pure: time and randomness come in."""
+    """Decides when to try an address again: capped exponential waits with jitter. Time and randomness are arguments."""
 
     __slots__ = ("_failures", "retry_at")
 
@@ -48,8 +48,8 @@ class Backoff:
     def failed(self, now: float, rng: random.Random) -> None:
         """Note a failed attempt: the next one has to wait.
 
-        The jitter is over the upper half, so that a thousand clients of one restarted broker spread out while none of
-        them comes back at once.
+        The jitter is over the upper half, so that a thousand clients of one restarted broker spread out, and none of
+        them returns at once.
         """
         wait_s = min(RECONNECT_MAX_S, RECONNECT_FIRST_S * 2 ** min(self._failures, 16))
         self._failures += 1
@@ -64,7 +64,7 @@ class RemotingClient:
     """Connections to many servers; an async context manager that closes them all.
 
     Args:
-        handlers: request code -> handler for what servers push.
+        handlers: request code -> handler of requests that servers push.
         on_lost: called with the address when an established connection is gone and the client was not closing it.
         rng: jitter of the back-off.
     """
@@ -134,8 +134,8 @@ class RemotingClient:
         try:
             connection = await self._open(address, timeout_s)
         except BaseException as error:
-            given_up = ConnectFailed(f"connecting to {address} was given up")
-            shared.set_exception(error if isinstance(error, ConnectFailed) else given_up)
+            cancelled = ConnectFailed(f"connecting to {address} was cancelled")
+            shared.set_exception(error if isinstance(error, ConnectFailed) else cancelled)
             shared.exception()  # nobody may be waiting: an unread exception would be logged
             raise
         else:
@@ -183,12 +183,9 @@ class RemotingClient:
     ) -> Command:
         """Send a request and wait for its answer.
 
-        Returns:
-            The response, always with code SUCCESS.
-
         Raises:
-            RlabError: what the response code stands for, or a `NetworkError`; `definite` tells whether the request may
-                have been carried out.
+            RlabError: the class of the response code, or a `NetworkError`; `definite` says whether it is certain that
+                the request was not carried out.
 
         Cancellation: the answer is ignored; the request may have been carried out.
         """

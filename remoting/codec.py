@@ -1,4 +1,4 @@
-"""Frames: bytes in, commands out. Pure.
+"""Encodes and decodes frames: bytes in, commands out. Pure.
 
 A frame is a 4-byte big-endian length and one msgpack array `[version, flags, code, opaque, header, body]`:
 
@@ -10,7 +10,7 @@ A frame is a 4-byte big-endian length and one msgpack array `[version, flags, co
 
 Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`, after which the decoder
 takes no more. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us allocate
-what it only claims to send. The encoder and decoder stand behind `Codec`, because a second framing (RocketMQ's own) is
+what it only claims to send. The encoder and decoder are behind `Codec`, because a second framing (RocketMQ's own) is
 planned beside this one.
 """
 
@@ -44,9 +44,8 @@ class Decoder(Protocol):
     def feed(self, data: bytes) -> list[Command]:
         """Take the next bytes of the stream.
 
-        Returns:
-            The commands that are complete now. Look at `error` afterwards: when it is set, the stream was broken behind
-            the last of them and the connection has to be closed.
+        Returns the commands that are complete now. Look at `error` afterwards: when it is set, the stream was broken
+        after the last of them and the connection has to be closed.
         """
         ...
 
@@ -75,7 +74,7 @@ class FrameUnpacker:
     """One msgpack unpacker for many frames, which takes half the time of a new one for each.
 
     The decoders of a codec share it: it weighs 40 KiB, and it is empty between two frames. It is replaced after a frame
-    that failed, and large frames do not go through it, because it never gives back the memory of the largest one.
+    that failed, and large frames do not go through it, because it never frees the memory of the largest one.
     """
 
     __slots__ = ("_consumed", "_unpacker")
@@ -84,7 +83,7 @@ class FrameUnpacker:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, after a frame that left something behind."""
+        """Start again, after a frame that left something behind."""
         self._consumed = 0
         self._unpacker = msgpack.Unpacker(
             read_size=1024,
@@ -104,7 +103,7 @@ class FrameUnpacker:
         fields = self._unpacker.unpack()
         self._consumed += length
         if self._unpacker.tell() != self._consumed:
-            raise ValueError("there are bytes behind the array")
+            raise ValueError("there are bytes after the array")
         return fields
 
 
@@ -137,7 +136,7 @@ class MsgpackDecoder:
         return commands
 
     def _decode(self, stream: bytes | bytearray, commands: list[Command]) -> int:
-        """Decode every whole frame of the stream; returns where the first one that is not whole begins."""
+        """Decode every whole frame of the stream; return the position of the first one that is not whole."""
         position, end = 0, len(stream)
         view, unpack = memoryview(stream), self._unpacker.unpack
         while end - position >= LENGTH_BYTES:

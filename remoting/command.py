@@ -1,8 +1,21 @@
-"""Command: one frame, decoded. RocketMQ: RemotingCommand."""
+"""Command: one frame, decoded. RocketMQ: RemotingCommand. Pure.
+
+A connection handles some commands in an event-loop iteration, then lets other connections have theirs, and its answers
+be sent. Handled all at once, twenty requests would be answered all at once: then the peer works while this side waits,
+and the other way round, and half of each core idles. Handled one by one, requests that could share a write to the disk
+would not. So a command has a cost, of which an iteration takes `COMMANDS_PER_ITERATION`:
+
+    a send, a heartbeat, an answer       1
+    a batch of sends                     1, and 1 for each 512 bytes
+    a pull, a pop, an acknowledgement    4: each is about some dozens of messages
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from model.limits import BODY_BYTES_AS_ONE_COMMAND, COMMANDS_PER_BATCH
+from remoting.wire.request_code import RequestCode
 
 REQUEST = 0
 RESPONSE = 1
@@ -19,7 +32,7 @@ class Command(NamedTuple):
         flags: REQUEST, RESPONSE or ONE_WAY.
         code: a request code, or in a response a response code.
         opaque: chosen by the sender of a request and returned in its response.
-        header: short named fields; what they are stands in `remoting/wire/schema.py`.
+        header: short named fields; `remoting/wire/schema.py` lists them.
         body: bytes, or None.
     """
 
@@ -31,7 +44,7 @@ class Command(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a request handler answers; the connection adds the opaque."""
+    """The answer of a request handler; the connection adds the opaque."""
 
     header: dict[str, Any]
     body: bytes | None = None
@@ -39,7 +52,7 @@ class Reply(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """Text of what a peer sent, for an error message: short, whatever it is.
+    """Return the text of a value that a peer sent, for an error message: short, whatever it is.
 
     Not `repr`: a string of megabytes would come back as an error longer than a frame may be, and a list nested a
     thousand deep ends in a RecursionError.
@@ -49,3 +62,17 @@ def shown(value: object) -> str:
     if value is None or isinstance(value, int | float):
         return "nothing" if value is None else repr(value)
     return f"a {type(value).__name__}"
+
+
+_BATCHES: dict[int, int] = dict.fromkeys(
+    (RequestCode.PULL_MESSAGE, RequestCode.POP_MESSAGE, RequestCode.BATCH_ACK_MESSAGE), COMMANDS_PER_BATCH
+)
+
+
+def request_cost(command: Command) -> int:
+    """Return the cost of a command; see the module header."""
+    if command.flags == RESPONSE:
+        # The answer to a pull only wakes its caller; with fewer per iteration a consumer got half as many messages.
+        return 1
+    cost = _BATCHES.get(command.code, 1)
+    return cost + len(command.body) // BODY_BYTES_AS_ONE_COMMAND if command.body else cost

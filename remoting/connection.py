@@ -1,28 +1,41 @@
-"""One TCP connection, either side: frames out in one write per loop turn, requests matched to their responses.
+"""One TCP connection, either side: one write per event-loop iteration, requests matched to their responses.
 
-Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per loop turn answers
+Why `asyncio.Protocol` and not streams: measured on 2 cores, a Protocol with one joined write per iteration answers
 about four times as many pipelined requests as StreamReader and StreamWriter do.
 
 Back-pressure has two directions. A side whose peer does not read stops sending requests (`wait_writable`); a server
-also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. What is
-already owed (held pulls, notifications) still goes out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut off.
+also stops reading from that peer, so that a client which never reads cannot make it queue answers without end. Answers
+that it is owed already (held pulls, notifications) still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut
+off.
 
-What arrives together is handled a few commands per turn of the loop. Two processes that each handle everything before
-they write would take turns: one waits while the other works. With slices the answers to the first commands leave while
-the next ones are handled; measured with 64 sends in flight, that is nearly twice the rate on two cores.
+Commands that arrive together are handled a few per iteration (`request_cost`). Two processes that each handle
+everything before they write would take turns: one waits while the other works. With slices the answers to the first
+commands leave while the next ones are handled; measured with 64 sends outstanding, that is nearly twice the rate on two
+cores.
+
+A peer may vanish without a word: its machine lost power, or a router forgot the connection. RocketMQ's servers close a
+connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is no sign: the owner of an
+administrator's connection may think for an hour. So the system probes the peer's system (TCP keepalive), which answers
+as long as it knows the connection, however idle or busy the process is; after two minutes without an answer the
+connection ends like any other that is lost. Without it a server would keep the connections of vanished clients for
+ever, up to `MAX_CONNECTIONS`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
-    COMMANDS_PER_TURN,
+    COMMANDS_PER_ITERATION,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_INTERVAL_S,
+    KEEPALIVE_PROBES,
     MAX_INBOX_COMMANDS,
     MAX_UNSENT_BYTES,
     REQUEST_TIMEOUT_S,
@@ -31,22 +44,42 @@ from model.limits import (
 )
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec
-from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
-from remoting.keepalive import keep_alive
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
 from remoting.session import RequestSession
-from remoting.turn import work_of
 
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
 _MAX_REMARK_CHARS = 1_000
 
+# macOS has another name for the first one.
+_KEEPALIVE = (
+    (getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None), KEEPALIVE_IDLE_S),
+    (getattr(socket, "TCP_KEEPINTVL", None), KEEPALIVE_INTERVAL_S),
+    (getattr(socket, "TCP_KEEPCNT", None), KEEPALIVE_PROBES),
+)
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let the system watch a TCP connection while it is idle; do nothing without an open socket."""
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, int(value))
+    except OSError:
+        # The peer was faster than we are: the connection is closed, and its end is reported as any other.
+        return
+
 
 class Waiter(Protocol):
-    """Who waits for an answer: a future, or something that passes it on."""
+    """The receiver of an answer: a future, or an object that passes it on."""
 
     def done(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the answer is not wanted any more."""
         ...
 
     def set_result(self, result: Command, /) -> None:
@@ -54,7 +87,7 @@ class Waiter(Protocol):
         ...
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Take what went wrong instead."""
+        """Take the failure instead."""
         ...
 
 
@@ -62,12 +95,12 @@ class Connection(asyncio.Protocol):
     """One connection. Made by `RemotingServer` and `RemotingClient`, never by hand.
 
     Attributes:
-        peer: `host:port` of the other side, for messages.
+        peer: `host:port` of the other side, for texts.
         local_host: our own address on it, as the peer's network sees it.
-        number: unlike any other connection's of the same server; given by the server.
-        closed: whether the connection is gone or going.
+        number: unique among the connections of a server, which sets it.
+        closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
-        unanswered: requests of the peer that were taken and not answered yet (kept by the server).
+        unanswered: requests of the peer that were accepted and not answered yet (kept by the server).
     """
 
     def __init__(
@@ -113,21 +146,14 @@ class Connection(asyncio.Protocol):
         body: bytes | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> asyncio.Future[Command]:
-        """Send a request.
+        """Send a request, and return a future of the response, whatever its code.
 
-        Args:
-            code: a `RequestCode`.
-            header: its fields.
-            body: its body.
-            timeout_s: seconds until the future fails.
-
-        Returns:
-            A future of the response, whatever its code: `raise_for_code` turns a refusal into its error. The future
-            fails with `RequestTimeout` or `ConnectionLost`. Cancelling it forgets the answer; the request stays sent.
+        `raise_for_code` turns a refusal into its error. The future fails with `RequestTimeout` or `ConnectionLost`.
+        Cancelling it forgets the answer; the request stays sent.
 
         Raises:
             ConnectionLost: the connection is closed already (nothing was sent).
-            FlowControl: too many requests are in flight here.
+            FlowControl: too many requests are outstanding here.
             ValueError: the frame would be longer than the limit; nothing was sent.
         """
         future: asyncio.Future[Command] = self._loop.create_future()
@@ -137,14 +163,9 @@ class Connection(asyncio.Protocol):
     def request_for(
         self, waiter: Waiter, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
     ) -> None:
-        """Send a request whose answer goes to a waiter of the caller's own, without the turn that a future takes.
+        """Send a request whose answer goes to a waiter of the caller's own, without the iteration that a future takes.
 
-        Args:
-            waiter: gets the response or the failure; must not raise.
-            code: see `request`, as for the rest.
-            header: its fields.
-            body: its body.
-            timeout_s: seconds until the waiter gets `RequestTimeout`.
+        The waiter gets the response or the failure; it must not raise.
 
         Raises:
             ConnectionLost, FlowControl, ValueError: see `request`.
@@ -163,11 +184,9 @@ class Connection(asyncio.Protocol):
         self._send(frame)
 
     def notify(self, code: int, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None) -> bool:
-        """Send a one-way request.
+        """Send a one-way request; False if it was not sent because the connection is closed or the peer does not read.
 
-        Returns:
-            False if it was not sent because the connection is closed or the peer does not read; one-way requests are
-            hints that a timer makes up for, so they are dropped rather than queued without end.
+        One-way requests are hints that a timer makes up for, so they are dropped rather than queued without end.
         """
         if self.closed or self._writable is not None:
             return False
@@ -177,7 +196,7 @@ class Connection(asyncio.Protocol):
     def respond(
         self, request: Command, header: Mapping[str, Any] = _NO_HEADER, body: bytes | None = None, code: int = 0
     ) -> None:
-        """Answer a request of the peer, now or any time later; silently nothing if it wants none or is gone.
+        """Answer a request of the peer, now or later; does nothing if the peer wants no answer or is gone.
 
         Raises:
             ValueError: the frame would be longer than the limit; the request is still unanswered.
@@ -217,7 +236,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what is queued now instead of at the end of the loop turn."""
+        """Write the queued frames now instead of at the end of the iteration."""
         out, transport = self._out, self._transport
         if not out or transport is None or self.closed:
             return
@@ -310,22 +329,22 @@ class Connection(asyncio.Protocol):
             return
         if len(commands) > 1:
             self._inbox.extend(commands)
-            self._take_turn()
+            self._handle_some()
             return
         for command in commands:
             self._handle(command)
         self._check_stream()
 
-    def _take_turn(self) -> None:
-        """Handle some of what has come, and leave the rest for the next turn of the loop."""
-        inbox, work = self._inbox, COMMANDS_PER_TURN
-        while inbox and work > 0:
+    def _handle_some(self) -> None:
+        """Handle some of the commands that have come, and leave the rest for the next iteration."""
+        inbox, budget = self._inbox, COMMANDS_PER_ITERATION
+        while inbox and budget > 0:
             command = inbox.popleft()
-            work -= work_of(command)
+            budget -= request_cost(command)
             self._handle(command)
         self._update_reading()
         if inbox:
-            self._loop.call_soon(self._take_turn)
+            self._loop.call_soon(self._handle_some)
         else:
             self._check_stream()
 
@@ -389,7 +408,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Tell a peer that sent garbage why it is being cut off, in one frame, then close."""
+        """Answer a peer that sent garbage with one frame that says why it is cut off, then close."""
         logger.warning("closing the connection of %s: %s", self.peer, error)
         assert error.code is not None
         self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None))

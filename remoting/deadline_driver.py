@@ -37,7 +37,7 @@ class DeadlineDriver:
         self._waits_until = float("inf")
 
     def wake_by(self, deadline: float) -> None:
-        """Make sure that the driver looks no later than this; cheap when it would anyway, nothing while not running."""
+        """Make sure that the driver acts no later than this; cheap when it would anyway, nothing while not running."""
         if deadline < self._waits_until and self._loop is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -47,7 +47,7 @@ class DeadlineDriver:
     async def run(self) -> None:
         """Run until cancelled. Cancellation: harmless at any point."""
         self._loop = asyncio.get_running_loop()
-        # Whoever calls `wake_by` lends no part of its context to what the core sets off.
+        # A caller of `wake_by` lends no part of its context to the work that the core starts.
         self._context = contextvars.copy_context()
         try:
             deadline = self._next_deadline()

@@ -1,9 +1,9 @@
-"""The asyncio server: accepts, checks headers, dispatches requests to handlers, answers with their errors.
+"""The asyncio server: accepts connections, checks headers, dispatches requests to handlers, answers with their errors.
 
 A handler is called as `handler(connection, request)` and returns one of
 - a `Reply`: sent at once;
-- None: the handler answers later, itself, through `connection.respond`. That is how a held pull waits without a task
-  and without blocking its connection;
+- None: the handler answers later, itself, through `connection.respond`. So a held pull waits without a task, and does
+  not block its connection;
 - a coroutine of a `Reply`: run in the server's task group, so that one connection's requests are answered
   concurrently.
 
@@ -46,11 +46,7 @@ Handler = Callable[[Connection, Command], "Reply | Coroutine[Any, Any, Reply] | 
 
 
 class RemotingServer:
-    """A listening server; made by `serve`.
-
-    Attributes:
-        address: `host:port` that it listens on, with the real port.
-    """
+    """A listening server; made by `serve`. `address` is the `host:port` that it listens on, with the real port."""
 
     def __init__(
         self,
@@ -146,11 +142,7 @@ class RemotingServer:
                 self._idle = anyio.Event()
 
     async def stop(self, grace_s: float) -> None:
-        """Refuse new requests, finish the handlers that run, then close every connection. Idempotent.
-
-        Args:
-            grace_s: seconds that running handlers get.
-        """
+        """Refuse new requests, give running handlers `grace_s` seconds, close every connection. Idempotent."""
         self._stopping = True
         with anyio.move_on_after(grace_s):
             while self._running:
@@ -167,7 +159,7 @@ class RemotingServer:
 
 
 def _answer_failure(connection: Connection, request: Command, error: Exception) -> None:
-    # The peer gets no detail: a traceback may hold what is none of its business.
+    # The peer gets no detail: a traceback may contain data that is not meant for it.
     logger.exception("request %d of %s failed", request.code, connection.peer)
     connection.respond_error(request, SystemError_(f"unexpected {type(error).__name__}; see the server's log"))
 
@@ -185,13 +177,10 @@ async def serve(
 
     Args:
         handlers: request code -> handler; see the module header.
-        listen: `host:port`; port 0 takes a free one, which `server.address` then tells.
-        on_closed: called once for each connection that is gone, however it went.
+        listen: `host:port`; port 0 takes a free one, and `server.address` has it.
+        on_closed: called once for each connection that is gone, whatever the reason.
         grace_s: seconds that handlers and unsent answers get at the end of the block.
         max_connections: the connection after that is refused with SYSTEM_BUSY.
-
-    Yields:
-        The server, already listening.
 
     Raises:
         ConfigError: the address cannot be listened on.

@@ -1,9 +1,9 @@
-"""The requests that are under way on one connection: opaque numbers, deadlines, the in-flight limit. Pure.
+"""The outstanding requests of one connection: opaque numbers, deadlines, the limit of their number. Pure.
 
-The shell keeps something per request (a future) and asks three things: `start` before it sends, `finish` when a
+The connection keeps something per request (a future) and calls three methods: `start` before it sends, `finish` when a
 response arrives, `expire` when `next_deadline` has come. Deadlines cost nothing per request: `next_deadline` is a lower
-bound that only `expire` recomputes, over the requests in flight at that moment. With one timeout for all requests that
-is one pass per timeout, where a heap would pay for every request and hold the finished ones until they are due.
+bound that only `expire` recomputes, over the requests outstanding at that moment. With one timeout for all requests
+that is one pass per timeout, where a heap would pay for every request and hold the finished ones until they are due.
 
     session.start(deadline=3.0, call=a) -> 1
     session.start(deadline=9.0, call=b) -> 2       next_deadline() == 3.0
@@ -22,7 +22,7 @@ Call = TypeVar("Call")
 
 
 class RequestSession(Generic[Call]):
-    """Requests in flight on one connection."""
+    """The outstanding requests of one connection."""
 
     __slots__ = ("_calls", "_earliest", "_max_in_flight", "_opaque")
 
@@ -36,17 +36,12 @@ class RequestSession(Generic[Call]):
         return len(self._calls)
 
     def start(self, deadline: float, call: Call) -> int:
-        """Note a request that is about to be sent.
+        """Note a request that is about to be sent and fails at a loop time, and return the opaque to send it with.
 
-        Args:
-            deadline: loop time in seconds at which it fails.
-            call: what `finish` or `expire` hands back.
-
-        Returns:
-            The opaque to send it with; not in use by any other request in flight.
+        `finish` or `expire` returns the call.
 
         Raises:
-            FlowControl: the in-flight limit is reached; nothing was noted.
+            FlowControl: too many requests are outstanding; nothing was noted.
         """
         calls = self._calls
         if len(calls) >= self._max_in_flight:
@@ -71,7 +66,7 @@ class RequestSession(Generic[Call]):
         return expired
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` next: never later than the earliest deadline; None when nothing is in flight."""
+        """When to call `expire` next: never later than the earliest deadline; None when none is outstanding."""
         return None if self._earliest == float("inf") else self._earliest
 
     def close(self) -> list[Call]:

@@ -1,7 +1,7 @@
-"""Tasks of servers and clients: in the background for as long as a block, or side by side until all have ended.
+"""Runs tasks of servers and clients: in the background of a block, or side by side until all have ended.
 
-anyio wraps whatever leaves a task group in an ExceptionGroup, the error of the block included. A caller of a context
-manager that keeps its tasks to itself should not see that: `except ConfigError` around it has to work.
+anyio wraps an error that leaves a task group in an ExceptionGroup, the error of the block included. A caller of a
+context manager that keeps its tasks to itself should not see that: `except ConfigError` around it has to work.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from anyio.abc import TaskGroup
 @asynccontextmanager
 async def background_tasks() -> AsyncIterator[TaskGroup]:
     """Open a task group whose tasks are cancelled when the block ends.
-
-    Yields:
-        The group.
 
     Raises:
         BaseException: the error of the block, or of the task that failed and thereby cancelled the block; a group of
@@ -39,17 +36,15 @@ async def background_tasks() -> AsyncIterator[TaskGroup]:
             raise
         failure = group.exceptions[0]
     if failure is not None:
-        # Out here and not in the handler, where it would be given the group as its context.
+        # Not inside the handler, where it would get the group as its context.
         raise failure
 
 
 async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) -> None:
     """Run coroutine functions side by side until all have ended.
 
-    Without the price of a task group where there is only one, as there mostly is: one broker to ask, one consumer.
-
-    Args:
-        jobs: they end their own expected errors; one that fails cancels the others.
+    They handle their own expected errors; one that fails cancels the others. A single one, which is the common case
+    (one broker to ask, one consumer), runs without the price of a task group.
 
     Raises:
         BaseException: what the only one raised; an ExceptionGroup if there were several.

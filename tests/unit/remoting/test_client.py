@@ -171,7 +171,7 @@ async def test_a_cancelled_dial_fails_those_who_joined_it_and_the_next_one_works
                     dialling = client.connect(SERVER)
                     await dialling
         assert scope.cancelled_caught
-        assert joined == [f"connecting to {SERVER} was given up"] * 2
+        assert joined == [f"connecting to {SERVER} was cancelled"] * 2
         assert client.backoff_s(SERVER) == 0  # nobody said that the server is away
         await client.connect(SERVER)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from model.errors import ConnectionLost, FlowControl, ProtocolError, RequestTimeout, SystemBusy, TopicNotExist
-from model.limits import MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BYTES, REQUEST_TIMEOUT_S
+from model.limits import KEEPALIVE_IDLE_S, MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BYTES, REQUEST_TIMEOUT_S
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
-from remoting.connection import Connection
+from remoting.connection import Connection, keep_alive
 from remoting.wire.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -345,3 +346,27 @@ async def test_answers_owed_to_a_peer_that_does_not_read_go_out_until_it_is_cut_
         await turn()
         assert rig.transport.ending == ending
     assert rig.connection.closed
+
+
+class Transport(asyncio.BaseTransport):
+    """What a real transport knows of its socket."""
+
+    def __init__(self, sock: socket.socket | None) -> None:
+        super().__init__({"socket": sock})
+
+
+def test_a_socket_is_watched_from_now_on() -> None:
+    with socket.socket() as sock:
+        assert not sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        keep_alive(Transport(sock))
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle = getattr(socket, "TCP_KEEPIDLE", None) or getattr(socket, "TCP_KEEPALIVE", None)
+        assert idle is not None
+        assert sock.getsockopt(socket.IPPROTO_TCP, idle) == KEEPALIVE_IDLE_S
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_what_has_no_socket_or_a_closed_one_is_left_alone(closed: bool) -> None:
+    sock = socket.socket()
+    sock.close()
+    keep_alive(Transport(sock if closed else None))
