@@ -28,15 +28,13 @@ class PopLoop:
         requests: the requests of the group.
         queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
         subscription_of: topic -> current subscription, or None.
-        arrived: called with this loop, what came, and when it was asked for.
-        invisible_s: how long others do not get it.
-        max_unfinished: how many messages from here may be unfinished.
+        arrived: called with this loop, the messages, and the loop time of their request.
+        invisible_s: invisible time of each message.
+        max_unfinished: unfinished messages from here above which it waits.
 
     Attributes:
-        queue: as given.
-        unfinished: messages that came from here and are not finished; whoever counts them calls `finished`.
-        stopping: whether it pops no more.
-        scope: cancelled to end it at once.
+        unfinished: messages from here that are not finished; its owner adds to it, and calls `finished` for each.
+        scope: cancelled to end the loop at once.
     """
 
     def __init__(
@@ -59,24 +57,25 @@ class PopLoop:
         self._subscription_of = subscription_of
         self._arrived = arrived
         self._invisible_ms = int(invisible_s * 1000)
-        # Nobody can tell how long an answer was on its way. What was asked for less than the invisible time ago is
-        # invisible still, whatever happened to the network; so no answer may be held for most of it.
+        # The travel time of an answer is unknown, but a message is certainly still invisible if its request was sent
+        # less than the invisible time ago. So a request must not be held for most of that time.
         self._suspend_ms = int(min(PULL_SUSPEND_S, invisible_s / 2) * 1000)
         self._max_unfinished = max_unfinished
-        # Half a batch at the least: with room for one message at a time, there would be a request for each.
+        # At least half a batch: requests for single messages would cost one request each.
         self._least_room = max(1, min(MAX_POP_BATCH, max_unfinished) // 2)
         self._progress: asyncio.Future[None] | None = None
 
     def stop(self) -> None:
-        """Pop no more. What a request under way brings is still given to `arrived`, which has to give it back.
+        """Send no more requests. Messages of an outstanding request still go to `arrived`, which has to return them.
 
-        It is not cancelled: whatever the broker has answered by then would be invisible until its time is over.
+        The request is not cancelled: messages that the broker has already sent would stay invisible until their time
+        ends.
         """
         self.stopping = True
         self._wake()
 
     def finished(self) -> None:
-        """Note that a message that came from here is not here any more."""
+        """Count a message from here as finished."""
         self.unfinished -= 1
         if self._progress is not None and self._room >= self._least_room:
             self._wake()
@@ -86,12 +85,12 @@ class PopLoop:
         return self._max_unfinished - self.unfinished
 
     async def run(self) -> None:
-        """Run until `stop`. Cancellation: what a request under way brings comes again when its time is over."""
+        """Run until `stop`. Cancellation: messages of an outstanding request are redelivered when their time ends."""
         with self.scope:
             while not self.stopping:
                 subscription = self._subscription_of(self.queue.topic)
                 if subscription is None:
-                    await anyio.sleep(PULL_RETRY_ERROR_S)  # given up; the next pass stops this loop
+                    await anyio.sleep(PULL_RETRY_ERROR_S)  # unsubscribed; the next pass stops this loop
                 elif self._room < self._least_room:
                     await self._wait_progress()
                 else:
@@ -115,7 +114,7 @@ class PopLoop:
                 with anyio.move_on_after(PULL_RETRY_ERROR_S):
                     await instance.broker_returned.wait()
         except RlabError as error:
-            # A topic that was deleted: the next route says so. Or the broker is busy, stopping, or out of disk.
+            # A deleted topic, which the next route shows; or a broker that is busy, stopping, or out of disk.
             logger.warning("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         else:

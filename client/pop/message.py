@@ -1,8 +1,8 @@
-"""PopMessage: a message that was popped, and the receipt handle that ends it.
+"""PopMessage: a message that was popped, with the receipt handle that acknowledges it. Pure.
 
-A receipt handle names one *delivery* of a message: (broker, topic, queue id, offset, token). The broker makes the token
-up at random for each delivery, so a handle cannot be guessed, and it is dead as soon as the message is acknowledged,
-delivered again or made invisible anew.
+A receipt handle names one *delivery* of a message: (broker, topic, queue id, offset, delivery token). The broker draws
+the token at random for each delivery, so a handle cannot be guessed, and it is dead as soon as the message is
+acknowledged, redelivered, or its invisible time is changed.
 
     >>> queue = MessageQueue("orders", "broker-a", 2)
     >>> handle = encode_handle(queue, 17, 0x1234)
@@ -34,34 +34,34 @@ Handle = tuple[MessageQueue, int, int]
 class PopMessage(MessageExt):
     """A message as a pop brings it. RocketMQ: MessageView of a SimpleConsumer.
 
-    A tuple like any other message, so that it costs no more, with what belongs to this delivery beside it.
+    A tuple like any other message, so that it costs no more, with the fields of this delivery beside it.
 
     Attributes:
-        token: of its handle; another one after each `extend`.
-        visible_ms: when it comes again unless it is acknowledged, wall clock of its broker in milliseconds.
+        token: of its handle; replaced by each `extend`.
+        visible_ms: when it is redelivered unless it is acknowledged, wall clock of its broker in milliseconds.
     """
 
-    # Two numbers and not one object for the whole delivery: what holds only numbers, the garbage collector passes over.
+    # Two numbers and not one object for the delivery: the garbage collector does not track what holds only numbers.
     token: int
     visible_ms: int
 
     @property
     def attempts(self) -> int:
-        """How often it was delivered, this time included."""
+        """Number of its deliveries, this one included."""
         return self.times_delivered + 1
 
     @property
     def receipt_handle(self) -> str:
-        """What ends this delivery, as a string that may be kept or sent elsewhere."""
+        """The handle that acknowledges this delivery, as a string that may be stored or sent elsewhere."""
         return encode_handle(self.queue, self.offset, self.token)
 
     def renewed(self, token: int, visible_ms: int) -> None:
-        """Note that the broker gave it another handle and another time."""
+        """Take over the new token and time that the broker answered."""
         self.token, self.visible_ms = token, visible_ms
 
 
 class Run(NamedTuple):
-    """Messages of one delivery that are acknowledged one behind the other: what one row of a request says."""
+    """Messages of one delivery that are acknowledged together: one row of a request."""
 
     queue: MessageQueue
     token: int
@@ -74,7 +74,7 @@ _offset_of = itemgetter(1)
 
 
 def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
-    """Divide messages and receipt handles into runs, in their order.
+    """Group messages and receipt handles into runs, in their order.
 
     Raises:
         InvalidParameter: a string is no receipt handle.
@@ -86,7 +86,7 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
     for token, group in groupby(messages, _token_of):
         mine = list(group)
         queue = _queue_of(mine[0])
-        # No Python code for each message: those of one delivery share the object of their queue.
+        # No Python code per message: those of one delivery share the object of their queue.
         if all(map(is_, map(_queue_of, mine), repeat(queue))):
             runs.append(Run(queue, token, list(map(_offset_of, mine))))
         else:
@@ -95,13 +95,9 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
 
 
 def popped_of(message: MessageExt, times_delivered: int, token: int, visible_ms: int) -> PopMessage:
-    """Make the message of one delivery.
+    """Make the message of one delivery from the stored message.
 
-    Args:
-        message: as it is stored.
-        times_delivered: deliveries before this one, those of which it is a copy for a retry included.
-        token: of the handle.
-        visible_ms: when it comes again, wall clock of its broker in milliseconds.
+    `times_delivered` counts the deliveries before this one; if it is a copy for a retry, those of the original too.
     """
     if times_delivered != message.times_delivered:
         message = message._replace(times_delivered=times_delivered)
@@ -116,7 +112,7 @@ def handle_of(message: PopMessage) -> Handle:
 
 
 def encode_handle(queue: MessageQueue, offset: int, token: int) -> str:
-    """Make the receipt handle of a delivery; opaque to whoever gets it."""
+    """The receipt handle of a delivery; opaque to users."""
     packed = msgpack.packb([queue.broker_name, queue.topic, queue.queue_id, offset, token])
     return base64.urlsafe_b64encode(packed).decode("ascii")
 
@@ -125,15 +121,15 @@ def decode_handle(handle: str) -> Handle:
     """Read a receipt handle: its queue, offset and token.
 
     Raises:
-        InvalidParameter: it is none.
+        InvalidParameter: it is no receipt handle.
     """
     try:
         unpacked = msgpack.unpackb(base64.b64decode(handle, b"-_", validate=True))
         broker_name, topic, queue_id, offset, token = cast("list[Any]", unpacked)
         if not (isinstance(broker_name, str) and isinstance(topic, str)):
-            raise ValueError("its names are no strings")
+            raise ValueError("its names are not strings")
         if not all(type(number) is int and number >= 0 for number in (queue_id, offset, token)):
-            raise ValueError("its numbers are none")
+            raise ValueError("its numbers are not whole numbers from 0")
     except (ValueError, TypeError, binascii.Error, msgpack.UnpackException) as error:
         shown = repr(handle)[:80]
         raise InvalidParameter(f"{shown} is no receipt handle: take it from `message.receipt_handle`") from error

@@ -1,4 +1,4 @@
-"""The requests of POP: take messages for a time, acknowledge them, change how long they stay invisible."""
+"""The requests of POP: pop messages, acknowledge them, change their invisible time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_DEAD = b"\x90"
 _times_delivered_of = attrgetter("times_delivered")
 
 ANY_QUEUE = -1
-"""Queue id of a pop that takes whatever queue of the broker has messages."""
+"""Queue id of a pop from any queue of the broker that has messages."""
 
 Dead = list[tuple[str, int, int]]
 """(topic, queue id, offset) of messages whose handles were dead."""
@@ -45,12 +45,12 @@ Acked = Mapping[tuple[str, int, int], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopOptions:
-    """What every pop of a consumer says.
+    """The fields that are the same in every pop of a consumer.
 
     Attributes:
-        consume_from, consume_timestamp_ms: where a group without commits begins.
-        order: only queues of which the group has nothing in flight.
-        max_attempts: deliveries after which the broker makes a message a dead letter; None for its default.
+        consume_from, consume_timestamp_ms: where a group without committed offsets begins.
+        order: only queues of which no message is invisible.
+        max_attempts: deliveries after which the broker sends a message to the DLQ; None for its default.
     """
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
@@ -62,13 +62,8 @@ class PopOptions:
 class PopRequests:
     """The requests of one group.
 
-    Args:
-        instance: the client instance.
-        group: the group.
-        options: what every pop says.
-
     Attributes:
-        pass_over: ends the delivery of a record that is not a message; set by whoever acknowledges.
+        pass_over: acknowledges a record that is not a message; set by `PopAcks`.
     """
 
     def __init__(self, instance: ClientInstance, group: str, options: PopOptions) -> None:
@@ -87,22 +82,22 @@ class PopRequests:
         suspend_ms: int,
         queue_id: int = ANY_QUEUE,
     ) -> list[PopMessage]:
-        """Take messages of a topic from one broker.
+        """Pop messages of a topic from one broker.
 
         Args:
-            broker_name: which.
-            subscription: the topic, and which tags of it.
-            max_n: messages at the most.
-            invisible_ms: how long nobody else gets them.
-            suspend_ms: how long the broker may wait for some.
+            broker_name: its name.
+            subscription: the topic and its tags.
+            max_n: most messages.
+            invisible_ms: their invisible time.
+            suspend_ms: how long the broker may hold the request while it has no message.
             queue_id: one queue of the topic, or `ANY_QUEUE`.
 
         Returns:
-            The messages, those of a queue together in offset order; none if nothing came.
+            The messages, those of a queue together in offset order; empty if none came in time.
 
         Raises:
-            NetworkError: the broker may have given messages away that did not arrive; they come again once their
-                invisible time is over.
+            NetworkError: the broker may have delivered messages that did not arrive; they are redelivered when their
+                invisible time ends.
             RlabError: the broker refused.
             RecordCorrupt: the answer is damaged.
 
@@ -123,19 +118,12 @@ class PopRequests:
         suspend_ms: int,
         queue_id: int = ANY_QUEUE,
     ) -> bool:
-        """Take messages without a task of one's own: to begin a task costs as much as the rest of the request.
+        """Like `pop` without a task: starting a task costs as much as the rest of the request.
 
-        Args:
-            broker_name: which broker.
-            subscription: the topic, and which tags of it.
-            answered: called once with what `pop` returns or raises; must not raise.
-            max_n: messages at the most.
-            invisible_ms: how long nobody else gets them.
-            suspend_ms: how long the broker may wait for some.
-            queue_id: one queue of the topic, or `ANY_QUEUE`.
+        `answered` is called once with the result or error of `pop`, and must not raise.
 
         Returns:
-            Whether it was sent; if not, ask with `pop`, which connects, waits, or says what is wrong.
+            Whether the request was sent; if not, use `pop`, which connects, waits, or raises the reason.
         """
         header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
         call = _Call(partial(self._read_pop, broker_name), answered)
@@ -176,26 +164,19 @@ class PopRequests:
         return messages
 
     async def ack(self, broker_name: str, acked: Acked) -> Dead:
-        """End messages on one broker.
-
-        Args:
-            broker_name: which.
-            acked: the handles.
-
-        Returns:
-            The dead ones: (topic, queue id, offset). All others are done with, durably.
+        """Acknowledge messages on one broker, durably; returns those whose handles were dead.
 
         Raises:
-            RlabError: nothing is known of any of them if it is not `definite`.
+            RlabError: if it is not `definite`, any of them may be acknowledged.
 
-        Cancellation: they may be done with.
+        Cancellation: any of them may be acknowledged.
         """
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         body = _acked_body(acked)
         return _read_dead(broker_name, await self._request(broker_name, code, self._ack_header(), body, timeout_s))
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
-        """The same without a task; see `start_pop`."""
+        """Like `ack` without a task; see `start_pop`."""
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         call = _Call(partial(_read_dead, broker_name), answered)
         return self._start(broker_name, code, self._ack_header(), _acked_body(acked), timeout_s, call)
@@ -206,16 +187,16 @@ class PopRequests:
     async def change_invisible(
         self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
     ) -> tuple[int, int]:
-        """Let one message stay invisible for so long from now on; 0 gives it back at once.
+        """Set the invisible time of one message, counted from now; 0 makes it visible at once.
 
         Returns:
-            Token of the new handle, and when the message comes again in wall clock ms.
+            Token of the new handle, and when the message is redelivered, wall clock of its broker in milliseconds.
 
         Raises:
-            ReceiptHandleDead: it was acknowledged or delivered again before.
-            RlabError: the old handle may be dead and the new one unknown if it is not `definite`.
+            ReceiptHandleDead: it was acknowledged or redelivered before.
+            RlabError: if it is not `definite`, the old handle may be dead and the new one unknown.
 
-        Cancellation: the same.
+        Cancellation: as for an error that is not `definite`.
         """
         header = {
             "group": self._group,
@@ -261,7 +242,7 @@ class PopRequests:
 
 
 class _Call(Generic[T]):
-    """A request without a task: whoever asked is called back."""
+    """A request without a task: its answer goes to a callback."""
 
     __slots__ = ("_answered", "_read")
 
@@ -270,7 +251,7 @@ class _Call(Generic[T]):
         self._answered = answered
 
     def done(self) -> bool:
-        """See `Waiter`: whoever asked takes every answer, however late."""
+        """See `Waiter`: every answer is taken, however late."""
         return False
 
     def set_result(self, result: Command, /) -> None:
@@ -288,9 +269,9 @@ class _Call(Generic[T]):
 
 
 def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueue, None]:
-    """Say what to ask which broker for: each topic of each broker that serves it, with `ANY_QUEUE` as the queue.
+    """The topics and brokers to pop: each topic of each broker that serves it, with `ANY_QUEUE` as the queue.
 
-    Retry topics are left out: each broker adds its own to what it gives.
+    Retry topics are left out: each broker adds the messages of its own retry topic to its answers.
     """
     return {
         MessageQueue(topic, queue.broker_name, ANY_QUEUE): None
@@ -325,16 +306,10 @@ def decode_batches(
 ) -> list[PopMessage]:
     """Decode the answer of a pop.
 
-    Args:
-        broker_name: who answered.
-        body: msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records].
-        passed_over: gets the records that are not messages, each with its token; see `decode_as`.
-
-    Returns:
-        The messages, in the order of the answer.
+    It is a msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records]. Records that are not messages are added to `passed_over`, each with its token; see `decode_as`.
 
     Raises:
-        RecordCorrupt: it is something else.
+        RecordCorrupt: the body has another form.
     """
     messages: list[PopMessage] = []
     try:
