@@ -32,7 +32,7 @@ class Messages(Protocol):
 
 
 class Dispatchable(Protocol):
-    """A queue that stands in line for workers: one that is owned (`OwnedQueue`), or popped messages (`PoppedQueue`).
+    """A queue whose messages wait for workers: an owned one (`OwnedQueue`), or popped messages (`PopProcessQueue`).
 
     Attributes:
         offered: whether it stands in line.

@@ -1,7 +1,7 @@
 """LitePullConsumer: a consumer that asks for messages when it wants some, and may say itself which queues it reads.
 
 RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. Either it subscribes and is a member of the group with a
-share of the queues, or it assigns queues to itself and is none; `client/lite_pull/polled_messages.py` says what counts
+share of the queues, or it assigns queues to itself and is none; `client/lite_pull/poll_commits.py` says what counts
 as processed. What differs from RocketMQ: offsets are committed after processing instead of at the hand-out; it
 heartbeats and rebalances at its start; a paused queue hands out nothing until resumed, also over a rebalance.
 """
@@ -21,8 +21,8 @@ from client.leases.offset_store import CommittedOffsetStore, OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.listeners.listener import MessageQueueListener, TopicQueuesListener
 from client.listeners.topic_queues_watch import TopicQueuesWatch
-from client.lite_pull.polled_messages import PolledMessages
-from client.lite_pull.ready_queues import PollLine
+from client.lite_pull.poll_commits import PollCommits
+from client.lite_pull.ready_queues import ReadyQueues
 from client.options import LitePullOptions, split_options
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
@@ -76,9 +76,9 @@ class LitePullConsumer(GroupConsumer):
         self._assigned: dict[MessageQueue, None] = {}
         self._assigned_topics: dict[str, SubscriptionData] = {}
         self._paused: dict[MessageQueue, None] = {}
-        self._polled = PolledMessages(auto_commit=self.poll_options.auto_commit)
+        self._commits = PollCommits(auto_commit=self.poll_options.auto_commit)
         self._topic_queues = TopicQueuesWatch(self._queues_of)
-        self._line = PollLine()
+        self._ready = ReadyQueues()
 
     # --- lifecycle (GroupConsumer) -----------------------------------------------------------------------------------
 
@@ -97,8 +97,8 @@ class LitePullConsumer(GroupConsumer):
         """See `GroupMember`. Nothing: this consumer commits at an interval of its own, or when its user says so."""
 
     def _prepare_shutdown(self) -> None:
-        self._polled.give_up()
-        self._line.close()
+        self._commits.give_up()
+        self._ready.close()
 
     async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
         if not self._assigned:
@@ -214,23 +214,23 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: no message is lost; what earlier polls returned counts as processed.
         """
         self._check_running()
-        if self._line.waited_for:
+        if self._ready.waited_for:
             raise IllegalOperation("another task is polling: what a poll returns is processed when the next one comes")
         if not self._subscriptions and not self._assigned:
             raise IllegalOperation("nothing to poll: subscribe to a topic or assign queues first")
-        self._polled.processed()
-        await self._line.wait(timeout_s)
-        taken = self._line.take(self.poll_options.poll_batch, anyio.current_time())
+        self._commits.processed()
+        await self._ready.wait(timeout_s)
+        taken = self._ready.take(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
-            self._polled.hand_out(owned, messages, self.config.clock_ms())
+            self._commits.hand_out(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
 
     def _arrived(self, owned: OwnedQueue) -> None:
-        self._line.arrived(owned)
+        self._ready.arrived(owned)
 
     def _queue_started(self, owned: OwnedQueue) -> None:
         owned.paused = owned.queue in self._paused
-        self._polled.begin(owned)
+        self._commits.begin(owned)
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class LitePullConsumer(GroupConsumer):
         self._check_running()
         ownership = self._pulled()
         if offsets is None:
-            self._polled.commit(ownership.owned.values())
+            self._commits.commit(ownership.owned.values())
         else:
             if self.poll_options.auto_commit:
                 raise IllegalOperation("offsets are committed for you: set auto_commit=False to say which")
@@ -264,7 +264,7 @@ class LitePullConsumer(GroupConsumer):
                         "committed: seek there first"
                     )
             for owned, offset in chosen:
-                self._polled.commit_at(owned, offset)
+                self._commits.commit_at(owned, offset)
         failures = await ownership.persist()
         for queue in sorted(failures):
             raise failures[queue]
@@ -329,7 +329,7 @@ class LitePullConsumer(GroupConsumer):
         # While the broker was asked the queue may have been lost, and may even be here again, as another one.
         if self._owned(owned.queue) is not owned:
             raise IllegalOperation(f"{owned.queue} was lost and regained meanwhile: seek again")
-        self._polled.moved(owned, self._pulled().restart(owned, offset))
+        self._commits.moved(owned, self._pulled().restart(owned, offset))
 
     # --- pausing -----------------------------------------------------------------------------------------------------
 

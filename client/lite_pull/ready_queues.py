@@ -1,4 +1,4 @@
-"""PollLine: the queues that have messages to hand out, in the order in which a poll looks at them.
+"""ReadyQueues: the queues that have messages to hand out, in the order in which a poll looks at them.
 
 A queue stands in line once, and behind the others again when a poll has taken from it and left something: a backlog
 does not starve them. One that was given up, is paused, or has a lease that may have ended leaves the line; whoever ends
@@ -16,7 +16,7 @@ from client.pull.owned_queue import OwnedQueue
 from model.message import MessageExt
 
 
-class PollLine:
+class ReadyQueues:
     """The line of one consumer; at most one task waits."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way: those of one turn of the loop share one request to each broker."""
+"""Batches acknowledgements: those of one event-loop iteration share one request to each broker."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ class AckBatch:
     """One request.
 
     Attributes:
-        broker_name: to whom.
         by_delivery: (topic, queue id, token) -> offsets.
-        tokens: queue -> offset -> token: the answer names the dead ones without it.
-        size: how many there are.
-        until: when to ask no more, loop time in seconds.
-        unsure: whether an earlier request may have been carried out.
-        done: set once it was answered, or given up.
-        dead: of those that were too late: handle -> how to tell.
-        error: why it was given up.
+        tokens: queue -> offset -> token, because the answer names dead handles without it.
+        size: number of acknowledgements.
+        until: loop time in seconds after which it is not sent again.
+        unsure: whether an earlier attempt may have been executed.
+        done: set when it was answered, or failed.
+        dead: handle -> error, of acknowledgements that were too late.
+        error: of the last attempt, if it failed.
     """
 
     broker_name: str
@@ -54,11 +53,11 @@ class PopAcks:
         instance: the client instance.
         requests: the requests of the group.
         background: where requests run.
-        retry_s: how long a broker that does not answer is asked again; 0 for not at all.
+        retry_s: how long a request is repeated to a broker that does not answer; 0 for never.
 
     Attributes:
-        late: acknowledgements that were too late; their messages come, or came, again. One of which an earlier request
-            may have been carried out is not counted.
+        late: acknowledgements that were too late, so that their messages are redelivered. Not counted are those that an
+            earlier attempt may have executed.
     """
 
     def __init__(
@@ -69,27 +68,27 @@ class PopAcks:
         self._requests = requests
         self._background = background
         self._retry_s = retry_s
-        # Given back it would come again until it is a dead letter, and be the same each time.
+        # Not acknowledged, it would be redelivered, undecodable each time, until it is a dead letter.
         requests.pass_over = self.add
         self._loop = asyncio.get_running_loop()
         self._pending: dict[str, AckBatch] = {}
         self._sending: dict[AckBatch, None] = {}
 
     def add(self, handle: Handle) -> AckBatch:
-        """Acknowledge one message with the next request, which leaves at the end of this turn of the loop."""
+        """Acknowledge one message with the next request, sent at the end of this event-loop iteration."""
         queue, offset, token = handle
         batch = self._pending.get(queue.broker_name)
         if batch is None or batch.size >= MAX_ACK_BATCH or batch.tokens.get(queue, {}).get(offset, token) != token:
             batch = self._begin(queue.broker_name)
         tokens = batch.tokens.setdefault(queue, {})
-        if offset not in tokens:  # acknowledged twice in one turn: once is enough, and neither is dead for it
+        if offset not in tokens:  # twice in one iteration: once is enough, and neither is dead
             tokens[offset] = token
             batch.by_delivery.setdefault((queue.topic, queue.queue_id, token), []).append(offset)
             batch.size += 1
         return batch
 
     def add_run(self, run: Run) -> list[AckBatch]:
-        """Acknowledge messages of one delivery; see `add`. Returns the requests that they are in."""
+        """Acknowledge messages of one delivery; see `add`. Returns their batches."""
         queue, token, offsets = run
         batch = self._pending.get(queue.broker_name) or self._begin(queue.broker_name)
         mine = dict.fromkeys(offsets, token)
@@ -111,7 +110,7 @@ class PopAcks:
         return batch
 
     async def wait_idle(self) -> None:
-        """Wait until everything is answered or given up. Cancellation: harmless."""
+        """Wait until every request is answered or has failed. Cancellation: harmless."""
         while self._pending or self._sending:
             batch = next(iter(self._sending or self._pending.values()))
             await batch.done.wait()
@@ -124,7 +123,7 @@ class PopAcks:
     def _start(self, batch: AckBatch) -> None:
         self._sending[batch] = None
         batch.until = self._loop.time() + self._retry_s
-        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
         if not self._background.running:
             self._end(batch, IllegalOperation("the consumer was shut down; nothing was sent"))
         elif not self._requests.start_ack(batch.broker_name, batch.by_delivery, partial(self._answered, batch)):
@@ -146,7 +145,7 @@ class PopAcks:
                     outcome = await self._requests.ack(batch.broker_name, batch.by_delivery)
                 except RlabError as error:
                     outcome = error
-        except BaseException:  # a cancellation too: whoever waits for this batch must not be told that it was answered
+        except BaseException:  # also a cancellation: waiting callers must not believe that it was answered
             self._end(batch, RequestTimeout("the consumer was shut down before the answer came"))
             raise
         self._end(batch, outcome)
@@ -176,6 +175,6 @@ class PopAcks:
         for topic, queue_id, offset in dead:
             queue = MessageQueue(topic, batch.broker_name, queue_id)
             batch.dead[queue, offset, batch.tokens[queue][offset]] = ReceiptHandleDead(
-                f"{queue} {offset} was acknowledged before, or its time was over and it comes again: take more time "
-                "with invisible_s, or extend it while you work on it"
+                f"{queue} {offset} was acknowledged before, or its invisible time ended and it is redelivered: use a "
+                "longer invisible_s, or extend it while you work on it"
             )

@@ -1,11 +1,12 @@
-"""What one PopConsumer pops: all brokers of its topics at the same time, and nothing that they give is lost.
+"""Pops for one PopConsumer, from all brokers of its topics at the same time, and loses none of their messages.
 
-A `receive` returns as soon as any broker has messages. The others may answer a moment later, with messages that are
-invisible to everybody else by then: these are *kept* for the next `receive`, and given back if none comes soon.
+A `receive` returns as soon as any broker has messages. Other brokers may answer a moment later, with messages that are
+then invisible to all other consumers: these are *kept* for the next `receive`, and returned to the broker if none comes
+soon.
 
-A broker that gave messages the last time is asked again at once and alone (`hot`): under load one request is one batch,
-and no broker pops what nobody asked for. One that had none is asked with a long poll beside it, so an empty broker
-delays nothing and a full one starves nobody.
+A broker that had messages the last time is asked again at once and alone (`had_messages`): under load one request is
+one batch, and no broker pops more than was asked for. Brokers that had none are asked with long polls at the same time,
+so an empty broker delays nothing and a full one starves no other.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from remoting.tasks import run_together
 logger = logging.getLogger(__name__)
 
 _FRESH, _SURE = 0.1, 0.6
-"""Which part of its invisible time a message may have lost here when it is handed out, and which since it was asked
-for, because nobody can tell how long an answer was on its way; else it is made longer first, if it is ours still."""
+"""A kept message is returned as it is if less than _FRESH of its invisible time passed here and less than _SURE since
+the request was sent, because the travel time of the answer is unknown; otherwise the invisible time is extended first,
+and a dead handle drops the message."""
 _LEAST_HOLD_S = 1.0
-"""A long poll is held for up to half of the invisible time, and for so long whatever that is."""
+"""A long poll is held for up to half of the invisible time, but at least so long."""
 _LINGER_S = 0.25
-"""How long the answers of long polls that end with a `receive` are waited for."""
+"""How long a `receive` that times out waits for the answers of its long polls, which end at the same time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,15 +51,15 @@ class _Target:
     """A topic on a broker.
 
     Attributes:
-        queue: the two, and `pop_requests.ANY_QUEUE`.
-        hot: whether it gave messages the last time.
-        popping: requests under way.
-        error: why the last one failed.
+        queue: topic and broker, with `ANY_QUEUE`.
+        had_messages: whether the last pop brought messages.
+        popping: outstanding requests.
+        error: of the last request, if it failed.
         not_before: when to ask again after a failure, loop time.
     """
 
     queue: MessageQueue
-    hot: bool = True
+    had_messages: bool = True
     popping: int = 0
     error: RlabError | None = None
     not_before: float = 0.0
@@ -65,7 +67,7 @@ class _Target:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """Messages that came together: when they were asked for, when they came, for how long they are invisible."""
+    """The messages of one answer, the loop times of request and answer, and their invisible time."""
 
     messages: list[PopMessage]
     sent_at: float
@@ -75,7 +77,7 @@ class _Kept:
 
 @dataclass(slots=True, eq=False)
 class _Receive:
-    """One `receive`: what it asks for, until when, whom it has asked, its short requests under way, and news for it."""
+    """One `receive` call: its arguments, the targets asked, its outstanding short requests, and its wake-up."""
 
     max_n: int
     invisible_s: float
@@ -84,19 +86,19 @@ class _Receive:
     hurrying: int = 0
     news: asyncio.Future[bool] | None = None
 
-    def tell(self) -> None:
-        """There are news."""
+    def wake(self) -> None:
+        """End its wait."""
         if self.news is not None and not self.news.done():
             self.news.set_result(True)
 
 
 _Outcome = list[PopMessage] | RlabError
-"""What came of a pop."""
+"""The result of a pop."""
 _Popped = Callable[[_Outcome], None]
 
 
 class PopReceiver:
-    """See the module header. It has the shape of a share, and owns no queue.
+    """See the module header. A `QueueOwnership` that owns no queue.
 
     Args:
         instance: the client instance.
@@ -128,7 +130,7 @@ class PopReceiver:
         self._subscription_of = subscription_of
         self._targets: dict[MessageQueue, _Target] = {}
         self._kept: deque[_Kept] = deque()
-        # Those that wait, the longest first. What comes wakes one of them.
+        # Waiting calls, the longest first. An answer with messages wakes one of them.
         self._waiting: dict[_Receive, None] = {}
         self._idle = anyio.Event()
         self._closing = False
@@ -152,10 +154,10 @@ class PopReceiver:
         this = _Receive(max_n, invisible_s, self._loop.time() + wait_s)
         while True:
             if self._closing:
-                raise IllegalOperation("this consumer was shut down while somebody waited for messages")
+                raise IllegalOperation("this consumer was shut down during a receive")
             messages = await self._take(this)
             if messages:
-                self._wake_one()  # to take what is left, or to ask in turn
+                self._wake_one()  # to take the rest, or to ask next
                 return messages
             now = self._loop.time()
             if now >= this.deadline and not self._is_answered_later(this):
@@ -171,7 +173,7 @@ class PopReceiver:
         return []
 
     async def _wait(self, this: _Receive, patience_s: float) -> bool:
-        """Wait for news; returns whether there are some."""
+        """Wait for a wake-up; returns False after the time."""
         # A timer and a future cost a third of a cancel scope and an event, and every `receive` comes here.
         news: asyncio.Future[bool] = self._loop.create_future()
         this.news = news
@@ -180,20 +182,20 @@ class PopReceiver:
         try:
             return await news
         except BaseException:
-            self._wake_one()  # whoever gives up must not keep the news from the others
+            self._wake_one()  # a cancelled call must not swallow the wake-up of another
             raise
         finally:
             timer.cancel()
             self._waiting.pop(this, None)
 
     def _is_answered_later(self, this: _Receive) -> bool:
-        """Whether answers to this `receive` are to come; also before it has asked anybody."""
+        """Whether this `receive` has outstanding requests, or has not sent any yet."""
         if not this.asked:
             return bool(self._targets)
         return any(target.popping for target in this.asked)
 
     def _patience_s(self, this: _Receive, now: float) -> float:
-        """Until when nothing has to be done without news."""
+        """How long this call may wait for a wake-up."""
         if now >= this.deadline:
             return _LINGER_S
         retries = [t.not_before for t in self._targets.values() if not t.popping and t.not_before > now]
@@ -201,19 +203,19 @@ class PopReceiver:
 
     def _ask(self, this: _Receive, now: float) -> None:
         left_s = max(0.0, this.deadline - now)
-        # Whoever gave messages goes to the end of the line.
+        # A target that had messages moves to the end, so that the others get their turn.
         for target in list(self._targets.values()):
             subscription = self._subscription_of(target.queue.topic)
-            # A topic that was given up has no subscription any more, and is a target until the next pass.
+            # An unsubscribed topic stays a target until the next pass.
             if subscription is None or target.not_before > now or (left_s == 0 and target in this.asked):
                 continue
-            if target.hot and not this.hurrying:
+            if target.had_messages and not this.hurrying:
                 self._start(target, subscription, this, 0.0)
-            elif not target.hot and not target.popping:
+            elif not target.had_messages and not target.popping:
                 self._start(target, subscription, this, left_s)
 
     def _start(self, target: _Target, subscription: SubscriptionData, this: _Receive, suspend_s: float) -> None:
-        """Ask a broker in the background, so that whoever gives up a `receive` loses nothing."""
+        """Ask a broker in the background, so that a cancelled `receive` loses nothing."""
         this.asked[target] = None
         target.popping += 1
         this.hurrying += not suspend_s
@@ -221,7 +223,7 @@ class PopReceiver:
         terms = {"max_n": this.max_n, "invisible_ms": round(this.invisible_s * 1000), "suspend_ms": suspend_ms}
         broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
-        # A task only for what does not succeed at once: it would cost more than the rest of the request.
+        # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
         if not self._requests.start_pop(broker_name, subscription, popped, **terms):
             self._background.start_soon(self._pop, broker_name, subscription, terms, popped)
 
@@ -242,9 +244,9 @@ class PopReceiver:
             self._failed(target, outcome)
         else:
             found = bool(outcome)
-            target.error, target.hot = None, found
+            target.error, target.had_messages = None, found
             if found:
-                if self._targets.get(target.queue) is target:  # a pass may have removed it meanwhile
+                if self._targets.get(target.queue) is target:  # unless a pass has removed it
                     self._targets[target.queue] = self._targets.pop(target.queue)
                 self._keep(target, outcome, sent_at, this.invisible_s)
         if found:
@@ -252,7 +254,7 @@ class PopReceiver:
         elif suspend_s:
             self._wake_all()
         else:
-            this.tell()
+            this.wake()
         if self._closing:
             self._idle.set()
 
@@ -265,15 +267,15 @@ class PopReceiver:
     def _wake_one(self) -> None:
         for this in self._waiting:
             del self._waiting[this]
-            this.tell()
+            this.wake()
             return
 
     def _wake_all(self) -> None:
         for this in self._waiting:
-            this.tell()
+            this.wake()
         self._waiting.clear()
 
-    # --- what is kept ------------------------------------------------------------------------------------------------
+    # --- kept messages -----------------------------------------------------------------------------------------------
 
     def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
         now, subscription = self._loop.time(), self._subscription_of(target.queue.topic)
@@ -291,7 +293,7 @@ class PopReceiver:
             self._driver.wake_by(_give_back_at(self._kept[0]))
 
     async def _take(self, this: _Receive) -> list[PopMessage]:
-        """Messages that are kept, up to the number; those that lost much of their time are made longer first."""
+        """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
         now = self._loop.time()
         taken: list[PopMessage] = []
         stale: list[PopMessage] = []
@@ -315,7 +317,7 @@ class PopReceiver:
                     *handle_of(message), round(invisible_s * 1000)
                 )
             except RlabError as error:
-                logger.debug("%s: %r is not ours any more: %s", self._instance.client_id, message, error)
+                logger.debug("%s: %r was delivered elsewhere: %s", self._instance.client_id, message, error)
             else:
                 message.renewed(token, visible_ms)
                 good[n] = message
@@ -323,7 +325,7 @@ class PopReceiver:
         try:
             await run_together([partial(renew, n, message) for n, message in enumerate(stale)])
         except BaseException:
-            # Whoever asked has given up. What is not sure to be ours is not kept.
+            # The call was cancelled. Keep only messages that are certainly still ours.
             now = self._loop.time()
             self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s))
             self._driver.wake_by(_give_back_at(self._kept[0]))
@@ -354,18 +356,15 @@ class PopReceiver:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self, cause: str) -> None:
-        """Receive no more, and give back what is kept.
+        """Receive no more, and return kept messages to their brokers. `cause` is the id of the root trigger.
 
-        Args:
-            cause: id of the root trigger.
-
-        Cancellation: what is not given back comes again when its time is over.
+        Cancellation: messages that are not returned are redelivered when their time ends.
         """
         self._closing = True
         self._wake_all()
         left = [message for kept in self._kept for message in kept.messages]
         self._kept.clear()
-        # Whoever is no member any more is not given messages: brokers answer the pops that they hold.
+        # After it, brokers deliver nothing to this member, and answer the pops that they hold.
         await self._instance.heartbeats.leave(self._group, cause)
         with anyio.move_on_after(self._instance.config.request_timeout_s):
             await run_together([partial(self._give_one_back, message) for message in left])
@@ -375,10 +374,10 @@ class PopReceiver:
                 await self._idle.wait()
 
     async def persist(self) -> None:
-        """Nothing: every acknowledgement is durable once it is answered."""
+        """Nothing: every acknowledgement is durable when it is answered."""
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Nothing: brokers kill the handles of what was popped before a reset."""
+        """Nothing: brokers invalidate the handles of messages that were popped before a reset."""
 
 
 def _over(news: asyncio.Future[bool]) -> None:

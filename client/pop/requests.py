@@ -306,7 +306,8 @@ def decode_batches(
 ) -> list[PopMessage]:
     """Decode the answer of a pop.
 
-    It is a msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records]. Records that are not messages are added to `passed_over`, each with its token; see `decode_as`.
+    It is a msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records]. Records that are
+    not messages are added to `passed_over`, each with its token; see `decode_as`.
 
     Raises:
         RecordCorrupt: the body has another form.

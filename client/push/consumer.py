@@ -17,7 +17,7 @@ from client.listeners.listener import ConsumeResult, Listener, ListenerCall, Lis
 from client.listeners.send_back import SendBack
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
-from client.pop.share import PopShare
+from client.pop.consumption import PopConsumption
 from client.pull.owned_queue import OwnedQueue
 from client.push.services import (
     ConsumeConcurrently,
@@ -72,7 +72,7 @@ class PushConsumer(GroupConsumer):
         if self.options.mode == ConsumeMode.POP:
             self._consume_type = ConsumeType.POP
         self._late_results = 0
-        self._popped: PopShare | None = None
+        self._popped: PopConsumption | None = None
         self._threads = ListenerThreads(self.options.max_workers, self._background)
         self._listeners: dict[str, ListenerCall] = {}
         self._pool: WorkerPool | None = None
@@ -84,12 +84,12 @@ class PushConsumer(GroupConsumer):
         if self.options.mode == ConsumeMode.PULL:
             return await super()._make_ownership(instance)
         wants = self._subscription_of, self._listen
-        self._popped = PopShare(instance, self.group, self.options, self._background, *wants)
+        self._popped = PopConsumption(instance, self.group, self.options, self._background, *wants)
         return self._popped
 
     @property
-    def _make_popping(self) -> Callable[[], PopShare]:
-        def make() -> PopShare:
+    def _make_popping(self) -> Callable[[], PopConsumption]:
+        def make() -> PopConsumption:
             if self.options.order == ConsumeOrder.KEY:
                 logger.warning(
                     "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
@@ -97,7 +97,7 @@ class PushConsumer(GroupConsumer):
                     *(self.client_id, self.group),
                 )
             wants = self._subscription_of, self._listen
-            self._popped = PopShare(self._parts()[0], self.group, self.options, self._background, *wants)
+            self._popped = PopConsumption(self._parts()[0], self.group, self.options, self._background, *wants)
             return self._popped
 
         return make

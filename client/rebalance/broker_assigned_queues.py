@@ -86,7 +86,7 @@ class BrokerAssignedQueues(LeasedQueues):
             self._popping.pop_from(queues)
 
     async def close(self, cause: str) -> None:
-        """Give everything up; see `LeasedQueues.close`, and `PopShare.close` for what was popped."""
+        """Give everything up; see `LeasedQueues.close`, and `PopConsumption.close` for what was popped."""
         if self._popping is not None:
             self._popping.pop_from(())
         await super().close(cause)

@@ -11,7 +11,7 @@ from model.message_queue import MessageQueue
 
 
 class QueueOwnership(Protocol):
-    """Queues under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none at all (`pop/share.py`).
+    """Queues under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (`pop/consumption.py`).
 
     Attributes:
         owned: the queues it has now.
@@ -39,12 +39,12 @@ class QueueOwnership(Protocol):
 
 
 class Popping(Protocol):
-    """The POP side of a member whose queues a broker assigns; `PopShare` is one."""
+    """The POP side of a member whose queues a broker assigns; `PopConsumption` is one."""
 
     def pop_from(self, queues: Collection[MessageQueue]) -> None:
         """Pop exactly these queues from now on."""
         ...
 
     async def close(self, cause: str) -> None:
-        """Leave: see `PopShare.close`."""
+        """Leave: see `PopConsumption.close`."""
         ...

@@ -60,7 +60,7 @@ def test_messages_are_received_acknowledged_extended_and_given_back(simulate: Si
             assert (again.body, again.attempts, again.times_delivered) == (first.body, 2, 1)
             assert loop.time() - started_at == pytest.approx(5, abs=0.1)
             for dead in (old, first):
-                with pytest.raises(ReceiptHandleDead, match="or its time was over"):
+                with pytest.raises(ReceiptHandleDead, match="or its invisible time ended"):
                     await consumer.ack(dead)
             assert await consumer.ack([first, again]) == [first]
             assert await consumer.receive(wait_s=3) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from client.lite_pull.ready_queues import PollLine
+from client.lite_pull.ready_queues import ReadyQueues
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
@@ -16,12 +16,12 @@ def queue_with(queue_id: int, n: int) -> OwnedQueue:
     return owned_queue(MessageQueue("t", "b", queue_id), n=n)
 
 
-def taken(line: PollLine, n: int) -> list[tuple[int, list[int]]]:
+def taken(line: ReadyQueues, n: int) -> list[tuple[int, list[int]]]:
     return [(owned.queue.queue_id, [message.offset for message in batch]) for owned, batch in line.take(n, 0.0)]
 
 
 def test_queues_take_turns_and_each_keeps_its_order() -> None:
-    line = PollLine()
+    line = ReadyQueues()
     for queue_id, n in ((0, 5), (1, 2), (2, 1)):
         line.arrived(queue_with(queue_id, n))
     assert taken(line, 3) == [(0, [0, 1, 2])]
@@ -31,7 +31,7 @@ def test_queues_take_turns_and_each_keeps_its_order() -> None:
 
 
 def test_what_was_given_up_or_is_paused_hands_out_nothing() -> None:
-    line = PollLine()
+    line = ReadyQueues()
     dropped, paused, good = (queue_with(n, 1) for n in range(3))
     for owned in (dropped, paused, good):
         line.arrived(owned)
@@ -48,7 +48,7 @@ def test_what_was_given_up_or_is_paused_hands_out_nothing() -> None:
 @pytest.mark.parametrize(("what", "ends"), [("arrives", 1.0), ("empty", 5.0), ("closes", 1.0)])
 def test_a_wait_ends_with_the_first_message_the_time_or_the_end(what: str, ends: float) -> None:
     async def main(simulation: Simulation) -> None:
-        line = PollLine()
+        line = ReadyQueues()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(line.wait, 5.0)
             await anyio.sleep(1)

@@ -6,14 +6,14 @@ import inspect
 
 import pytest
 
+from client.pop.consumption import PopConsumption
 from client.pop.receiver import PopReceiver
-from client.pop.share import PopShare
 from client.rebalance.leased_queues import LeasedQueues
 from client.rebalance.ownership import QueueOwnership
 from client.rebalance.unleased_queues import UnleasedQueues
 
 
-@pytest.mark.parametrize("kind", [LeasedQueues, UnleasedQueues, PopShare, PopReceiver])
+@pytest.mark.parametrize("kind", [LeasedQueues, UnleasedQueues, PopConsumption, PopReceiver])
 def test_every_share_takes_what_a_consumer_gives_it(kind: type) -> None:
     for name in ("rebalance", "persist", "offsets_reset", "close"):
         wanted = list(inspect.signature(getattr(QueueOwnership, name)).parameters)

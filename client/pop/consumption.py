@@ -30,8 +30,8 @@ from client.options import ConsumeOrder, ConsumerOptions
 from client.pop.acks import PopAcks
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, handle_of
+from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renewed
 from client.pop.requests import PopOptions, PopRequests, places_to_pop
-from client.pop.window import Popped, PoppedQueue, not_renewed, renewed
 from client.pull.owned_queue import OwnedQueue
 from model.delay import retry_delay_ms
 from model.errors import ReceiptHandleDead, RlabError
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _DONE = (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 
 
-class PopShare:
+class PopConsumption:
     """The messages of one member.
 
     Args:
@@ -99,7 +99,7 @@ class PopShare:
         self._send_back = SendBack(instance, group, options.max_attempts, options.retry_delay_ms)
         self._loops: dict[MessageQueue, PopLoop] = {}
         self._ending: dict[PopLoop, None] = {}
-        self._queues: dict[MessageQueue, PoppedQueue] = {}
+        self._queues: dict[MessageQueue, PopProcessQueue] = {}
         self._changing = 0
         self._changed = anyio.Event()
         self._closing = False
@@ -175,7 +175,7 @@ class PopShare:
         for queue, mine in by_queue.items():
             popped = self._queues.get(queue)
             if popped is None:
-                popped = self._queues[queue] = PoppedQueue(queue, in_order=self._in_order)
+                popped = self._queues[queue] = PopProcessQueue(queue, in_order=self._in_order)
             loop.unfinished += len(mine)
             popped.put(mine, sent_at, self._invisible_s, loop.finished)
             self.pool.offer(popped)
@@ -183,7 +183,7 @@ class PopShare:
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
-    async def _consume(self, queue: PoppedQueue, messages: list[MessageExt]) -> None:
+    async def _consume(self, queue: PopProcessQueue, messages: list[MessageExt]) -> None:
         result = await self._listen(messages)
         if result in _DONE:
             self._end(queue, messages, self._acknowledge)
@@ -192,7 +192,7 @@ class PopShare:
         else:
             self._end(queue, messages, self._later)
 
-    def _end(self, queue: PoppedQueue, messages: Sequence[MessageExt], act: Callable[[Popped], None]) -> None:
+    def _end(self, queue: PopProcessQueue, messages: Sequence[MessageExt], act: Callable[[Popped], None]) -> None:
         ended = queue.end(messages)
         self._late += len(messages) - len(ended)
         for popped in ended:
@@ -215,7 +215,7 @@ class PopShare:
             delay_ms = retry_delay_ms(message.times_delivered)
         self._change(message, popped.expires_at, min(delay_ms, MAX_INVISIBLE_MS))
 
-    async def _failed_in_order(self, queue: PoppedQueue, messages: Sequence[MessageExt]) -> None:
+    async def _failed_in_order(self, queue: PopProcessQueue, messages: Sequence[MessageExt]) -> None:
         """Try again where it stands: given back, those behind it would count as failed as often as this one."""
         again = []
         for message in messages:
@@ -243,7 +243,7 @@ class PopShare:
                     self._changing += 1
                     self._background.start_soon(self._renew_one, queue, popped)
 
-    async def _renew_one(self, queue: PoppedQueue, popped: Popped) -> None:
+    async def _renew_one(self, queue: PopProcessQueue, popped: Popped) -> None:
         message, sent_at = popped.message, self._loop.time()
         invisible_ms = int(self._invisible_s * 1000)
         try:

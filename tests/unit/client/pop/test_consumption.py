@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from client.listeners.listener import ConsumeResult
-from client.pop.share import PopShare
+from client.pop.consumption import PopConsumption
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -20,7 +20,7 @@ from tests.simulation.conftest import Simulate
 POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, "consume_from": ConsumeFrom.FIRST_OFFSET}
 
 
-def share_of(consumer: SimulatedConsumer) -> PopShare:
+def share_of(consumer: SimulatedConsumer) -> PopConsumption:
     assert consumer.consumer._popped is not None
     return consumer.consumer._popped
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from client.pop.message import PopMessage, popped_of
-from client.pop.window import PoppedQueue, not_renewed, renewed
+from client.pop.process_queue import PopProcessQueue, not_renewed, renewed
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -24,7 +24,7 @@ class Queue:
     """A queue that counts what has left it."""
 
     def __init__(self, *offsets: int, in_order: bool = False, now: float = 0.0) -> None:
-        self.queue = PoppedQueue(QUEUE, in_order=in_order)
+        self.queue = PopProcessQueue(QUEUE, in_order=in_order)
         self.gone = 0
         self.put(*offsets, now=now)
 

@@ -1,4 +1,4 @@
-"""PolledMessages: what polls handed out, and what of it counts as processed and may be committed.
+"""PollCommits: what polls handed out, and what of it counts as processed and may be committed.
 
 A poll cannot know when its caller is done with what it returned; the next call can: whoever polls again, or commits, is
 done with what came before. So a crash in between delivers the messages of the last poll again, and loses none. RocketMQ
@@ -22,7 +22,7 @@ from client.pull.owned_queue import OwnedQueue
 from model.message import MessageExt
 
 
-class PolledMessages:
+class PollCommits:
     """The books of one lite pull consumer.
 
     Args:

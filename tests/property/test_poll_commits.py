@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.lite_pull.polled_messages import PolledMessages
+from client.lite_pull.poll_commits import PollCommits
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
 from tests.unit.client.pull.owned_queues import message_at, owned_queue
@@ -36,7 +36,7 @@ class Twin:
 
 @given(st.booleans(), STEPS)
 def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[str, int, int]]) -> None:
-    polled = PolledMessages(auto_commit=auto_commit)
+    polled = PollCommits(auto_commit=auto_commit)
     queues = [MessageQueue("t", "b", n) for n in range(3)]
     owned: list[OwnedQueue] = []
     twins = [Twin(0) for _ in queues]

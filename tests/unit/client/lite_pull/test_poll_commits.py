@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.lite_pull.polled_messages import PolledMessages
+from client.lite_pull.poll_commits import PollCommits
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
 from tests.unit.client.pull.owned_queues import owned_queue
@@ -10,20 +10,20 @@ from tests.unit.client.pull.owned_queues import owned_queue
 QUEUE = MessageQueue("t", "b", 0)
 
 
-def begun(polled: PolledMessages, start: int = 0, n: int = 5) -> OwnedQueue:
+def begun(polled: PollCommits, start: int = 0, n: int = 5) -> OwnedQueue:
     owned = owned_queue(QUEUE, start, n)
     polled.begin(owned)
     return owned
 
 
-def poll(polled: PolledMessages, owned: OwnedQueue, n: int) -> None:
+def poll(polled: PollCommits, owned: OwnedQueue, n: int) -> None:
     polled.processed()
     polled.hand_out(owned, owned.process_queue.next_batch(n, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(("auto_commit", "after_polls"), [(True, [0, 2, 3]), (False, [0, 0, 0])])
 def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, after_polls: list[int]) -> None:
-    polled = PolledMessages(auto_commit=auto_commit)
+    polled = PollCommits(auto_commit=auto_commit)
     owned = begun(polled)
     seen = []
     for n in (2, 1, 2):
@@ -36,7 +36,7 @@ def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, 
 
 
 def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() -> None:
-    polled = PolledMessages(auto_commit=True)
+    polled = PollCommits(auto_commit=True)
     owned = begun(polled)
     poll(polled, owned, 2)
     poll(polled, owned, 2)
@@ -51,7 +51,7 @@ def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() 
 def test_a_queue_that_was_moved_by_its_user_commits_backwards_only_if_it_went_back(
     auto_commit: bool, target: int, back: bool
 ) -> None:
-    polled = PolledMessages(auto_commit=auto_commit)
+    polled = PollCommits(auto_commit=auto_commit)
     old = begun(polled)
     poll(polled, old, 3)
     polled.commit([old])
