@@ -61,7 +61,7 @@ class AdminHandlers:
             "uptime_s": broker.uptime_s,
             "topics": topics,
             "groups": len(broker.groups.groups()),
-            "held_pulls": broker.pulls.held_count,
+            **broker.features.stats(),
             "held_pops": broker.pops.held_count,
             "pop_messages": broker.pops.ledger.messages,
             "producers": sum(len(client.producer_groups) for client in broker.clients.values()),

@@ -20,10 +20,11 @@ from broker.leases.offset_moves import OffsetMoves
 from broker.leases.offsets import OffsetTable
 from broker.leases.reconcile import drop_unknown_topics, lower_offsets
 from broker.leases.table import Freed, QueueLocks
-from broker.messages.pull import PullService
+from broker.messages.pull import Pulls
 from broker.pop.service import PopService
-from broker.retry.delays import DelayService
-from broker.sink.broker_sets import SinkSpreads
+from broker.retry.dead_letters import DeadLetters
+from broker.retry.delays import Delays
+from broker.sink.broker_sets import SinkBrokerSets
 from broker.sink.service import SinkService
 from broker.sink.store import SinkStore
 from broker.store.message_store import MessageStore
@@ -104,20 +105,21 @@ class Broker:
         self.clients: dict[int, Client] = {}
         self.driver = DeadlineDriver(self._next_deadline, self._act)
         self.moves = OffsetMoves(config.name, self.events)
-        self.pulls = PullService(loop, store, self.topics, self.groups, self.locks, self.moves, self.driver.wake_by)
-        self.barrier = WriteBarrier(loop, store, metadata, self.new_messages, config.flush)
         self.features = Features()
+        self.barrier = WriteBarrier(loop, store, metadata, self.new_messages, config.flush)
         self.core = Core(
             *(loop, config.name, config.quirks, config.clock_ms, store, metadata),
             *(self.barrier, self.events, self.driver, self.features),
         )
+        self.pulls = self.features.add(Pulls(self.core, self.topics, self.groups, self.locks, self.moves))
         self.registration = Registration(config, self.topics)
         self._lock_grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in config.quirks else 0.0
         self._started_at = loop.time()
         self.pops = PopService(self, config.rng)
         self._load()
-        self.delays = DelayService(loop, store, metadata, self.topics, self.barrier, config.clock_ms)
-        self.spreads = SinkSpreads(metadata, config.clock_ms)
+        self.delays = self.features.add(Delays(self.core, self.topics))
+        self.features.add(DeadLetters(self.core, self.topics))
+        self.spreads = SinkBrokerSets(metadata, config.clock_ms)
         self.sinks = SinkService(loop, store, SinkStore(metadata), self.topics, self.barrier, config.clock_ms)
 
     def _load(self) -> None:
@@ -151,9 +153,8 @@ class Broker:
 
     def new_messages(self, topic: str, queue_id: int) -> None:
         """Look for whoever waits for messages of a queue that has new ones."""
-        self.pulls.rerun(topic, queue_id)
-        self.pops.wake(topic, queue_id)
         self.features.queue_changed(topic, queue_id)
+        self.pops.wake(topic, queue_id)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class Broker:
         self.store.drop_topic(entry.topic_id)
         self.route_changed(topic, 0, "deleted", cause)
         for queue_id in range(queue_count(entry.config)):
-            self.pulls.rerun(topic, queue_id)
+            self.features.queue_changed(topic, queue_id)
 
     def route_changed(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
         """Write what changed about a topic, and tell the name servers."""
@@ -233,9 +234,8 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """Note that a connection is gone, however it went; its members leave when they are not back after a grace."""
         self.clients.pop(connection.number, None)
-        self.pulls.connection_closed(connection)
-        self.pops.connection_closed(connection)
         self.features.connection_closed(connection)
+        self.pops.connection_closed(connection)
         if self.groups.connection_closed(connection.number, self.loop.time()):
             self.driver.wake_by(self.groups.next_deadline() or self.loop.time())
 
@@ -310,7 +310,7 @@ class Broker:
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def _next_deadline(self) -> float | None:
-        tables = (self.groups, self.locks, self.pulls, self.pops, self.features)
+        tables = (self.groups, self.locks, self.pops, self.features)
         deadlines = (table.next_deadline() for table in tables)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -320,9 +320,8 @@ class Broker:
             self.member_left(leave, cause)
         self.queues_freed(self.locks.expire(now), cause, "expiry")
         self.notify_members(now)
-        self.pulls.expire(now)
-        self.pops.expire(now)
         self.features.expire(now)
+        self.pops.expire(now)
 
     # --- trace -------------------------------------------------------------------------------------------------------
 

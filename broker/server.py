@@ -19,12 +19,10 @@ from broker.groups.delete import DeleteGroupHandler
 from broker.groups.handlers import GroupHandlers
 from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
-from broker.messages.pull_handlers import PullHandlers
 from broker.messages.query import QueryHandlers
 from broker.messages.send import SendHandlers
 from broker.pop.handlers import PopHandlers
 from broker.retention.service import RetentionService
-from broker.retry.dead_letters import DeadLetterHandlers
 from broker.retry.send_back import RetryHandlers
 from broker.sink.handlers import SinkHandlers
 from broker.store.disk.errors import StoreError, StoreReadOnly
@@ -64,12 +62,10 @@ def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
     """Every request that a broker serves."""
     return {
         **SendHandlers(broker).handlers(),
-        **PullHandlers(broker).handlers(),
         **PopHandlers(broker).handlers(),
         **QueryHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
         **ResetHandlers(broker).handlers(),
-        **DeadLetterHandlers(broker).handlers(),
         **GroupHandlers(broker).handlers(),
         **DeleteGroupHandler(broker).handlers(),
         **LeaseHandlers(broker).handlers(),
@@ -116,7 +112,6 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
-                tasks.start_soon(broker.delays.driver.run)
                 tasks.start_soon(broker.sinks.driver.run)
                 tasks.start_soon(RetentionService(broker).driver.run)
                 if config.flush is FlushMode.ASYNC:
@@ -137,7 +132,6 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             if config.trace:
                 broker.store_trace()
             broker.features.close()
-            broker.delays.save()
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)
 

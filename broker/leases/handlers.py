@@ -56,7 +56,7 @@ class LeaseHandlers:
                 # Its route is older than the topic: one queue that is gone must not cost it the others.
                 refused.append((topic, queue_id, ""))
                 continue
-            if not broker.pops.gives_way(group, queue, client_id):
+            if not broker.pops.try_yield_to_pull(group, queue, client_id):
                 # What is in flight by POP comes first; the caller is told when nothing is left of it.
                 refused.append((topic, queue_id, ""))
                 self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail="POP")
@@ -69,7 +69,6 @@ class LeaseHandlers:
                 continue
             broker.metadata.save_lease(group, queue, client_id, lease.token)
             # What an earlier owner's pull is still held for is not for it any more.
-            broker.pulls.rerun(topic, queue_id)
             broker.features.queue_granted(topic, queue_id)
             offset = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))

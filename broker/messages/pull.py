@@ -1,27 +1,26 @@
-"""Runs pulls, and holds those that find nothing. RocketMQ: PullMessageProcessor, PullRequestHoldService.
+"""Runs pulls, and parks those that find nothing. RocketMQ: PullMessageProcessor, PullRequestHoldService.
 
-A held pull costs no task: it waits in the long-poll table, and is run again when a message for its queue is written,
-when somebody else is granted its queue, and when its time is over. What it is answered then is what a pull of that
-moment would be answered.
+A parked pull costs no task: it waits in the table of parked requests (`broker/messages/parked.py`), and is run again
+when a message for its queue is written, when another member is granted the lease of its queue, and when its time is
+over. It is answered then as a pull of that moment would be.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
+from broker.feature import Core, Feature
 from broker.groups.table import GroupTable
 from broker.leases.offset_moves import OffsetMoves
 from broker.leases.table import QueueKey, QueueLocks
-from broker.messages.long_polls import HeldPull, LongPollTable
-from broker.store.message_store import MessageStore
+from broker.messages.parked import Parked, ParkedRequests
 from broker.store.read_result import ReadResult, ReadStatus
-from broker.topics.table import TopicTable, check_readable
-from model.errors import LeaseLost, RlabError
+from broker.topics.table import TopicTable, check_exists, check_readable
+from model.errors import LeaseLost, RlabError, SystemBusy
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
 
 _CODES = {
     ReadStatus.NO_NEW: int(ResponseCode.PULL_NOT_FOUND),
@@ -37,42 +36,62 @@ SKIPPED_HOLD_S = 1.0
 """How long a pull is held that has skipped messages; then the consumer is told how far nothing matches."""
 
 
-class PullService:
-    """The pulls of one broker.
-
-    Args:
-        loop: the running loop.
-        store: where messages are.
-        topics: which queues can be read.
-        groups: members that a pull under a lease keeps alive.
-        locks: leases that a pull may name.
-        moves: told of pulls at offsets where nothing is stored any more.
-        wake_by: called with the deadline of each pull that is held, loop time in seconds.
-    """
+class Pulls(Feature):
+    """The pulls of one broker, and the requests about the offsets of a queue."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        locks: QueueLocks,
-        moves: OffsetMoves,
-        wake_by: Callable[[float], None],
+        self, core: Core, topics: TopicTable, groups: GroupTable, locks: QueueLocks, moves: OffsetMoves
     ) -> None:
-        self._loop = loop
-        self._store = store
+        self._loop = core.loop
+        self._store = core.store
+        self._wake_by = core.driver.wake_by
         self._topics = topics
         self._groups = groups
         self._locks = locks
         self._moves = moves
-        self._wake_by = wake_by
-        self._held: LongPollTable[Connection] = LongPollTable()
+        self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests()
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.GET_MAX_OFFSET: self.max_offset,
+            RequestCode.GET_MIN_OFFSET: self.min_offset,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
+        }
 
     @property
     def held_count(self) -> int:
-        """How many pulls are held."""
-        return len(self._held)
+        """How many pulls are parked."""
+        return len(self._parked)
+
+    def stats(self) -> dict[str, int]:
+        """How many pulls are parked."""
+        return {"held_pulls": len(self._parked)}
+
+    # --- offsets of a queue ------------------------------------------------------------------------------------------
+
+    def max_offset(self, connection: Connection, request: Command) -> Reply:
+        """The offset that the next message gets."""
+        return Reply({"offset": self._store.max_offset(*self._queue(request))})
+
+    def min_offset(self, connection: Connection, request: Command) -> Reply:
+        """The lowest offset still held."""
+        return Reply({"offset": self._store.min_offset(*self._queue(request))})
+
+    def search_offset(self, connection: Connection, request: Command) -> Reply:
+        """The first offset stored at or after a time."""
+        timestamp_ms = request.header["timestamp_ms"]
+        return Reply({"offset": self._store.offset_at(*self._queue(request), timestamp_ms)})
+
+    def _queue(self, request: Command) -> tuple[int, int]:
+        """(topic id, queue id) of a queue that can be read or written."""
+        topic, queue_id = request.header["topic"], request.header["queue_id"]
+        entry = self._topics.existing(topic)
+        check_exists(entry.config, queue_id)
+        return entry.topic_id, queue_id
+
+    # --- pulls -------------------------------------------------------------------------------------------------------
 
     def pull(self, connection: Connection, request: Command) -> Reply | None:
         """Answer a pull, or hold it."""
@@ -84,26 +103,30 @@ class PullService:
         suspend_ms = header["suspend_ms"]
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
-    def rerun(self, topic: str, queue_id: int) -> None:
-        """Run the held pulls of a queue again: there is something new, or their lease may be gone."""
-        for held in self._held.take_queue(topic, queue_id):
-            self._run_again(held, held.deadline)
+    def queue_changed(self, topic: str, queue_id: int) -> None:
+        """Run the parked pulls of a queue again: there is something new."""
+        for parked in self._parked.take_all(topic, queue_id):
+            self._run_again(parked, parked.deadline)
+
+    def queue_granted(self, topic: str, queue_id: int) -> None:
+        """Run the parked pulls of a queue again: a pull of its earlier owner is answered that the lease is lost."""
+        self.queue_changed(topic, queue_id)
 
     def expire(self, now: float) -> None:
-        """Answer the held pulls whose time is over."""
-        for held in self._held.expire(now):
-            self._run_again(held, None)
+        """Answer the parked pulls whose time is over."""
+        for parked in self._parked.expire(now):
+            self._run_again(parked, None)
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None."""
-        return self._held.next_deadline()
+        return self._parked.next_deadline()
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the pulls of a connection that is gone."""
-        self._held.take_connection(connection)
+        self._parked.take_connection(connection)
 
-    def _run_again(self, held: HeldPull[Connection], hold_until: float | None) -> None:
-        connection, request = held.connection, held.request
+    def _run_again(self, parked: Parked[Connection], hold_until: float | None) -> None:
+        connection, request = parked.connection, parked.request
         try:
             reply = self._run(connection, request, hold_until)
         except RlabError as error:
@@ -145,7 +168,9 @@ class PullService:
             # but not for long, because it commits only what it knows to be behind it.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
-        self._held.hold(HeldPull(connection, request, (topic, queue_id), hold_until))
+        if (full := self._parked.full_at(topic, queue_id)) is not None:
+            raise SystemBusy(f"{full[0]} pulls are held on this queue and {full[1]} on this broker: retry later")
+        self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until))
         self._wake_by(hold_until)
         return None
 

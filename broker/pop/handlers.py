@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 
 from broker.broker import Broker
-from broker.pop.ledger import PopKey, PopWindow
+from broker.pop.ledger import GroupQueue, PopKey
 from model.errors import ReceiptHandleDead, RlabError
 from remoting.body import rows_of
 from remoting.command import Command, Reply
@@ -43,12 +43,12 @@ class PopHandlers:
         rows = rows_of(request)
         pops.check_backlog()
         dead: list[tuple[str, int, int]] = []
-        changed: dict[PopWindow, None] = {}
+        changed: dict[GroupQueue, None] = {}
         for topic, queue_id, token, offsets in rows:
-            window = ledger.windows.get(PopKey(group, topic, queue_id))
-            ended = [] if window is None else ledger.ack(window, token, offsets)
-            if window is not None and ended:
-                changed[window] = None
+            queue = ledger.queues.get(PopKey(group, topic, queue_id))
+            ended = [] if queue is None else ledger.ack(queue, token, offsets)
+            if queue is not None and ended:
+                changed[queue] = None
             if len(ended) < len(offsets):
                 dead.extend((topic, queue_id, offset) for offset in _without(offsets, ended))
 
@@ -59,8 +59,8 @@ class PopHandlers:
                 connection.respond_error(request, failure)
 
         self._broker.barrier.after_commit(answer)
-        for window in changed:
-            pops.changed(window)
+        for queue in changed:
+            pops.changed(queue)
         pops.compact_if_long()
 
     def change_invisible_time(self, connection: Connection, request: Command) -> None:
@@ -68,10 +68,10 @@ class PopHandlers:
         pops, header = self._pops, request.header
         topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
         pops.check_backlog()
-        window = pops.ledger.windows.get(PopKey(header["group"], topic, queue_id))
+        queue = pops.ledger.queues.get(PopKey(header["group"], topic, queue_id))
         extended = None
-        if window is not None:
-            extended = pops.extend(window, header["token"], offset, header["invisible_ms"] / 1000)
+        if queue is not None:
+            extended = pops.extend(queue, header["token"], offset, header["invisible_ms"] / 1000)
         if extended is None:
             raise ReceiptHandleDead(
                 f"the handle of message {offset} of {topic}:{queue_id} is dead: it was acknowledged, delivered again "
@@ -91,34 +91,32 @@ class PopHandlers:
     def stats(self, connection: Connection, request: Command) -> Reply:
         """What a group has in flight."""
         only = request.header.get("topic")
-        windows = self._pops.ledger.of_group(request.header["group"])
+        queues = self._pops.ledger.of_group(request.header["group"])
         now = self._broker.loop.time()
         rows = [
-            _stats_row(window, now)
-            for window in windows
-            if only in (None, window.key.topic) and not window.queue.is_idle
+            _stats_row(queue, now) for queue in queues if only in (None, queue.key.topic) and not queue.window.is_idle
         ]
         return Reply({}, msgpack.packb(rows))
 
 
-def _stats_row(window: PopWindow, now: float) -> list[Any]:
-    queue = window.queue
-    batches = queue.batches.values()
+def _stats_row(queue: GroupQueue, now: float) -> list[Any]:
+    window = queue.window
+    batches = window.batches.values()
     by_client: dict[str, int] = {}
     for batch in batches:
         by_client[batch.client_id] = by_client.get(batch.client_id, 0) + batch.left
     oldest = min((batch.since for batch in batches), default=None)
     first = min((batch.visible_at for batch in batches), default=None)
     return [
-        *window.key[1:],
-        queue.floor,
-        queue.next_offset,
-        queue.in_flight,
-        queue.due_count,
+        *queue.key[1:],
+        window.committed,
+        window.next_offset,
+        window.in_flight,
+        window.due_count,
         -1 if oldest is None else round((now - oldest) * 1000),
         -1 if first is None else max(0, round((first - now) * 1000)),
-        queue.attempts_max,
-        bool(window.waiters),
+        window.attempts_max,
+        bool(queue.waiters),
         sorted(by_client.items()),
     ]
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from broker.pop.window import PopQueue, shortened
+from broker.pop.window import PopWindow, shortened
 
 OPEN, DELIVER, ACK, EXTEND, GIVE_BACK, SKIP, FORGET = range(7)
 
@@ -84,59 +84,44 @@ def decode_offsets(wire: list[Any]) -> Sequence[int]:
     return offsets
 
 
-def encode_window(queue: PopQueue, times: Times) -> bytes:
-    """Write a window with what is in flight of it.
-
-    Args:
-        queue: the window.
-        times: now.
-    """
-    floor, tokens, attempts = queue.window()
+def encode_window(window: PopWindow, times: Times) -> bytes:
+    """Encode a window with its invisible messages."""
+    committed, tokens, attempts = window.columns()
     batches = [
         [token, batch.client_id, times.wall_ms(batch.since), times.wall_ms(batch.visible_at)]
-        for token, batch in queue.batches.items()
+        for token, batch in window.batches.items()
     ]
-    data: bytes = msgpack.packb([sys.byteorder, floor, tokens, attempts, batches])
+    data: bytes = msgpack.packb([sys.byteorder, committed, tokens, attempts, batches])
     return data
 
 
-def decode_window(data: bytes, times: Times) -> PopQueue:
-    """Read what `encode_window` wrote.
-
-    Args:
-        data: what it returned.
-        times: now.
-    """
+def decode_window(data: bytes, times: Times) -> PopWindow:
+    """Read what `encode_window` wrote."""
     unpacked: Any = msgpack.unpackb(data)
-    byteorder, floor, tokens, attempts, batches = unpacked
+    byteorder, committed, tokens, attempts, batches = unpacked
     if byteorder != sys.byteorder:
         tokens, attempts = _swapped("Q", tokens), _swapped("H", attempts)
-    return PopQueue.of_window(
-        floor,
+    return PopWindow.restored(
+        committed,
         tokens,
         attempts,
         [(token, client_id, times.at(since), times.at(visible)) for token, client_id, since, visible in batches],
     )
 
 
-def cut_window(queue: PopQueue, end: int) -> PopQueue:
+def cut_window(window: PopWindow, end: int) -> PopWindow:
     """Take from a window what lies at or behind the end of its queue: a power cut took those messages.
 
     Others will have their offsets, which nobody has acknowledged.
     """
-    floor, tokens, attempts = queue.window()
-    left = max(0, end - floor)
-    batches = [(token, batch.client_id, batch.since, batch.visible_at) for token, batch in queue.batches.items()]
-    return PopQueue.of_window(min(floor, end), tokens[: 8 * left], attempts[: 2 * left], batches)
+    committed, tokens, attempts = window.columns()
+    left = max(0, end - committed)
+    batches = [(token, batch.client_id, batch.since, batch.visible_at) for token, batch in window.batches.items()]
+    return PopWindow.restored(min(committed, end), tokens[: 8 * left], attempts[: 2 * left], batches)
 
 
-def play(queue: PopQueue, entry: Entry, times: Times) -> None:
-    """Change a window as an entry says; OPEN and FORGET are the caller's.
-
-    Args:
-        queue: the window that the entry names.
-        entry: as it was read.
-        times: now, on the clocks of this run.
+def play(window: PopWindow, entry: Entry, times: Times) -> None:
+    """Apply an entry to the window that it names; OPEN and FORGET are the caller's. `times` is now, in this run.
 
     Raises:
         AssertionError: an entry of a kind that is not known.
@@ -146,16 +131,16 @@ def play(queue: PopQueue, entry: Entry, times: Times) -> None:
         _, _, token, since_ms, visible_ms, client_id, upto, wire = entry
         offsets = shortened(decode_offsets(wire)) if wire else ()
         since, visible_at = times.at(since_ms), times.at(visible_ms)
-        queue.deliver(offsets, upto=upto, token=token, client_id=client_id, now=since, visible_at=visible_at)
+        window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=since, visible_at=visible_at)
     elif kind == ACK:
-        queue.ack(entry[2], decode_offsets(entry[3]))
+        window.ack(entry[2], decode_offsets(entry[3]))
     elif kind == EXTEND:
         _, _, offset, token, new_token, now_ms, visible_ms = entry
-        queue.extend(token, offset, new_token=new_token, now=times.at(now_ms), visible_at=times.at(visible_ms))
+        window.extend(token, offset, new_token=new_token, now=times.at(now_ms), visible_at=times.at(visible_ms))
     elif kind == GIVE_BACK:
-        queue.give_back(entry[2], times.at(entry[3]))
+        window.give_back(entry[2], times.at(entry[3]))
     elif kind == SKIP:
-        queue.skip(decode_offsets(entry[2]))
+        window.skip(decode_offsets(entry[2]))
     else:
         raise AssertionError(f"an entry of kind {kind}")
 

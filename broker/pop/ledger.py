@@ -36,7 +36,7 @@ from broker.pop.journal import (
     encode_window,
     play,
 )
-from broker.pop.window import PopQueue
+from broker.pop.window import PopWindow
 from model.errors import SystemBusy
 from model.limits import MAX_POP_MESSAGES, MAX_POP_QUEUES
 
@@ -51,7 +51,7 @@ class PopKey(NamedTuple):
     queue_id: int
 
 
-class PopWindow:
+class GroupQueue:
     """A window and what belongs to it.
 
     Attributes:
@@ -63,16 +63,16 @@ class PopWindow:
         looked_at_by: there is an entry in the ledger's heap of deadlines for this time, or an earlier one.
     """
 
-    __slots__ = ("key", "looked_at_by", "number", "queue", "waiters")
+    __slots__ = ("key", "looked_at_by", "number", "waiters", "window")
 
-    def __init__(self, key: PopKey, number: int, queue: PopQueue) -> None:
+    def __init__(self, key: PopKey, number: int, window: PopWindow) -> None:
         self.key = key
         self.number = number
-        self.queue = queue
+        self.window = window
         self.waiters: dict[str, None] = {}
         self.looked_at_by = NEVER
 
-    def __lt__(self, other: PopWindow) -> bool:
+    def __lt__(self, other: GroupQueue) -> bool:
         """In the order in which they were opened: what is due at one moment is looked at in this order."""
         return self.number < other.number
 
@@ -89,15 +89,15 @@ class PopLedger:
         messages: offsets in all windows: memory for each of them is held.
     """
 
-    def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[PopWindow], None]) -> None:
-        self.windows: dict[PopKey, PopWindow] = {}
+    def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[GroupQueue], None]) -> None:
+        self.queues: dict[PopKey, GroupQueue] = {}
         self.messages = 0
         self._note = note
         self._forgotten = forgotten
         self._last_number = 0
         # Heap of (time, window). A window has one entry, or a few stale ones: one for each batch would be as
         # many as there are batches, and a consumer that acknowledges at once leaves them all behind.
-        self._deadlines: list[tuple[float, PopWindow]] = []
+        self._deadlines: list[tuple[float, GroupQueue]] = []
 
     @property
     def room(self) -> int:
@@ -106,51 +106,51 @@ class PopLedger:
 
     # --- windows -----------------------------------------------------------------------------------------------------
 
-    def open(self, key: PopKey, floor: int) -> PopWindow:
+    def open(self, key: PopKey, committed: int) -> GroupQueue:
         """Begin a window where the group has committed.
 
         Raises:
             SystemBusy: too many queues have messages in flight.
         """
-        if len(self.windows) >= MAX_POP_QUEUES:
+        if len(self.queues) >= MAX_POP_QUEUES:
             self._forget_idle()
-        if len(self.windows) >= MAX_POP_QUEUES:
+        if len(self.queues) >= MAX_POP_QUEUES:
             raise SystemBusy(f"groups have messages in flight of {MAX_POP_QUEUES} queues of this broker: retry later")
         self._last_number += 1
-        window = self.windows[key] = PopWindow(key, self._last_number, PopQueue(floor))
-        self._note((OPEN, window.number, *key, floor))
-        return window
+        queue = self.queues[key] = GroupQueue(key, self._last_number, PopWindow(committed))
+        self._note((OPEN, queue.number, *key, committed))
+        return queue
 
-    def forget(self, window: PopWindow) -> None:
+    def forget(self, queue: GroupQueue) -> None:
         """Drop a window: every handle of it is dead."""
-        if self.windows.pop(window.key, None) is not None:
-            self.messages -= _size(window.queue)
-            window.looked_at_by = -NEVER
-            self._note((FORGET, window.number))
-            self._forgotten(window)
+        if self.queues.pop(queue.key, None) is not None:
+            self.messages -= _size(queue.window)
+            queue.looked_at_by = -NEVER
+            self._note((FORGET, queue.number))
+            self._forgotten(queue)
 
-    def forget_all(self, windows: Iterable[PopWindow]) -> None:
+    def forget_all(self, queues: Iterable[GroupQueue]) -> None:
         """Drop windows."""
-        for window in list(windows):
-            self.forget(window)
+        for queue in list(queues):
+            self.forget(queue)
 
-    def of_group(self, group: str) -> list[PopWindow]:
+    def of_group(self, group: str) -> list[GroupQueue]:
         """The windows of a group, sorted."""
-        return [self.windows[key] for key in sorted(self.windows) if key.group == group]
+        return [self.queues[key] for key in sorted(self.queues) if key.group == group]
 
-    def of_topic(self, topic: str) -> list[PopWindow]:
+    def of_topic(self, topic: str) -> list[GroupQueue]:
         """The windows of a topic, sorted."""
-        return [self.windows[key] for key in sorted(self.windows) if key.topic == topic]
+        return [self.queues[key] for key in sorted(self.queues) if key.topic == topic]
 
     def _forget_idle(self) -> None:
         # One without unacknowledged messages says no more than the committed offset does.
-        self.forget_all(window for window in self.windows.values() if window.queue.is_idle and not window.waiters)
+        self.forget_all(queue for queue in self.queues.values() if queue.window.is_idle and not queue.waiters)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def deliver(
         self,
-        window: PopWindow,
+        queue: GroupQueue,
         offsets: Sequence[int],
         *,
         upto: int,
@@ -159,70 +159,70 @@ class PopLedger:
         times: Times,
         invisible_s: float,
     ) -> list[int]:
-        """Note that messages were delivered; see `PopQueue.deliver`.
+        """Note that messages were delivered; see `PopWindow.deliver`.
 
         Returns:
             How often each has been delivered now.
         """
-        queue, (now, now_ms) = window.queue, times
+        window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
-        before = queue.next_offset - queue.floor
-        counts = queue.deliver(offsets, upto=upto, token=token, client_id=client_id, now=now, visible_at=visible_at)
-        self.messages += queue.next_offset - queue.floor - before
-        if offsets and visible_at < window.looked_at_by:
-            self._look_by(window, visible_at)
+        before = window.next_offset - window.committed
+        counts = window.deliver(offsets, upto=upto, token=token, client_id=client_id, now=now, visible_at=visible_at)
+        self.messages += window.next_offset - window.committed - before
+        if offsets and visible_at < queue.looked_at_by:
+            self._look_by(queue, visible_at)
         wire = encode_offsets(offsets) if offsets else None
         visible_ms = round(now_ms + 1000 * invisible_s)
-        self._note((DELIVER, window.number, token, round(now_ms), visible_ms, client_id, upto, wire))
+        self._note((DELIVER, queue.number, token, round(now_ms), visible_ms, client_id, upto, wire))
         return counts
 
-    def ack(self, window: PopWindow, token: int, offsets: Sequence[int]) -> list[int]:
-        """End messages; see `PopQueue.ack`.
+    def ack(self, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:
+        """End messages; see `PopWindow.ack`.
 
         Returns:
             Those whose handles were good.
         """
-        queue = window.queue
-        floor = queue.floor
-        ended = queue.ack(token, offsets)
+        window = queue.window
+        committed = window.committed
+        ended = window.ack(token, offsets)
         if ended:
-            self.messages -= queue.floor - floor
-            self._note((ACK, window.number, token, encode_offsets(sorted(ended))))
+            self.messages -= window.committed - committed
+            self._note((ACK, queue.number, token, encode_offsets(sorted(ended))))
         return ended
 
-    def skip(self, window: PopWindow, offsets: Sequence[int]) -> None:
+    def skip(self, queue: GroupQueue, offsets: Sequence[int]) -> None:
         """End messages without a handle: they do not exist any more."""
-        queue = window.queue
-        floor = queue.floor
-        queue.skip(offsets)
-        self.messages -= queue.floor - floor
-        self._note((SKIP, window.number, [list(offsets)]))
+        window = queue.window
+        committed = window.committed
+        window.skip(offsets)
+        self.messages -= window.committed - committed
+        self._note((SKIP, queue.number, [list(offsets)]))
 
     def extend(
-        self, window: PopWindow, token: int, offset: int, *, new_token: int, times: Times, visible_at: float
+        self, queue: GroupQueue, token: int, offset: int, *, new_token: int, times: Times, visible_at: float
     ) -> bool:
-        """Let a message be invisible until another time; see `PopQueue.extend`.
+        """Let a message be invisible until another time; see `PopWindow.extend`.
 
         Returns:
             Whether the handle was good.
         """
-        if not window.queue.extend(token, offset, new_token=new_token, now=times.now, visible_at=visible_at):
+        if not queue.window.extend(token, offset, new_token=new_token, now=times.now, visible_at=visible_at):
             return False
-        if visible_at < window.looked_at_by:
-            self._look_by(window, visible_at)
+        if visible_at < queue.looked_at_by:
+            self._look_by(queue, visible_at)
         visible_ms = times.wall_ms(visible_at)
-        self._note((EXTEND, window.number, offset, token, new_token, round(times.now_ms), visible_ms))
+        self._note((EXTEND, queue.number, offset, token, new_token, round(times.now_ms), visible_ms))
         return True
 
-    def give_back(self, window: PopWindow, token: int, times: Times) -> None:
+    def give_back(self, queue: GroupQueue, token: int, times: Times) -> None:
         """Let the rest of a batch come again at once: it did not reach whom it was for."""
-        window.queue.give_back(token, times.now)
-        self._look_by(window, times.now)
-        self._note((GIVE_BACK, window.number, token, round(times.now_ms)))
+        queue.window.give_back(token, times.now)
+        self._look_by(queue, times.now)
+        self._note((GIVE_BACK, queue.number, token, round(times.now_ms)))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def expire(self, now: float, most: int) -> list[PopWindow]:
+    def expire(self, now: float, most: int) -> list[GroupQueue]:
         """Make due what was not acknowledged in time.
 
         Args:
@@ -232,19 +232,19 @@ class PopLedger:
         Returns:
             Windows that have something due now, in the order of their deadlines.
         """
-        found: list[PopWindow] = []
+        found: list[GroupQueue] = []
         while self._deadlines and self._deadlines[0][0] <= now and most > 0:
-            looked_at, window = heapq.heappop(self._deadlines)
-            if looked_at != window.looked_at_by:
+            looked_at, queue = heapq.heappop(self._deadlines)
+            if looked_at != queue.looked_at_by:
                 continue
-            became_due = window.queue.expire(now, most)
+            became_due = queue.window.expire(now, most)
             most -= became_due
             if became_due:
-                found.append(window)
-            window.looked_at_by = NEVER
-            deadline = window.queue.next_deadline()
+                found.append(queue)
+            queue.looked_at_by = NEVER
+            deadline = queue.window.next_deadline()
             if deadline is not None:
-                self._look_by(window, deadline)
+                self._look_by(queue, deadline)
         return found
 
     def next_deadline(self) -> float | None:
@@ -254,18 +254,16 @@ class PopLedger:
             heapq.heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 
-    def _look_by(self, window: PopWindow, at: float) -> None:
-        window.looked_at_by = at
-        heapq.heappush(self._deadlines, (at, window))
+    def _look_by(self, queue: GroupQueue, at: float) -> None:
+        queue.looked_at_by = at
+        heapq.heappush(self._deadlines, (at, queue))
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
     def snapshot(self, times: Times) -> list[WindowRow]:
         """All windows, to be stored in the place of all entries so far; those that say nothing are dropped first."""
         self._forget_idle()
-        return [
-            WindowRow(window.number, *key, encode_window(window.queue, times)) for key, window in self.windows.items()
-        ]
+        return [WindowRow(queue.number, *key, encode_window(queue.window, times)) for key, queue in self.queues.items()]
 
     def restore(
         self, rows: Iterable[WindowRow], entries: Iterable[Entry], times: Times, end_of: Callable[[PopKey], int | None]
@@ -281,30 +279,30 @@ class PopLedger:
             times: now.
             end_of: end of a queue, or None if there is no such queue any more.
         """
-        windows = {row.number: PopWindow(PopKey(*row[1:4]), row.number, decode_window(row.data, times)) for row in rows}
+        queues = {row.number: GroupQueue(PopKey(*row[1:4]), row.number, decode_window(row.data, times)) for row in rows}
         for entry in entries:
             kind, number = entry[:2]
             if kind == OPEN:
-                _, _, group, topic, queue_id, floor = entry
-                windows[number] = PopWindow(PopKey(group, topic, queue_id), number, PopQueue(floor))
+                _, _, group, topic, queue_id, committed = entry
+                queues[number] = GroupQueue(PopKey(group, topic, queue_id), number, PopWindow(committed))
             elif kind == FORGET:
-                windows.pop(number, None)
-            elif number in windows:
-                play(windows[number].queue, entry, times)
+                queues.pop(number, None)
+            elif number in queues:
+                play(queues[number].window, entry, times)
             self._last_number = max(self._last_number, number)
-        for window in windows.values():
-            self._last_number = max(self._last_number, window.number)
-            end = end_of(window.key)
+        for queue in queues.values():
+            self._last_number = max(self._last_number, queue.number)
+            end = end_of(queue.key)
             if end is None:
                 continue
-            if end < window.queue.next_offset:
-                window.queue = cut_window(window.queue, end)
-            self.windows[window.key] = window
-            self.messages += _size(window.queue)
-            deadline = window.queue.next_deadline()
+            if end < queue.window.next_offset:
+                queue.window = cut_window(queue.window, end)
+            self.queues[queue.key] = queue
+            self.messages += _size(queue.window)
+            deadline = queue.window.next_deadline()
             if deadline is not None:
-                self._look_by(window, deadline)
+                self._look_by(queue, deadline)
 
 
-def _size(queue: PopQueue) -> int:
-    return queue.next_offset - queue.floor
+def _size(window: PopWindow) -> int:
+    return window.next_offset - window.committed

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from broker.messages.parked import Parked, Place
 from model.errors import InvalidParameter
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_ATTEMPTS
 from model.names import check_group, check_id, retry_topic
+from remoting.command import Command
+from remoting.connection import Connection
 from remoting.wire.pop import ANY_QUEUE
 
 # A client pops thousands of times with the same names; wrong ones are not kept.
@@ -47,6 +50,19 @@ class PopRequest(NamedTuple):
     consume_from: ConsumeFrom | None
     consume_timestamp_ms: int
     retry_topic: str | None
+
+
+class ParkedPop(Parked[Connection]):
+    """A pop that waits for messages of its queue, or of any queue, and perhaps of its group's retry topic."""
+
+    __slots__ = ("pop",)
+
+    def __init__(self, connection: Connection, request: Command, pop: PopRequest, deadline: float) -> None:
+        places: tuple[Place, ...] = ((pop.topic, (pop.group, pop.queue_id)),)
+        if pop.retry_topic is not None:
+            places += ((pop.retry_topic, (pop.group, ANY_QUEUE)),)
+        super().__init__(connection, request, places, deadline)
+        self.pop = pop
 
 
 def read_pop(header: dict[str, Any]) -> PopRequest:

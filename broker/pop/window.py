@@ -1,4 +1,4 @@
-"""PopQueue: which messages of one queue a group has in flight, one by one. Pure. RocketMQ: PopBufferMergeService.
+"""PopWindow: which messages of one queue a group has in flight, one by one. Pure. RocketMQ: PopBufferMergeService.
 
 A pop makes messages invisible for a time. Each delivery has a *token*, a random number of 64 bits which, with the
 offset, is the receipt handle: it cannot be guessed, and it is dead as soon as the message is acknowledged, delivered
@@ -75,7 +75,7 @@ class Due(NamedTuple):
     attempts: list[int]
 
 
-class PopQueue:
+class PopWindow:
     """One queue of one group.
 
     Protocol: `due` and `next_offset` say what may be delivered; whoever reads those messages calls `deliver` with what
@@ -90,11 +90,11 @@ class PopQueue:
         batches: token -> batch, of those in flight.
     """
 
-    def __init__(self, floor: int) -> None:
-        self.floor = floor
-        self.next_offset = floor
+    def __init__(self, committed: int) -> None:
+        self.committed = committed
+        self.next_offset = committed
         self.batches: dict[int, PopBatch] = {}
-        self._base = floor
+        self._base = committed
         self._tokens = array("Q")
         self._attempts = array("H")
         # Heap of (visible at, token); an entry whose batch is gone or says otherwise is stale.
@@ -122,22 +122,16 @@ class PopQueue:
     @property
     def is_idle(self) -> bool:
         """Whether everything that was ever delivered is acknowledged."""
-        return self.floor == self.next_offset
+        return self.committed == self.next_offset
 
     @property
     def room(self) -> int:
         """How many messages may be delivered for the first time before the window is full."""
-        return MAX_POP_WINDOW - (self.next_offset - self.floor)
+        return MAX_POP_WINDOW - (self.next_offset - self.committed)
 
     def attempts_of(self, offset: int) -> int:
         """How often a message of the window was delivered."""
         return self._attempts[offset - self._base]
-
-    def is_acknowledged(self, offset: int) -> bool:
-        """Whether a message is done with."""
-        if offset < self.floor:
-            return True
-        return offset < self.next_offset and self._tokens[offset - self._base] == 0
 
     def due(self, max_n: int) -> Due:
         """The first messages to be delivered again; they stay due until `deliver` or `ack`.
@@ -198,7 +192,7 @@ class PopQueue:
             counts.append(count)
         if self._due_set:
             self._due_set.difference_update(offsets)
-        self._move_floor()
+        self._move_committed()
         return counts
 
     def ack(self, token: int, offsets: Sequence[int]) -> list[int]:
@@ -217,21 +211,21 @@ class PopQueue:
         self._leave_batch(token, len(ended))
         if self._due_set:
             self._due_set.difference_update(ended)
-        self._move_floor()
+        self._move_committed()
         return ended
 
     def _end(self, token: int, offsets: Sequence[int]) -> list[int]:
-        tokens, base, floor, end = self._tokens, self._base, self.floor, self.next_offset
+        tokens, base, committed, end = self._tokens, self._base, self.committed, self.next_offset
         if offsets:
             n, first = len(offsets), offsets[0] - base
-            run, last = list(range(offsets[0], offsets[0] + n)), first + n
+            run, last = tuple(range(offsets[0], offsets[0] + n)), first + n
             # Messages in a row, all of this delivery: what a consumer acknowledges that ends what it has popped.
-            if offsets[0] >= floor and offsets == run and tokens[first:last] == array("Q", (token,)) * n:
+            if offsets[0] >= committed and tuple(offsets) == run and tokens[first:last] == array("Q", (token,)) * n:
                 tokens[first:last] = array("Q", bytes(8 * n))
-                return run
+                return list(run)
         ended = []
         for offset in offsets:
-            if floor <= offset < end and tokens[offset - base] == token:
+            if committed <= offset < end and tokens[offset - base] == token:
                 tokens[offset - base] = 0
                 ended.append(offset)
         return ended
@@ -239,7 +233,7 @@ class PopQueue:
     def skip(self, offsets: Iterable[int]) -> None:
         """End messages without a handle: they are dead letters now, or do not exist any more."""
         for offset in offsets:
-            if self.floor <= offset < self.next_offset:
+            if self.committed <= offset < self.next_offset:
                 token = self._tokens[offset - self._base]
                 if token:
                     self.ack(token, [offset])
@@ -254,7 +248,7 @@ class PopQueue:
         if batch is not None:
             for offset in batch.offsets:
                 place = offset - self._base
-                if offset >= self.floor and self._tokens[place] == token and self._attempts[place]:
+                if offset >= self.committed and self._tokens[place] == token and self._attempts[place]:
                     self._attempts[place] -= 1
             batch.visible_at = visible_at
             heapq.heappush(self._deadlines, (visible_at, token))
@@ -269,7 +263,7 @@ class PopQueue:
             Whether the handle was good.
         """
         place = offset - self._base
-        if not token or not self.floor <= offset < self.next_offset or self._tokens[place] != token:
+        if not token or not self.committed <= offset < self.next_offset or self._tokens[place] != token:
             return False
         batch = self.batches.get(token)
         client_id, since = (batch.client_id, batch.since) if batch is not None else ("", now)
@@ -304,7 +298,7 @@ class PopQueue:
             token = heapq.heappop(self._deadlines)[1]
             batch = self.batches.pop(token)
             for offset in batch.offsets:
-                if offset >= self.floor and self._tokens[offset - self._base] == token:
+                if offset >= self.committed and self._tokens[offset - self._base] == token:
                     self._due_set.add(offset)
                     heapq.heappush(self._due, offset)
                     became_due += 1
@@ -323,41 +317,37 @@ class PopQueue:
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
-    def window(self) -> tuple[int, bytes, bytes]:
+    def columns(self) -> tuple[int, bytes, bytes]:
         """(floor, tokens, attempts) of the window, to be stored; numbers in the machine's own byte order."""
-        first = self.floor - self._base
-        return self.floor, self._tokens[first:].tobytes(), self._attempts[first:].tobytes()
+        first = self.committed - self._base
+        return self.committed, self._tokens[first:].tobytes(), self._attempts[first:].tobytes()
 
     @classmethod
-    def of_window(
-        cls, floor: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float, float]]
-    ) -> PopQueue:
-        """Put a stored window back.
+    def restored(
+        cls, committed: int, tokens: bytes, attempts: bytes, batches: Iterable[tuple[int, str, float, float]]
+    ) -> PopWindow:
+        """Return the window that `columns` was called of.
 
-        Args:
-            floor: as `window` told it.
-            tokens: likewise.
-            attempts: likewise.
-            batches: (token, client id, since, visible at) of those that were in flight; whatever else is not
-                acknowledged is due.
+        Of the messages that are not acknowledged, those in `batches`, (token, client id, since, visible at), are
+        invisible, and the others are due.
         """
-        queue = cls(floor)
-        queue._tokens.frombytes(tokens)
-        queue._attempts.frombytes(attempts)
-        queue.next_offset = floor + len(queue._tokens)
+        window = cls(committed)
+        window._tokens.frombytes(tokens)
+        window._attempts.frombytes(attempts)
+        window.next_offset = committed + len(window._tokens)
         offsets: dict[int, list[int]] = {}
-        for offset, token in enumerate(queue._tokens, floor):
+        for offset, token in enumerate(window._tokens, committed):
             if token:
                 offsets.setdefault(token, []).append(offset)
         for token, client_id, since, visible_at in batches:
             mine = offsets.pop(token, None)
             if mine is not None:
-                queue.batches[token] = PopBatch(client_id, since, visible_at, shortened(mine), len(mine))
-                heapq.heappush(queue._deadlines, (visible_at, token))
+                window.batches[token] = PopBatch(client_id, since, visible_at, shortened(mine), len(mine))
+                heapq.heappush(window._deadlines, (visible_at, token))
         for due in offsets.values():
-            queue._due_set.update(due)
-        queue._due = sorted(queue._due_set)
-        return queue
+            window._due_set.update(due)
+        window._due = sorted(window._due_set)
+        return window
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -376,14 +366,14 @@ class PopQueue:
             self._deadlines = [(batch.visible_at, token) for token, batch in self.batches.items()]
             heapq.heapify(self._deadlines)
 
-    def _move_floor(self) -> None:
-        tokens, done = self._tokens, self.floor - self._base
+    def _move_committed(self) -> None:
+        tokens, done = self._tokens, self.committed - self._base
         while done < len(tokens) and not tokens[done]:
             # The zeros of a stretch are counted as bytes: some may be the first bytes of a token, but never eight.
             stretch = tokens[done : done + _STRETCH].tobytes()
             done += (len(stretch) - len(stretch.lstrip(b"\0"))) // 8
-        self.floor = self._base + done
+        self.committed = self._base + done
         if done == len(tokens) or done > max(1024, len(tokens) // 2):
             del tokens[:done]
             del self._attempts[:done]
-            self._base = self.floor
+            self._base = self.committed

@@ -78,9 +78,7 @@ class RetentionService:
 
     def _waiting_now(self) -> dict[LogKey, int]:
         """Queue -> first offset of what the broker itself has still to do."""
-        delays = self._broker.delays
         return {
-            delays.parked_queue: delays.first_waiting,
             **self._broker.sinks.pinned(),
             **self._broker.features.kept_from(),
         }

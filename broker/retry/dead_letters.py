@@ -1,17 +1,26 @@
-"""MARK_DEAD_LETTERS: remembers which dead letters were re-sent, so that nobody re-sends them twice.
+"""MARK_DEAD_LETTERS: remembers which dead-letter messages were re-sent, so that none is re-sent twice.
 
 Reading them is a pull of `%DLQ%group`, and re-sending is a send; only this memory is the broker's. RocketMQ has none:
 its console re-sends as often as it is asked.
+
+Operators re-send one message to see whether the repair works, and then the rest, so one number does not say what was
+re-sent. Of each queue everything below a mark is, and some messages above it:
+
+    mark 5             below 0, above 5
+    mark 0 1 2         below 3, above 5
+    mark 3 4           below 6
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgpack
 
-from broker.broker import Broker
-from broker.retry.resent_letters import ResentLetters
-from broker.topics.table import check_exists
-from model.errors import InvalidParameter, RlabError
+from broker.feature import Core, Feature
+from broker.topics.table import TopicTable, check_exists
+from model.errors import InvalidParameter, SystemBusy
+from model.limits import MAX_RESENT_MARKS
 from model.names import check_group, dlq_topic
 from remoting.body import rows_of
 from remoting.command import Command
@@ -20,15 +29,52 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 
-class DeadLetterHandlers:
-    """Keeps the marks of every group's dead letters."""
+class ResentMarks:
+    """The marks of one queue: every offset below `below`, and those in `above`.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    Invariant: `below` itself is not marked, and at most MAX_RESENT_MARKS offsets are above it.
+    """
+
+    def __init__(self, below: int = 0, above: Iterable[int] = ()) -> None:
+        self.below = below
+        self._above: dict[int, None] = dict.fromkeys(above)
+
+    @property
+    def above(self) -> list[int]:
+        """Marked offsets above `below`, sorted."""
+        return sorted(self._above)
+
+    def mark(self, offsets: Iterable[int], *, oldest: int) -> None:
+        """Note that messages were re-sent; those marked before stay marked, and all below `oldest` count as marked.
+
+        Raises:
+            SystemBusy: too many marks with gaps between them; nothing was marked.
+        """
+        below = max(self.below, oldest)
+        above = {offset: None for offset in (*self._above, *offsets) if offset >= below}
+        while below in above:
+            del above[below]
+            below += 1
+        if len(above) > MAX_RESENT_MARKS:
+            raise SystemBusy(
+                f"{len(above)} messages would be marked after one that is not: re-send that at offset {below} first"
+            )
+        self.below, self._above = below, above
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.below or offset in self._above
+
+
+class DeadLetters(Feature):
+    """The marks of the dead-letter messages of every group."""
+
+    def __init__(self, core: Core, topics: TopicTable) -> None:
+        self._core = core
+        self._topics = topics
         # By the number of the topic: one that was deleted and made again begins without marks.
         self._resent = {
-            (topic_id, queue_id): ResentLetters(below, above)
-            for topic_id, queue_id, below, above in broker.metadata.resent_letters()
+            (topic_id, queue_id): ResentMarks(below, above)
+            for topic_id, queue_id, below, above in core.metadata.resent_letters()
         }
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -36,27 +82,20 @@ class DeadLetterHandlers:
         return {RequestCode.MARK_DEAD_LETTERS: self.mark}
 
     def mark(self, connection: Connection, request: Command) -> None:
-        """Mark letters, none of them for a question, and tell all marks; answered once they are stored."""
-        broker, header = self._broker, request.header
+        """Mark messages, or none to ask only, and return all marks; answered once they are stored."""
+        core, header = self._core, request.header
         topic, queue_id = dlq_topic(check_group(header["group"])), header["queue_id"]
-        entry = broker.topics.existing(topic)
+        entry = self._topics.existing(topic)
         check_exists(entry.config, queue_id)
         key = (entry.topic_id, queue_id)
-        low, high = broker.store.min_offset(*key), broker.store.max_offset(*key)
-        offsets = rows_of(request) if request.body else ()
+        low, high = core.store.min_offset(*key), core.store.max_offset(*key)
+        offsets: Sequence[int] = rows_of(request) if request.body else ()
         if any(offset >= high for offset in offsets):
             raise InvalidParameter(f"the request's body must be an array of offsets from 0 to {high - 1}")
-        resent = self._resent.get(key) or ResentLetters()
+        marks = self._resent.get(key) or ResentMarks()
         if offsets:
-            resent.mark(offsets, oldest=low)
-            self._resent[key] = resent
-            broker.metadata.save_resent_letters(topic, queue_id, entry.topic_id, resent.below, resent.above)
-        answer = {"below": resent.below, "min_offset": low, "max_offset": high}, msgpack.packb(resent.above)
-
-        def respond(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request, *answer)
-            else:
-                connection.respond_error(request, failure)
-
-        broker.barrier.after_commit(respond)
+            marks.mark(offsets, oldest=low)
+            self._resent[key] = marks
+            core.metadata.save_resent_letters(topic, queue_id, entry.topic_id, marks.below, marks.above)
+        answer = {"below": marks.below, "min_offset": low, "max_offset": high}
+        core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(marks.above))

@@ -11,25 +11,22 @@ that a crash between them can only deliver again, never lose.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
 
-from broker.durability.barrier import WriteBarrier
-from broker.durability.metadata import MetadataStore
+from broker.feature import Core, Feature
 from broker.retry.delay_table import DelayTable, LowWater
 from broker.store.disk.errors import StoreError
-from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
+from broker.store.segments.index import LogKey
 from broker.topics.table import TopicTable
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
 from model.names import SCHEDULE_TOPIC
 from model.record import iter_records
-from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
 
@@ -39,51 +36,28 @@ _PER_TURN = 256
 _RETRY_MS = 1_000
 
 
-class DelayService:
-    """The delayed messages of one broker.
+class Delays(Feature):
+    """The delayed messages of one broker."""
 
-    Args:
-        loop: the running loop.
-        store: where messages are.
-        metadata: where the low water is kept.
-        topics: for the schedule topic and those that messages are for.
-        barrier: writes deliveries.
-        clock_ms: wall clock in milliseconds.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        metadata: MetadataStore,
-        topics: TopicTable,
-        barrier: WriteBarrier,
-        clock_ms: Callable[[], float],
-    ) -> None:
-        self._loop = loop
-        self._store = store
-        self._metadata = metadata
+    def __init__(self, core: Core, topics: TopicTable) -> None:
+        self._loop = core.loop
+        self._store = core.store
+        self._metadata = core.metadata
         self._topics = topics
-        self._barrier = barrier
-        self._clock_ms = clock_ms
+        self._barrier = core.barrier
+        self._clock_ms = core.clock_ms
+        self._wake_by = core.driver.wake_by
         self._topic_id = topics.existing(SCHEDULE_TOPIC).topic_id
         low = self._load_low_water()
         self._table = DelayTable(low)
-        self.driver = DeadlineDriver(self._next_deadline, self._deliver)
         self._recover(low)
 
     def __len__(self) -> int:
         return len(self._table)
 
-    @property
-    def parked_queue(self) -> tuple[int, int]:
-        """(topic id, queue id) of the parked messages."""
-        return self._topic_id, PARKED
-
-    @property
-    def first_waiting(self) -> int:
-        """Offset in that queue of the first message that is not delivered; the marks that matter lie behind it."""
-        return self._table.low_water().parked
+    def kept_from(self) -> dict[LogKey, int]:
+        """The first message that is not delivered; the marks that matter were written after it."""
+        return {(self._topic_id, PARKED): self._table.low_water().parked}
 
     def is_waiting(self, offset: int) -> bool:
         """Whether the parked message at an offset of the schedule topic is still to be delivered."""
@@ -112,7 +86,7 @@ class DelayService:
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 self._table.add(offset, due_ms)
-                self.driver.wake_by(self._loop_time_of(due_ms))
+                self._wake_by(self._loop_time_of(due_ms))
 
         self._barrier.after_append(written, SCHEDULE_TOPIC, PARKED)
 
@@ -121,11 +95,13 @@ class DelayService:
     def _loop_time_of(self, due_ms: int) -> float:
         return self._loop.time() + max(0.0, due_ms - self._clock_ms()) / 1000
 
-    def _next_deadline(self) -> float | None:
+    def next_deadline(self) -> float | None:
+        """When the next message is due, loop time in seconds."""
         due_ms = self._table.next_due_ms()
         return None if due_ms is None else self._loop_time_of(due_ms)
 
-    def _deliver(self, now: float) -> None:
+    def expire(self, now: float) -> None:
+        """Deliver the messages whose time has come, some at a time."""
         for _, offset in self._table.take_due(int(self._clock_ms()), _PER_TURN):
             try:
                 parked = self._read(offset)
@@ -139,7 +115,7 @@ class DelayService:
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._clock_ms()) + _RETRY_MS
         self._table.put_back(offset, retry_ms)
-        self.driver.wake_by(self._loop_time_of(retry_ms))
+        self._wake_by(self._loop_time_of(retry_ms))
 
     def _deliver_one(self, offset: int, parked: list[Any]) -> None:
         _, topic, queue_id, tag_hash, times_delivered, payload = parked
@@ -203,8 +179,8 @@ class DelayService:
                 return
             offset = result.next_offset
 
-    def save(self) -> None:
-        """Note how far a restart need not look back; called now and then, and at the stop."""
+    def close(self) -> None:
+        """Store from where on a restart has to look."""
         self._save(self._table.low_water())
 
     def _save(self, low: LowWater) -> None:

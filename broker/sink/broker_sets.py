@@ -39,7 +39,7 @@ class _Batch:
     of_topic: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class SinkSpreads:
+class SinkBrokerSets:
     """What this broker was told of the newest batch of each query.
 
     Args:

@@ -7,8 +7,7 @@ from typing import Any
 import msgpack
 
 from broker.broker import Broker
-from broker.sink.stage_table import Attempt
-from broker.sink.staged_chunk import staged_messages
+from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS

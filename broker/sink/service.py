@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 from broker.durability.barrier import WriteBarrier
 from broker.durability.group_commit import Written
-from broker.sink.stage_table import Attempt, Chunk, LastBatch, StageTable
-from broker.sink.staged_chunk import StagedMessage, staged_messages
+from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
 from broker.store.message_store import MessageStore

@@ -175,13 +175,13 @@ class _PopRun:
         waited_for: dict[Place, int],
     ) -> None:
         pops = running.broker.pops
-        for key, window in pops.ledger.windows.items():
+        for key, queue in pops.ledger.queues.items():
             place = (name, f"{key.group} {key.topic}:{key.queue_id}")
-            deadline = window.queue.next_deadline()
+            deadline = queue.window.next_deadline()
             if deadline is not None:
                 overdue_s[place] = now - deadline
-            if window.queue.due_count and pops._waiters.waits(key.topic, key.group):
-                waited_for[place] = window.queue.due_count
+            if queue.window.due_count and pops.first_parked(key) is not None:
+                waited_for[place] = queue.window.due_count
 
     # --- clients -----------------------------------------------------------------------------------------------------
 

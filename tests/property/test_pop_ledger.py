@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.pop.journal import Entry, Times, WindowRow
-from broker.pop.ledger import PopKey, PopLedger, PopWindow
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 
 KEYS = [PopKey("g", "t", 0), PopKey("g", "t", 1), PopKey("h", "t", 0)]
 ANY_END = 10**9
@@ -46,7 +46,7 @@ class Run:
         self.pending: list[Entry] = []
         self.tokens: list[int] = []
         self.extensions: dict[tuple[PopKey, int, int], int] = {}
-        self.ledger = PopLedger(self.pending.append, lambda window: None)
+        self.ledger = PopLedger(self.pending.append, lambda queue: None)
 
     @property
     def times(self) -> Times:
@@ -59,14 +59,14 @@ class Run:
         self.tokens.append(len(self.tokens) + 1)
         return self.tokens[-1]
 
-    def window(self, k: int) -> PopWindow:
+    def queue(self, k: int) -> GroupQueue:
         key = KEYS[k % len(KEYS)]
-        window = self.ledger.windows.get(key)
-        if window is None:
+        queue = self.ledger.queues.get(key)
+        if queue is None:
             done = [offset for offset, m in self.twin.get(key, {}).items() if m.done]
-            window = self.ledger.open(key, max(done, default=-1) + 1)
+            queue = self.ledger.open(key, max(done, default=-1) + 1)
             self.twin.setdefault(key, {})
-        return window
+        return queue
 
     def expire(self) -> None:
         while (deadline := self.ledger.next_deadline()) is not None and deadline <= self.times.now:
@@ -75,51 +75,51 @@ class Run:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def new(self, k: int, n: int, passed: int) -> None:
-        window, token = self.window(k), self.new_token()
-        first = window.queue.next_offset
+        queue, token = self.queue(k), self.new_token()
+        first = queue.window.next_offset
         offsets = [offset for offset in range(first, first + n) if offset % 3 != passed]
-        self._deliver(window, offsets, first + n, token, 1 + passed)
+        self._deliver(queue, offsets, first + n, token, 1 + passed)
         for offset in range(first, first + n):
             passed_over = offset not in offsets
-            self.twin[window.key][offset] = Message(token, self.wall + 1 + passed, int(not passed_over), passed_over)
+            self.twin[queue.key][offset] = Message(token, self.wall + 1 + passed, int(not passed_over), passed_over)
 
     def again(self, k: int, n: int, invisible_s: int) -> None:
-        window, token = self.window(k), self.new_token()
+        queue, token = self.queue(k), self.new_token()
         self.expire()
-        due = window.queue.due(n)
-        twin = self.twin[window.key]
+        due = queue.window.due(n)
+        twin = self.twin[queue.key]
         assert due.offsets == sorted(o for o, m in twin.items() if not m.done and m.visible_at <= self.wall)[:n]
         assert due.attempts == [twin[offset].attempts for offset in due.offsets]
-        self._deliver(window, due.offsets, window.queue.next_offset, token, invisible_s)
+        self._deliver(queue, due.offsets, queue.window.next_offset, token, invisible_s)
         for offset in due.offsets:
             twin[offset] = Message(token, self.wall + invisible_s, twin[offset].attempts + 1)
 
-    def _deliver(self, window: PopWindow, offsets: list[int], upto: int, token: int, invisible_s: int) -> None:
+    def _deliver(self, queue: GroupQueue, offsets: list[int], upto: int, token: int, invisible_s: int) -> None:
         self.ledger.deliver(
-            window, offsets, upto=upto, token=token, client_id="c", times=self.times, invisible_s=invisible_s
+            queue, offsets, upto=upto, token=token, client_id="c", times=self.times, invisible_s=invisible_s
         )
 
     def ack(self, k: int, n: int, mask: int) -> None:
-        window, token = self.window(k), self.token(n)
-        twin = self.twin[window.key]
+        queue, token = self.queue(k), self.token(n)
+        twin = self.twin[queue.key]
         offsets = [offset for offset in twin if mask & 1 << offset % 8]
         offsets = offsets[:1] + offsets[:0:-1]
         good = [offset for offset in offsets if not twin[offset].done and twin[offset].token == token]
-        assert self.ledger.ack(window, token, offsets) == good
+        assert self.ledger.ack(queue, token, offsets) == good
         for offset in good:
             twin[offset].done = True
 
     def extend(self, k: int, n: int, offset: int) -> None:
-        window, token = self.window(k), self.token(n)
-        extension = (window.key, token, self.wall)
+        queue, token = self.queue(k), self.token(n)
+        extension = (queue.key, token, self.wall)
         new_token = self.extensions.setdefault(extension, len(self.tokens) + 1)
         if new_token > len(self.tokens):
             self.new_token()
-        message = self.twin[window.key].get(offset)
+        message = self.twin[queue.key].get(offset)
         good = message is not None and not message.done and message.token == token
         assert (
             self.ledger.extend(
-                window, token, offset, new_token=new_token, times=self.times, visible_at=self.times.now + 2
+                queue, token, offset, new_token=new_token, times=self.times, visible_at=self.times.now + 2
             )
             == good
         )
@@ -127,18 +127,18 @@ class Run:
             message.token, message.visible_at = new_token, self.wall + 2
 
     def give_back(self, k: int, n: int, _: int) -> None:
-        window, token = self.window(k), self.token(n)
+        queue, token = self.queue(k), self.token(n)
         self.expire()
-        self.ledger.give_back(window, token, self.times)
-        for message in self.twin[window.key].values():
+        self.ledger.give_back(queue, token, self.times)
+        for message in self.twin[queue.key].values():
             if message.token == token and not message.done and message.visible_at > self.wall:
                 message.visible_at = self.wall
                 message.attempts -= 1
 
     def forget(self, k: int, _: int, __: int) -> None:
-        window = self.window(k)
-        if window.queue.is_idle:
-            self.ledger.forget(window)
+        queue = self.queue(k)
+        if queue.window.is_idle:
+            self.ledger.forget(queue)
 
     def sleep(self, n: int, _: int, __: int) -> None:
         self.wall += n
@@ -160,7 +160,7 @@ class Run:
         self.base = self.wall - 7 * n
         self.pending = []
         entries = [entry for data in self.entries for entry in unpacked(data)]
-        self.ledger = PopLedger(self.pending.append, lambda window: None)
+        self.ledger = PopLedger(self.pending.append, lambda queue: None)
         self.ledger.restore(self.rows, entries, self.times, lambda key: ANY_END)
         self.twin = deepcopy(self.durable_twin)
         self.compact()
@@ -169,20 +169,20 @@ class Run:
         self.expire()
         size = 0
         for key, twin in self.twin.items():
-            window = self.ledger.windows.get(key)
+            queue = self.ledger.queues.get(key)
             left = {offset: m for offset, m in twin.items() if not m.done}
-            if window is None:
+            if queue is None:
                 assert not left
                 continue
-            queue = window.queue
-            size += queue.next_offset - queue.floor
-            assert queue.floor == min(left, default=queue.next_offset)
-            assert queue.due(1_000).offsets == sorted(o for o, m in left.items() if m.visible_at <= self.wall)
+            window = queue.window
+            size += window.next_offset - window.committed
+            assert window.committed == min(left, default=window.next_offset)
+            assert window.due(1_000).offsets == sorted(o for o, m in left.items() if m.visible_at <= self.wall)
             in_flight = [m for m in left.values() if m.visible_at > self.wall]
-            assert queue.in_flight == len(in_flight)
-            deadline = queue.next_deadline()
+            assert window.in_flight == len(in_flight)
+            deadline = window.next_deadline()
             assert deadline == min((m.visible_at - self.base for m in in_flight), default=None)
-            assert all(queue.attempts_of(offset) == m.attempts for offset, m in left.items())
+            assert all(window.attempts_of(offset) == m.attempts for offset, m in left.items())
         assert self.ledger.messages == size
 
 

@@ -6,9 +6,10 @@ import errno
 
 import pytest
 
-from broker.messages.long_polls import LongPollTable
+from broker.messages.parked import ParkedRequests
 from broker.messages.pull import SKIPPED_HOLD_S
 from broker.store.disk.options import StoreOptions
+from model.errors import InvalidParameter, TopicNotExist
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from remoting.command import Command
@@ -194,7 +195,7 @@ async def test_a_held_pull_of_a_deleted_topic_is_answered_that_it_is_gone(world:
 @simulated
 async def test_as_many_pulls_are_held_as_the_limit_says_and_the_next_is_told_to_come_later(world: World) -> None:
     a = await topic(world)
-    world.broker.pulls._held = LongPollTable(max_per_queue=2)
+    world.broker.pulls._parked = ParkedRequests(max_per_place=2)
     held = [await a.begin_pull(suspend_ms=15_000) for _ in range(2)]
     answer = await a.pull(suspend_ms=15_000)
     assert answer.code == ResponseCode.SYSTEM_BUSY
@@ -340,3 +341,60 @@ async def test_a_pull_without_a_token_needs_no_membership(world: World, suspend_
     a = await topic(world)
     await a.send()
     assert len(records(await a.pull(suspend_ms=suspend_ms))) == 1
+
+
+QUESTIONS = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+
+
+async def ask(peer: Peer, code: RequestCode, queue_id: int = 0, topic: str = "t", timestamp_ms: int = 0) -> int:
+    header = {"topic": topic, "queue_id": queue_id, "timestamp_ms": timestamp_ms}
+    return int((await peer.call(code, header)).header["offset"])
+
+
+@simulated
+async def test_an_empty_queue_begins_and_ends_at_0(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    assert [await ask(a, code) for code in QUESTIONS] == [0, 0, 0]
+
+
+@simulated
+async def test_a_queue_tells_its_oldest_and_its_next_offset(world: World) -> None:
+    await world.start_broker(store=StoreOptions(segment_bytes=1))
+    a = world.peer("a")
+    for _ in range(4):
+        await a.send()
+    assert [await ask(a, code) for code in QUESTIONS] == [0, 4, 0]
+    store = world.broker.store
+    store.trim(store.written_position)
+    oldest = store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    assert oldest > 0
+    assert [await ask(a, code) for code in QUESTIONS] == [oldest, 4, oldest]
+
+
+@simulated
+async def test_a_time_is_found_as_the_first_offset_stored_then_or_later(world: World) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    times_ms = []
+    for _ in range(3):
+        await world.sleep(10)
+        times_ms.append(world.simulation.clock_ms())
+        await a.send()
+    assert [await ask(a, QUESTIONS[2], timestamp_ms=time_ms) for time_ms in times_ms] == [0, 1, 2]
+    assert [await ask(a, QUESTIONS[2], timestamp_ms=time_ms + 1_000) for time_ms in times_ms] == [1, 2, 3]
+    assert await ask(a, QUESTIONS[2], timestamp_ms=2**63) == 3
+
+
+@pytest.mark.parametrize("code", QUESTIONS)
+@simulated
+async def test_a_queue_that_does_not_exist_has_no_offsets(world: World, code: RequestCode) -> None:
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic("t", read=2, write=4)
+    assert await ask(a, code, queue_id=3) == 0
+    with pytest.raises(InvalidParameter, match="no queue 4"):
+        await ask(a, code, queue_id=4)
+    with pytest.raises(TopicNotExist, match="nowhere"):
+        await ask(a, code, topic="nowhere")

@@ -9,15 +9,15 @@ import msgpack
 import pytest
 
 from broker.pop.journal import Times, cut_window, decode_offsets, decode_window, encode_offsets, encode_window, play
-from broker.pop.window import PopQueue
+from broker.pop.window import PopWindow
 
 TIMES = Times(100.0, 5_000_000)
 
 
-def queue_of(n: int) -> PopQueue:
-    queue = PopQueue(3)
-    queue.deliver(range(3, 3 + n), upto=3 + n, token=2**63 + 1, client_id="c", now=99.0, visible_at=110.0)
-    return queue
+def window_of(n: int) -> PopWindow:
+    window = PopWindow(3)
+    window.deliver(range(3, 3 + n), upto=3 + n, token=2**63 + 1, client_id="c", now=99.0, visible_at=110.0)
+    return window
 
 
 @pytest.mark.parametrize("offsets", [[7], [7, 8, 9], [7, 9], [7, 9, 8], [0, 2, 5]])
@@ -27,28 +27,28 @@ def test_offsets_are_read_as_they_were_written(offsets: list[int]) -> None:
 
 
 def test_a_window_goes_on_at_the_same_moment_on_the_wall_whatever_the_clock_of_the_loop_says() -> None:
-    data = encode_window(queue_of(4), TIMES)
+    data = encode_window(window_of(4), TIMES)
     again = decode_window(data, Times(7.0, 5_002_000))
     [(token, batch)] = again.batches.items()
     assert (token, batch.client_id, batch.since, batch.visible_at) == (2**63 + 1, "c", 4.0, 15.0)
-    assert (again.floor, again.next_offset, again.next_deadline()) == (3, 7, 15.0)
+    assert (again.committed, again.next_offset, again.next_deadline()) == (3, 7, 15.0)
 
 
 def test_a_window_of_a_machine_with_the_other_byte_order_is_read() -> None:
-    unpacked: list[Any] = msgpack.unpackb(encode_window(queue_of(2), TIMES))  # type: ignore[assignment]
-    _, floor, tokens, attempts, batches = unpacked
+    unpacked: list[Any] = msgpack.unpackb(encode_window(window_of(2), TIMES))  # type: ignore[assignment]
+    _, committed, tokens, attempts, batches = unpacked
     swapped = tokens[7::-1] + tokens[:7:-1], attempts[1::-1] + attempts[:1:-1]
     other = "big" if sys.byteorder == "little" else "little"
-    again = decode_window(msgpack.packb([other, floor, *swapped, batches]), TIMES)
-    assert again.window() == queue_of(2).window()
+    again = decode_window(msgpack.packb([other, committed, *swapped, batches]), TIMES)
+    assert again.columns() == window_of(2).columns()
 
 
-@pytest.mark.parametrize(("end", "floor", "next_offset"), [(9, 3, 7), (5, 3, 5), (3, 3, 3), (1, 1, 1)])
-def test_a_window_ends_where_its_queue_ends(end: int, floor: int, next_offset: int) -> None:
-    again = cut_window(queue_of(4), end)
-    assert (again.floor, again.next_offset, again.in_flight) == (floor, next_offset, next_offset - floor)
+@pytest.mark.parametrize(("end", "committed", "next_offset"), [(9, 3, 7), (5, 3, 5), (3, 3, 3), (1, 1, 1)])
+def test_a_window_ends_where_its_queue_ends(end: int, committed: int, next_offset: int) -> None:
+    again = cut_window(window_of(4), end)
+    assert (again.committed, again.next_offset, again.in_flight) == (committed, next_offset, next_offset - committed)
 
 
 def test_an_entry_of_a_kind_that_is_not_known_is_not_passed_over() -> None:
     with pytest.raises(AssertionError, match="kind 99"):
-        play(PopQueue(0), (99, 1), TIMES)
+        play(PopWindow(0), (99, 1), TIMES)

@@ -6,7 +6,7 @@ import pytest
 
 from broker.pop import ledger as pop_ledger
 from broker.pop.journal import Entry, Times
-from broker.pop.ledger import PopKey, PopLedger, PopWindow
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 from model.errors import SystemBusy
 
 KEY = PopKey("g", "t", 0)
@@ -14,13 +14,13 @@ KEY = PopKey("g", "t", 0)
 
 def ledger_of(notes: list[Entry] | None = None) -> PopLedger:
     entries: list[Entry] = [] if notes is None else notes
-    return PopLedger(entries.append, lambda window: None)
+    return PopLedger(entries.append, lambda queue: None)
 
 
-def deliver(ledger: PopLedger, window: PopWindow, n: int, token: int, invisible_s: float = 10.0) -> None:
-    first = window.queue.next_offset
+def deliver(ledger: PopLedger, queue: GroupQueue, n: int, token: int, invisible_s: float = 10.0) -> None:
+    first = queue.window.next_offset
     ledger.deliver(
-        window,
+        queue,
         range(first, first + n),
         upto=first + n,
         token=token,
@@ -42,23 +42,23 @@ def test_queues_whose_messages_become_due_are_told_in_the_order_of_their_times()
 
 def test_of_a_million_messages_that_become_due_at_once_some_wait_for_the_next_turn() -> None:
     ledger = ledger_of()
-    window = ledger.open(KEY, 0)
+    queue = ledger.open(KEY, 0)
     for token in range(1, 11):
-        deliver(ledger, window, 10, token)
-    assert ledger.expire(10.0, 35) == [window]
-    assert (window.queue.due_count, ledger.next_deadline()) == (40, 10.0)
-    assert ledger.expire(10.0, 1_000) == [window]
-    assert (window.queue.due_count, ledger.next_deadline()) == (100, None)
+        deliver(ledger, queue, 10, token)
+    assert ledger.expire(10.0, 35) == [queue]
+    assert (queue.window.due_count, ledger.next_deadline()) == (40, 10.0)
+    assert ledger.expire(10.0, 1_000) == [queue]
+    assert (queue.window.due_count, ledger.next_deadline()) == (100, None)
 
 
 def test_what_is_forgotten_has_no_messages_no_deadline_and_no_handle() -> None:
     ledger = ledger_of()
-    window = ledger.open(KEY, 0)
-    deliver(ledger, window, 3, 1)
+    queue = ledger.open(KEY, 0)
+    deliver(ledger, queue, 3, 1)
     assert ledger.messages == 3
-    ledger.forget(window)
-    ledger.forget(window)
-    assert (ledger.messages, ledger.next_deadline(), ledger.windows) == (0, None, {})
+    ledger.forget(queue)
+    ledger.forget(queue)
+    assert (ledger.messages, ledger.next_deadline(), ledger.queues) == (0, None, {})
 
 
 def test_queues_of_which_nothing_is_in_flight_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_queues_of_which_nothing_is_in_flight_make_room_for_others(monkeypatch: 
     ledger.open(PopKey("g", "t", 1), 0)
     third = ledger.open(PopKey("g", "t", 2), 0)
     deliver(ledger, third, 1, 1)
-    assert sorted(ledger.windows) == [KEY, third.key]
+    assert sorted(ledger.queues) == [KEY, third.key]
     with pytest.raises(SystemBusy, match="2 queues"):
         ledger.open(PopKey("g", "t", 3), 0)
 
@@ -80,14 +80,14 @@ def test_messages_that_a_power_cut_took_are_in_flight_for_nobody() -> None:
     deliver(ledger, ledger.open(PopKey("g", "gone", 0), 0), 5, 1)
     again = ledger_of()
     again.restore([], notes, Times(0.0, 0.0), lambda key: 3 if key == KEY else None)
-    assert list(again.windows) == [KEY]
-    assert (again.windows[KEY].queue.next_offset, again.messages) == (3, 3)
+    assert list(again.queues) == [KEY]
+    assert (again.queues[KEY].window.next_offset, again.messages) == (3, 3)
 
 
 def test_consumers_that_acknowledge_at_once_leave_no_deadlines_behind() -> None:
     ledger = ledger_of()
-    window = ledger.open(KEY, 0)
+    queue = ledger.open(KEY, 0)
     for token in range(1, 2_000):
-        deliver(ledger, window, 1, token, invisible_s=60.0)
-        ledger.ack(window, token, [token - 1])
+        deliver(ledger, queue, 1, token, invisible_s=60.0)
+        ledger.ack(queue, token, [token - 1])
     assert len(ledger._deadlines) == 1

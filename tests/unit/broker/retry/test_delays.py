@@ -133,7 +133,7 @@ def test_a_message_parked_after_the_end_of_the_log_was_lost_is_found_by_the_next
             for path in survivor.glob("0*"):
                 path.unlink()
 
-        broker.running.broker.delays.save()  # three are done, it says
+        broker.running.broker.delays.close()  # three are done, it says
         await anyio.sleep(0.1)
         await broker.crash(lose_the_log)
         await broker.start()

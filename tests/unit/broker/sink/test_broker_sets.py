@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.durability.metadata import MetadataStore
-from broker.sink.broker_sets import SinkSpreads
+from broker.sink.broker_sets import SinkBrokerSets
 from model.errors import InvalidParameter, SystemBusy
 from model.limits import LAST_BATCH_KEPT_S
 from remoting.wire.request_code import RequestCode
@@ -23,7 +23,7 @@ def metadata(tmp_path: Path) -> Iterator[MetadataStore]:
 
 
 def test_what_was_said_first_counts_for_a_topic_of_a_batch(metadata: MetadataStore) -> None:
-    spreads = SinkSpreads(metadata, lambda: 0)
+    spreads = SinkBrokerSets(metadata, lambda: 0)
     assert spreads.fix("q", 7, "t", ("a", "b")) == ("a", "b")
     assert spreads.fix("q", 7, "t", ("a", "c")) == ("a", "b")
     assert spreads.fix("q", 7, "u", ("a", "c")) == ("a", "c")
@@ -31,7 +31,7 @@ def test_what_was_said_first_counts_for_a_topic_of_a_batch(metadata: MetadataSto
 
 
 def test_the_next_batch_begins_anew_and_the_one_before_is_over(metadata: MetadataStore) -> None:
-    spreads = SinkSpreads(metadata, lambda: 0)
+    spreads = SinkBrokerSets(metadata, lambda: 0)
     spreads.fix("q", 7, "t", ("a", "b"))
     assert spreads.fix("q", 8, "t", ("a",)) == ("a",)
     assert spreads.fix("q", 7, "t", ("x",)) == ("x",)
@@ -39,13 +39,13 @@ def test_the_next_batch_begins_anew_and_the_one_before_is_over(metadata: Metadat
 
 
 def test_it_survives_a_restart(metadata: MetadataStore) -> None:
-    before = SinkSpreads(metadata, lambda: 0)
+    before = SinkBrokerSets(metadata, lambda: 0)
     for batch_id in (7, 8):
         before.fix("q", batch_id, "t", ("a", f"b{batch_id}"))
         before.fix("q", batch_id, "u", ("a", f"b{batch_id}"))
     before.fix("q", 9, "u", ("c", "d"))
     metadata.commit()
-    after = SinkSpreads(metadata, lambda: 0)
+    after = SinkBrokerSets(metadata, lambda: 0)
     assert after.fix("q", 9, "u", ("x",)) == ("c", "d")
     assert after.fix("q", 9, "t", ("x",)) == ("x",)
 
@@ -56,7 +56,7 @@ def test_queries_and_topics_are_bounded_and_old_queries_make_room(
     monkeypatch.setattr("broker.sink.broker_sets.MAX_SINK_QUERIES", 2)
     monkeypatch.setattr("broker.sink.broker_sets.MAX_SPREAD_TOPICS", 2)
     now_ms = 0.0
-    spreads = SinkSpreads(metadata, lambda: now_ms)
+    spreads = SinkBrokerSets(metadata, lambda: now_ms)
     spreads.fix("q", 0, "t", ("a",))
     spreads.fix("q", 0, "u", ("a",))
     with pytest.raises(SystemBusy, match="more than 2 topics"):

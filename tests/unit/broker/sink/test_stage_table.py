@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
-from broker.sink.stage_table import Attempt, Chunk, LastBatch, StageTable
+from broker.sink.stage_table import Attempt, Chunk, LastBatch, StageTable, staged_messages
 from model.errors import StageLost, SystemBusy
 
 
@@ -52,3 +53,16 @@ def test_a_query_that_is_long_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     assert table.forget_expired(9) == []
     assert table.forget_expired(10) == ["a"]
     table.check_room("b")
+
+
+def test_a_chunk_is_read_as_it_was_packed() -> None:
+    assert staged_messages(msgpack.packb([["t", 1, -5, b"x"], ["u", 0, 0, b""]])) == [
+        ("t", 1, -5, b"x"),
+        ("u", 0, 0, b""),
+    ]
+
+
+@pytest.mark.parametrize("body", [None, b"", b"\x80", b"\x91\xc0"])
+def test_what_is_no_chunk_is_refused(body: bytes | None) -> None:
+    with pytest.raises((ValueError, TypeError, msgpack.UnpackException)):
+        staged_messages(body)

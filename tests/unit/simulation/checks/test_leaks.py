@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from broker.messages.long_polls import HeldPull, LongPollTable
+from broker.messages.parked import Parked, ParkedRequests
 from model.message_queue import MessageQueue
 from remoting.command import Command
 from simulation.checks.leaks import LeakDetector, Margin, object_counts, table_sizes
@@ -61,13 +61,13 @@ def test_one_sample_after_the_warm_up_cannot_tell() -> None:
 
 
 def test_tables_of_a_broker_are_counted_under_their_names() -> None:
-    table = LongPollTable[str]()
+    table = ParkedRequests[Parked[str]]()
     for n in range(3):
-        table.hold(HeldPull("peer", Command(0, 0, n, {}, None), ("t", n), 1.0))
+        table.park(Parked("peer", Command(0, 0, n, {}, None), (("t", n),), 1.0))
     assert table_sizes(table) == {
-        "LongPollTable._by_queue": 3 + 3,
-        "LongPollTable._by_connection": 1 + 3,
-        "LongPollTable._deadlines": 3,
+        "ParkedRequests._at": 1 + 3 + 3,
+        "ParkedRequests._of": 1 + 3,
+        "ParkedRequests._deadlines": 3,
         "Command.header": 0,
     }
 
@@ -98,7 +98,7 @@ def test_named_tuples_of_ours_are_looked_into() -> None:
 
 
 def test_objects_of_ours_are_counted_while_they_live() -> None:
-    before = object_counts()["LongPollTable"]
-    kept = [LongPollTable[str](), LongPollTable[str]()]
-    assert object_counts()["LongPollTable"] == before + len(kept)
+    before = object_counts()["ParkedRequests"]
+    kept = [ParkedRequests[Parked[str]](), ParkedRequests[Parked[str]]()]
+    assert object_counts()["ParkedRequests"] == before + len(kept)
     assert object_counts()["dict"] == 0

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from broker.pop.ledger import PopLedger, PopWindow
+from broker.pop.ledger import GroupQueue, PopLedger
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, RlabError
 from model.message_queue import MessageQueue
@@ -43,8 +43,8 @@ def test_equal_options_give_equal_runs_in_which_everything_is_ended() -> None:
 
 
 def test_a_broker_that_forgets_acknowledgements_when_it_starts_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgets(self: PopLedger, window: PopWindow, token: int, offsets: Sequence[int]) -> list[int]:
-        return window.queue.ack(token, offsets)  # and notes nothing
+    def forgets(self: PopLedger, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:
+        return queue.window.ack(token, offsets)  # and notes nothing
 
     monkeypatch.setattr(PopLedger, "ack", forgets)
     assert rules(run_pop(PopRunOptions(seed=4, messages=60, chaos_s=20.0))) & {"again", "broken"}

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.leases.start_offsets import pop_start_offset
+from broker.groups.group import ConsumerGroupInfo
+from broker.leases.start_offsets import start_offset
 from broker.leases.table import QueueKey
-from broker.pop.endings import PopEndings
+from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
-from broker.pop.ledger import PopKey, PopLedger, PopWindow
+from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 from broker.pop.reads import read_due, read_run
 from broker.pop.request import PopRequest
+from broker.store.message_store import MessageStore
 from broker.topics.table import TopicEntry
 from model.errors import PollingFull, RlabError
 from model.events import EventKind
+from model.heartbeat import ConsumeFrom
 from model.limits import MAX_POP_QUEUES, MAX_PULL_BYTES
 from model.names import is_retry_topic
 from model.record import iter_records
@@ -39,7 +42,7 @@ class Batch(NamedTuple):
         row: what the answer says of them.
     """
 
-    window: PopWindow
+    queue: GroupQueue
     token: int
     n: int
     row: list[Any]
@@ -57,13 +60,13 @@ class Taken(NamedTuple):
     is_more: bool
 
 
-class PopTaking:
+class PopDelivery:
     """Takes messages for the pops of one broker.
 
     Args:
         broker: its tables.
         ledger: what is in flight.
-        endings: where dead letters go.
+        forwarder: where dead letters go.
         new_token: makes up a token.
     """
 
@@ -71,12 +74,12 @@ class PopTaking:
         self,
         broker: Broker,
         ledger: PopLedger,
-        endings: PopEndings,
-        new_token: Callable[[PopWindow], int],
+        forwarder: PopForwarder,
+        new_token: Callable[[GroupQueue], int],
     ) -> None:
         self._broker = broker
         self._ledger = ledger
-        self._endings = endings
+        self._forwarder = forwarder
         self._new_token = new_token
         # (group, topic) -> pops so far, for the queue that the next one begins with.
         self._turns: dict[tuple[str, str], int] = {}
@@ -140,10 +143,10 @@ class PopTaking:
             if entry is None or queue_id >= entry.serves_below:
                 continue
             try:
-                window = self._window(pop, PopKey(pop.group, topic, queue_id), entry)
-                if window is None:
+                queue = self._window(pop, PopKey(pop.group, topic, queue_id), entry)
+                if queue is None:
                     continue
-                batch, more = self._take_queue(pop, window, entry, left, left_bytes, times)
+                batch, more = self._take_queue(pop, queue, entry, left, left_bytes, times)
             except RlabError:
                 if batches:
                     break  # what was delivered must reach its consumer
@@ -157,23 +160,23 @@ class PopTaking:
                     break
         return Taken(batches, any_more)
 
-    def _window(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> PopWindow | None:
+    def _window(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> GroupQueue | None:
         """The window of a queue if a pop may take from it now, and there may be something in it."""
         store = self._broker.store
-        window = self._ledger.windows.get(key)
-        if window is None:
+        queue = self._ledger.queues.get(key)
+        if queue is None:
             committed = self._committed(pop, key, entry)
             if committed is None or committed >= store.max_offset(entry.topic_id, key.queue_id):
                 return None
             return self._ledger.open(key, committed)
-        queue = window.queue
-        if not queue.due_count and queue.next_offset >= store.max_offset(entry.topic_id, key.queue_id):
+        window = queue.window
+        if not window.due_count and window.next_offset >= store.max_offset(entry.topic_id, key.queue_id):
             return None
-        if window.waiters and self._endings.is_draining(window):
+        if queue.waiters and self._forwarder.is_draining(queue):
             return None
-        if pop.order and queue.batches:
+        if pop.order and window.batches:
             return None
-        return window
+        return queue
 
     def _committed(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> int | None:
         """Where a group stands on a queue; None if the queue is leased. The first to ask decides where it begins."""
@@ -195,36 +198,36 @@ class PopTaking:
             self._broker.barrier.metadata_changed()
 
     def _take_queue(
-        self, pop: PopRequest, window: PopWindow, entry: TopicEntry, max_n: int, max_bytes: int, times: Times
+        self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, max_n: int, max_bytes: int, times: Times
     ) -> tuple[Batch | None, bool]:
-        queue, queue_id = window.queue, window.key.queue_id
+        window, queue_id = queue.window, queue.key.queue_id
         bodies: list[bytes] = []
         offsets: Sequence[int] = ()
         n_due = 0
-        if queue.due_count:
-            due = self._endings.due(window, max_n, pop.max_attempts)
+        if window.due_count:
+            due = self._forwarder.due(queue, max_n, pop.max_attempts)
             read = read_due(self._broker.store, entry.topic_id, queue_id, due, max_bytes=max_bytes)
             if read.gone:
-                self._gone(pop, window, read.gone, read.moved)
+                self._gone(pop, queue, read.gone, read.moved)
             bodies, offsets, n_due = read.bodies, read.offsets, len(read.offsets)
             max_bytes -= sum(map(len, bodies))
-        upto, more = queue.next_offset, False
+        upto, more = window.next_offset, False
         # In order, what follows must not go before what is still due.
-        if n_due < max_n and max_bytes > 0 and not (pop.order and queue.due_count > n_due):
-            body, new, upto, more = self._read_new(pop, window, entry, max_n - n_due, max_bytes)
+        if n_due < max_n and max_bytes > 0 and not (pop.order and window.due_count > n_due):
+            body, new, upto, more = self._read_new(pop, queue, entry, max_n - n_due, max_bytes)
             if new:
                 bodies.append(body)
                 offsets = [*offsets, *new] if offsets else new
         if not offsets:
-            if upto > queue.next_offset:
+            if upto > window.next_offset:
                 self._ledger.deliver(
-                    window, (), upto=upto, token=0, client_id="", times=times, invisible_s=pop.invisible_s
+                    queue, (), upto=upto, token=0, client_id="", times=times, invisible_s=pop.invisible_s
                 )
-                self.commit(window.key, queue.floor)
+                self.commit(queue.key, window.committed)
             return None, more
-        token = self._new_token(window)
+        token = self._new_token(queue)
         counts = self._ledger.deliver(
-            window,
+            queue,
             offsets,
             upto=upto,
             token=token,
@@ -233,27 +236,27 @@ class PopTaking:
             invisible_s=pop.invisible_s,
         )
         self._broker.driver.wake_by(times.now + pop.invisible_s)
-        self.commit(window.key, queue.floor)
+        self.commit(queue.key, window.committed)
         if n_due:
-            self._emit_redelivered(pop, window, offsets[0], n_due)
+            self._emit_redelivered(pop, queue, offsets[0], n_due)
         body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        if is_retry_topic(window.key.topic):
+        if is_retry_topic(queue.key.topic):
             counts = [count + record.times_delivered for count, record in zip(counts, iter_records(body), strict=True)]
         visible_ms = round(times.now_ms + 1000 * pop.invisible_s)
-        return Batch(window, token, len(offsets), [*window.key[1:], token, visible_ms, counts, body]), more
+        return Batch(queue, token, len(offsets), [*queue.key[1:], token, visible_ms, counts, body]), more
 
     def _read_new(
-        self, pop: PopRequest, window: PopWindow, entry: TopicEntry, max_n: int, max_bytes: int
+        self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, max_n: int, max_bytes: int
     ) -> tuple[bytes, Sequence[int], int, bool]:
         """(records, their offsets, where to go on, whether there is more to look through) of new messages."""
-        queue, queue_id = window.queue, window.key.queue_id
-        upto = queue.next_offset
-        max_n = min(max_n, queue.room)
+        window, queue_id = queue.window, queue.key.queue_id
+        upto = window.next_offset
+        max_n = min(max_n, window.room)
         if max_n <= 0:
             return b"", (), upto, False
         if self._ledger.room <= 0:
             raise PollingFull("the groups of this broker have too many messages in flight: acknowledge some")
-        tag_hashes = None if is_retry_topic(window.key.topic) else pop.tag_hashes
+        tag_hashes = None if is_retry_topic(queue.key.topic) else pop.tag_hashes
         end = upto
         for _ in range(_READS_PER_QUEUE):
             run = read_run(
@@ -266,7 +269,7 @@ class PopTaking:
                 tag_hashes=tag_hashes,
             )
             if run.is_moved:
-                self._note_moved(pop, window, upto, run.result)
+                self._note_moved(pop, queue, upto, run.result)
             if run.upto == upto:
                 return b"", (), upto, False
             upto, end = run.upto, run.result.max_offset
@@ -274,25 +277,49 @@ class PopTaking:
                 return run.body, run.offsets, upto, False
         return b"", (), upto, upto < end
 
-    def _gone(self, pop: PopRequest, window: PopWindow, offsets: list[int], moved: tuple[int, Any] | None) -> None:
-        self._ledger.skip(window, offsets)
+    def _gone(self, pop: PopRequest, queue: GroupQueue, offsets: list[int], moved: tuple[int, Any] | None) -> None:
+        self._ledger.skip(queue, offsets)
         if moved is not None:
-            self._note_moved(pop, window, *moved)
+            self._note_moved(pop, queue, *moved)
         # Nobody is woken: this pop goes on in the same queue, and must find it as it was.
-        self.commit(window.key, window.queue.floor)
+        self.commit(queue.key, queue.window.committed)
 
-    def _note_moved(self, pop: PopRequest, window: PopWindow, asked: int, result: Any) -> None:
-        header = {**window.key._asdict(), "offset": asked, "client_id": pop.client_id}
+    def _note_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
+        header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
         self._broker.moves.note(header, result, self._broker.loop.time())
 
-    def _emit_redelivered(self, pop: PopRequest, window: PopWindow, first: int, n: int) -> None:
+    def _emit_redelivered(self, pop: PopRequest, queue: GroupQueue, first: int, n: int) -> None:
         self._broker.events.emit(
             EventKind.MESSAGES_REDELIVERED,
             group=pop.group,
-            topic=window.key.topic,
+            topic=queue.key.topic,
             broker=self._broker.config.name,
-            queue_id=window.key.queue_id,
+            queue_id=queue.key.queue_id,
             client=pop.client_id,
             offset=first,
             n=n,
         )
+
+
+def pop_start_offset(
+    store: MessageStore,
+    entry: TopicEntry,
+    queue_id: int,
+    pop: PopRequest,
+    info: ConsumerGroupInfo | None,
+    now_ms: int,
+) -> int:
+    """Return the offset that a pop starts a queue from when its group has committed none.
+
+    The pop may name it; else the heartbeat of its member does. A group that never had a member here is created now.
+
+    Raises:
+        StoreReadFailed: an I/O error.
+    """
+    consume_from, timestamp_ms = pop.consume_from, pop.consume_timestamp_ms
+    if consume_from is None:
+        member = None if info is None else info.members.get(pop.client_id)
+        consume_from = ConsumeFrom.LAST_OFFSET if member is None else member.data.consume_from
+        timestamp_ms = 0 if member is None else member.data.consume_timestamp_ms
+    created_ms = now_ms if info is None else info.created_ms
+    return start_offset(store, entry, queue_id, consume_from, timestamp_ms, created_ms)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.pop.window import PopQueue
+from broker.pop.window import PopWindow
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Twin:
         return max(self.messages, default=self.start - 1) + 1
 
     @property
-    def floor(self) -> int:
+    def committed(self) -> int:
         return min((o for o, m in self.messages.items() if not m.done), default=self.next_offset)
 
     def is_due(self, delivery: Delivery) -> bool:
@@ -58,7 +59,7 @@ steps = st.one_of(
 
 class Run:
     def __init__(self, start: int) -> None:
-        self.queue, self.twin = PopQueue(start), Twin(start)
+        self.window, self.twin = PopWindow(start), Twin(start)
         self.tokens: list[int] = []
 
     def token(self) -> int:
@@ -68,10 +69,10 @@ class Run:
         return self.tokens[-1]
 
     def pop_new(self, wanted: list[bool], invisible_s: int) -> None:
-        first, token, visible_at = self.queue.next_offset, self.token(), self.twin.now + invisible_s
+        first, token, visible_at = self.window.next_offset, self.token(), self.twin.now + invisible_s
         offsets = [first + n for n, want in enumerate(wanted) if want]
         upto = first + len(wanted)
-        counts = self.queue.deliver(
+        counts = self.window.deliver(
             offsets, upto=upto, token=token, client_id="c", now=self.twin.now, visible_at=visible_at
         )
         assert counts == [1] * len(offsets)
@@ -80,12 +81,12 @@ class Run:
             self.twin.messages[offset] = Delivery(token if taken else 0, visible_at, int(taken), done=not taken)
 
     def pop_due(self, max_n: int, invisible_s: int) -> None:
-        offsets, attempts = self.queue.due(max_n)
+        offsets, attempts = self.window.due(max_n)
         assert offsets == self.twin.due()[:max_n]
         assert attempts == [self.twin.messages[offset].attempts for offset in offsets]
         token, visible_at = self.token(), self.twin.now + invisible_s
-        upto = self.queue.next_offset
-        counts = self.queue.deliver(
+        upto = self.window.next_offset
+        counts = self.window.deliver(
             offsets, upto=upto, token=token, client_id="c", now=self.twin.now, visible_at=visible_at
         )
         assert counts == [n + 1 for n in attempts]
@@ -101,7 +102,7 @@ class Run:
             if message is not None and not message.done and message.token == token:
                 message.done = True
                 expected.append(offset)
-        assert self.queue.ack(token, offsets) == expected
+        assert self.window.ack(token, offsets) == expected
 
     def ack_run(self, n: int, run: tuple[int, int]) -> None:
         first, length = run
@@ -115,12 +116,12 @@ class Run:
         new_token, visible_at = self.token(), self.twin.now + 2
         message = self.twin.messages.get(offset)
         good = message is not None and not message.done and message.token == token
-        assert self.queue.extend(token, offset, new_token=new_token, now=self.twin.now, visible_at=visible_at) == good
+        assert self.window.extend(token, offset, new_token=new_token, now=self.twin.now, visible_at=visible_at) == good
         if good and message is not None:
             message.token, message.visible_at = new_token, visible_at
 
     def skip(self, offset: int, _: int) -> None:
-        self.queue.skip([offset])
+        self.window.skip([offset])
         if offset in self.twin.messages:
             self.twin.messages[offset].done = True
 
@@ -128,13 +129,13 @@ class Run:
         self.twin.now += n
         before = len(self.twin.due())
         self.twin.expired_at = self.twin.now
-        assert self.queue.expire(self.twin.now) == len(self.twin.due()) - before
+        assert self.window.expire(self.twin.now) == len(self.twin.due()) - before
 
     def store(self, _: int, __: int) -> None:
         batches = [
-            (token, batch.client_id, batch.since, batch.visible_at) for token, batch in self.queue.batches.items()
+            (token, batch.client_id, batch.since, batch.visible_at) for token, batch in self.window.batches.items()
         ]
-        self.queue = PopQueue.of_window(*self.queue.window(), batches)
+        self.window = PopWindow.restored(*self.window.columns(), batches)
 
 
 @settings(max_examples=400)
@@ -145,12 +146,13 @@ def test_what_is_in_flight_due_and_acknowledged_is_what_a_table_of_all_messages_
     run = Run(start)
     for step, first, second in program:
         getattr(run, step)(first, second)
-        queue, twin = run.queue, run.twin
-        assert (queue.floor, queue.next_offset) == (twin.floor, twin.next_offset)
-        assert (queue.in_flight, queue.due_count) == (twin.in_flight(), len(twin.due()))
-        assert queue.is_idle == (twin.floor == twin.next_offset)
-        assert queue.due(100).offsets == twin.due()
+        window, twin = run.window, run.twin
+        assert (window.committed, window.next_offset) == (twin.committed, twin.next_offset)
+        assert (window.in_flight, window.due_count) == (twin.in_flight(), len(twin.due()))
+        assert window.is_idle == (twin.committed == twin.next_offset)
+        assert window.due(100).offsets == twin.due()
         waiting = [m.visible_at for m in twin.messages.values() if not m.done and not twin.is_due(m)]
-        assert queue.next_deadline() == min(waiting, default=None)
-        for offset, message in twin.messages.items():
-            assert queue.is_acknowledged(offset) == message.done
+        assert window.next_deadline() == min(waiting, default=None)
+        committed, tokens, _ = window.columns()
+        left = [committed + place for place, token in enumerate(array("Q", tokens)) if token]
+        assert left == [offset for offset, message in twin.messages.items() if not message.done]

@@ -1,0 +1,163 @@
+"""Parked requests: pulls and pops that found nothing, held until something arrives or their time is over. Pure.
+
+RocketMQ: PullRequestHoldService, which looks at all held pulls every 5 s, and PopLongPollingService, which wakes one
+pop for each message. Here a request is looked at exactly when something happens at a *place* where it waits, when its
+own time is over, or when its connection closes. A place is a topic and a key: of a pull its queue, of a pop its group
+and its queue. A pull is at one place; a pop that also wants the retry topic of its group is at two:
+
+    park(pull of orders:0)                     at orders/0
+    park(pop of orders by group billing)       at orders/(billing, any), %RETRY%billing/(billing, any)
+    take_all("orders", 0)                      a message arrived: the pull runs again, and may be parked again
+    first("orders", (billing, any))            the pop that has waited longest; only one that gets messages is taken,
+                                               so a thousand idle consumers cost one look
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from model.limits import MAX_HELD_PULLS, MAX_HELD_PULLS_PER_QUEUE
+from remoting.command import Command
+
+Conn = TypeVar("Conn")
+
+Place = tuple[str, Any]
+"""(topic, key); a key is hashable."""
+
+
+class Parked(Generic[Conn]):
+    """One request that waits.
+
+    Attributes:
+        connection: any key will do.
+        places: where it waits, one or several.
+        deadline: loop time in seconds at which it is answered that there is nothing.
+        number: ascending in the order of parking.
+    """
+
+    __slots__ = ("connection", "deadline", "number", "places", "request")
+
+    def __init__(self, connection: Conn, request: Command, places: tuple[Place, ...], deadline: float) -> None:
+        self.connection = connection
+        self.request = request
+        self.places = places
+        self.deadline = deadline
+        self.number = 0
+
+
+One = TypeVar("One", bound="Parked[Any]")
+
+
+class ParkedRequests(Generic[One]):
+    """The parked pulls, or the parked pops, of one broker."""
+
+    def __init__(self, max_parked: int = MAX_HELD_PULLS, max_per_place: int = MAX_HELD_PULLS_PER_QUEUE) -> None:
+        # Dicts in the place of lists: the one that waits longest is first, and any can be taken out.
+        self._at: dict[str, dict[Any, dict[One, None]]] = {}
+        self._of: dict[object, dict[One, None]] = {}
+        # Answered requests stay in the heap until they surface or are half of it: removing one would cost a search.
+        self._deadlines: list[tuple[float, int, One]] = []
+        self._order = count(1)
+        self._n = 0
+        self._max_parked = max_parked
+        self._max_per_place = max_per_place
+
+    def __len__(self) -> int:
+        return self._n
+
+    def full_at(self, topic: str, key: Any) -> tuple[int, int] | None:
+        """None if one more can be parked at a place, else (how many are parked there, how many in all)."""
+        here = len(self._at.get(topic, {}).get(key, ()))
+        return (here, self._n) if self._n >= self._max_parked or here >= self._max_per_place else None
+
+    def park(self, one: One) -> None:
+        """Keep a request; `full_at` of its first place comes before."""
+        one.number = next(self._order)
+        for topic, key in one.places:
+            self._at.setdefault(topic, {}).setdefault(key, {})[one] = None
+        self._of.setdefault(one.connection, {})[one] = None
+        self._n += 1
+        heapq.heappush(self._deadlines, (one.deadline, one.number, one))
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def keys(self, topic: str) -> Iterable[Any]:
+        """The keys of a topic at which something waits."""
+        return self._at.get(topic, ())
+
+    def first(self, topic: str, *keys: Any) -> One | None:
+        """The request that has waited longest at any of these places."""
+        at = self._at.get(topic)
+        if at is None:
+            return None
+        return min((next(iter(at[key])) for key in keys if key in at), key=_number, default=None)
+
+    def of_topic(self, topic: str) -> list[One]:
+        """The requests at all places of a topic, oldest first."""
+        found = dict.fromkeys(one for here in self._at.get(topic, {}).values() for one in here)
+        return sorted(found, key=_number)
+
+    def of_connection(self, connection: object) -> list[One]:
+        """The requests that came over a connection, oldest first."""
+        return list(self._of.get(connection, ()))
+
+    # --- taking ------------------------------------------------------------------------------------------------------
+
+    def take(self, taken: Iterable[One]) -> None:
+        """Park these requests no longer."""
+        for one in taken:
+            for topic, key in one.places:
+                at = self._at[topic]
+                here = at[key]
+                del here[one]
+                if not here:
+                    del at[key]
+                    if not at:
+                        del self._at[topic]
+            mine = self._of[one.connection]
+            del mine[one]
+            if not mine:
+                del self._of[one.connection]
+            self._n -= 1
+        if len(self._deadlines) > 2 * self._n + 64:
+            self._deadlines = [entry for entry in self._deadlines if self._is_parked(entry[2])]
+            heapq.heapify(self._deadlines)
+
+    def take_all(self, topic: str, key: Any) -> list[One]:
+        """Take the requests at a place, oldest first."""
+        at = self._at.get(topic)
+        if at is None or key not in at:
+            return []
+        taken = list(at[key])
+        self.take(taken)
+        return taken
+
+    def take_connection(self, connection: object) -> None:
+        """Forget the requests of a connection that is gone."""
+        self.take(self.of_connection(connection))
+
+    def expire(self, now: float) -> list[One]:
+        """Take the requests whose time is over."""
+        due: list[One] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            one = heapq.heappop(self._deadlines)[2]
+            if self._is_parked(one):
+                due.append(one)
+        self.take(due)
+        return due
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next, or None."""
+        while self._deadlines and not self._is_parked(self._deadlines[0][2]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _is_parked(self, one: One) -> bool:
+        return one in self._of.get(one.connection, ())
+
+
+def _number(one: Parked[Any]) -> int:
+    return one.number
