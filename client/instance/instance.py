@@ -29,13 +29,13 @@ from client.trigger import Trigger
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import TRACE_FLUSH_INTERVAL_S
+from model.limits import CONNECT_TIMEOUT_S, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
 from model.quirks import Quirk
 from remoting.address import parse_addresses
-from remoting.client import RemotingClient
+from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
@@ -53,16 +53,10 @@ class ClientInstance:
 
     Attributes:
         client_id: `ip@instance`; set by `start`.
-        routes: where topics live.
-        remoting: the connections.
-        name_servers: the name servers.
-        events: what happened here.
-        views: who is in which group.
-        heartbeats: what brokers know of us.
         broker_returned: set, and replaced, when a lost broker is back and knows us.
-        masters: broker name -> open connection to its master, for those who send a lot; emptied whenever a route
-            changes or a connection is lost.
-        wait_stopped: see `Background.wait`.
+        masters: broker name -> open connection to its master, for frequent requests; emptied whenever a route changes
+            or a connection is lost.
+        wait_stopped: see `BackgroundTasks.wait`.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -193,10 +187,9 @@ class ClientInstance:
         self.heartbeats.joining(consumer.group)
 
     def start_rebalancing(self, consumer: GroupMember, cause: str) -> None:
-        """Run a pass of a consumer, now that every broker knows what it wants; the first time, begin to run passes.
+        """Run a pass of a consumer that every broker knows now; the first call begins its timer as well.
 
-        The notification of its own joining comes while other brokers have not heard of it yet, and would set off a pass
-        that they refuse.
+        Passes begin no sooner: the notification of its own join would set off one that other brokers refuse.
         """
         if consumer.group not in self._schedule:
             self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
@@ -228,11 +221,7 @@ class ClientInstance:
     # --- routes ------------------------------------------------------------------------------------------------------
 
     async def poll_routes(self) -> None:
-        """Ask for the route of every topic in use; what changed wakes its groups.
-
-        Raises:
-            ConnectFailed: no name server answers.
-        """
+        """Ask for the route of every topic in use; see `update_routes`."""
         topics = dict.fromkeys(topic for consumer in self._consumers.values() for topic in consumer.topics())
         topics.update(self._published)
         if self.config.trace:
@@ -242,12 +231,8 @@ class ClientInstance:
     async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
         """Ask for the routes of some topics, all at once.
 
-        A change first introduces us to brokers that are new in it, and only then wakes the groups: they ask those
-        brokers for members, and would not find themselves.
-
-        Args:
-            topics: which.
-            cause: id of what made somebody ask; a poll has none, and its first change is a root of its own.
+        A change first registers us at brokers that are new in it, and only then wakes the groups: they ask those
+        brokers for members, and would not find themselves. Without a cause, the first change is a root of its own.
 
         Raises:
             ConnectFailed: no name server answers.
@@ -277,7 +262,7 @@ class ClientInstance:
             raise failures[0]
 
     async def _routes_changed(self, changed: dict[str, None], known: set[str], cause: str) -> None:
-        """Introduce us to brokers that are not `known` yet, then wake the groups whose topics changed."""
+        """Register at brokers that are not `known` yet, then wake the groups whose topics changed."""
         if not changed:
             return
         for topic in changed:
@@ -306,6 +291,20 @@ class ClientInstance:
         connection = self.remoting.connected(address) or await self.remoting.connect(address, timeout_s)
         self.masters[broker_name] = connection
         return connection
+
+    async def request_master(
+        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None = None
+    ) -> Command:
+        """Request something of the master of a broker, with the timeout of the options.
+
+        Raises:
+            NetworkError: it has no master now, or does not answer.
+            RlabError: it refused.
+
+        Cancellation: the request may have been carried out.
+        """
+        connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
+        return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))
 
     def _addresses(self) -> list[str]:
         """Every address of every known broker."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
 
 from client.instance.schedule import RebalancePass
+from model.errors import IllegalOperation
 from model.heartbeat import ConsumerData
 from model.message_queue import MessageQueue
 
@@ -18,6 +23,41 @@ class ServiceState(StrEnum):
     RUNNING = "RUNNING"
     SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
     START_FAILED = "START_FAILED"
+
+
+class ClientLife(ABC):
+    """The life of a client: started once, shut down once, and an asynchronous context manager."""
+
+    _state = ServiceState.CREATE_JUST
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Also on a cancellation: a consumer leaves its group properly, within its bounds.
+        with anyio.CancelScope(shield=True):
+            await self.shutdown()
+
+    def _begin_start(self, kind: str) -> None:
+        """Leave CREATE_JUST; the state is START_FAILED until the start has succeeded.
+
+        Raises:
+            IllegalOperation: started before.
+        """
+        if self._state is not ServiceState.CREATE_JUST:
+            raise IllegalOperation(f"this {kind} is {self._state}: make a new one to start again")
+        self._state = ServiceState.START_FAILED
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start the client."""
+
+    @abstractmethod
+    async def shutdown(self) -> None:
+        """Shut the client down. Idempotent."""
 
 
 class GroupMember(Protocol):

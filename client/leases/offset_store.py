@@ -121,15 +121,9 @@ class CommittedOffsetStore:
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """See `OffsetStore`."""
-        dirty = self._table.take_dirty()
         failures: dict[MessageQueue, RlabError] = {}
-        for reset in (False, True):
-            commits = [
-                Commit(queue, offset, NO_LEASE)
-                for queue, offset in dirty.items()
-                if self._table.is_reset(queue) is reset
-            ]
-            if commits:
-                failures |= await self._requests.commit(commits, reset=reset)
-        self._table.confirm({queue: offset for queue, offset in dirty.items() if queue not in failures})
+        for reset, offsets in self._table.split_dirty():
+            commits = [Commit(queue, offset, NO_LEASE) for queue, offset in offsets.items()]
+            failures |= await self._requests.commit(commits, reset=reset)
+            self._table.confirm({queue: offset for queue, offset in offsets.items() if queue not in failures})
         return failures

@@ -49,6 +49,13 @@ class OffsetsToCommit:
         """What has to be persisted, as a dict of its own; the same again until `confirm`."""
         return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}
 
+    def split_dirty(self) -> list[tuple[bool, dict[MessageQueue, int]]]:
+        """The same as `take_dirty`, in parts that are not empty: (whether they are resets, offsets)."""
+        parts: dict[bool, dict[MessageQueue, int]] = {False: {}, True: {}}
+        for queue, offset in self.take_dirty().items():
+            parts[queue in self._resets][queue] = offset
+        return [(reset, offsets) for reset, offsets in parts.items() if offsets]
+
     def is_reset(self, queue: MessageQueue) -> bool:
         """Whether the broker may hold a greater offset, so that the persist must be flagged as a reset."""
         return queue in self._resets

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from client.instance.instance import ClientInstance
 from model.errors import QueryNotFound
-from model.limits import CONNECT_TIMEOUT_S
 from model.message_queue import MessageQueue
-from remoting.client import raise_for_code
 from remoting.wire.request_code import RequestCode
 
 
@@ -46,10 +44,7 @@ class QueueOffsets:
         instance = self._instance
         if instance.routes.address_of(queue.broker_name, master_only=True) is None:
             await instance.update_routes((queue.topic,))  # a topic that this client does not read otherwise
-        connection = await instance.connect_master(queue.broker_name, CONNECT_TIMEOUT_S)
         header: dict[str, object] = {"topic": queue.topic, "queue_id": queue.queue_id, **fields}
-        answer = await connection.request(code, header, None, instance.config.request_timeout_s)
-        raise_for_code(answer)
-        offset = answer.header["offset"]
+        offset = (await instance.request_master(queue.broker_name, code, header)).header["offset"]
         assert isinstance(offset, int), "checked by the schema of the answer"
         return offset

@@ -12,10 +12,8 @@ import logging
 from client.instance.instance import ClientInstance
 from model.delay import retry_delay_ms
 from model.errors import RlabError
-from model.limits import CONNECT_TIMEOUT_S
 from model.message import Message, MessageExt, encode_payload, tag_hash
 from model.names import dlq_topic, retry_topic
-from remoting.client import raise_for_code
 from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
@@ -78,7 +76,7 @@ class SendBack:
         }
         if self._delay_ms is not None:
             header["delay_ms"] = self._delay_ms
-        await self._request(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header, None)
+        await self._instance.request_master(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
     async def _publish_copy(self, message: MessageExt, max_attempts: int) -> bool:
         times_delivered = message.times_delivered + 1
@@ -96,15 +94,9 @@ class SendBack:
                 "delay_ms": 0 if dead else delay_ms,
             }
             try:
-                await self._request(queue.broker_name, RequestCode.SEND_MESSAGE, header, payload)
+                await self._instance.request_master(queue.broker_name, RequestCode.SEND_MESSAGE, header, payload)
             except RlabError as error:
                 logger.warning("%s: no copy of %r on %s: %s", self._instance.client_id, message, queue, error)
             else:
                 return True
         return False
-
-    async def _request(
-        self, broker_name: str, code: RequestCode, header: dict[str, object], body: bytes | None
-    ) -> None:
-        connection = await self._instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
-        raise_for_code(await connection.request(code, header, body, self._instance.config.request_timeout_s))

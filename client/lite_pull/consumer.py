@@ -9,12 +9,12 @@ heartbeats and rebalances at its start; a paused queue hands out nothing until r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
-from client.instance.instance import ClientInstance
 from client.instance.member import ServiceState
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.leases.offset_store import CommittedOffsetStore, OffsetStore
@@ -26,7 +26,7 @@ from client.lite_pull.ready_queues import ReadyQueues
 from client.options import LitePullOptions, split_options
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
-from client.rebalance.ownership import QueueOwnership
+from client.rebalance.ownership import MemberContext, QueueOwnership
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.unleased_queues import UnleasedQueues
 from model.errors import IllegalOperation, InvalidParameter
@@ -82,11 +82,12 @@ class LitePullConsumer(GroupConsumer):
 
     # --- lifecycle (GroupConsumer) -----------------------------------------------------------------------------------
 
-    def _begin(self, instance: ClientInstance) -> None:
-        self._ask = QueueOffsets(instance)
+    def _begin(self, context: MemberContext) -> MemberContext:
+        self._ask = QueueOffsets(context.instance)
         self._background.start_soon(self._topic_queues.run)
         if self.poll_options.auto_commit:
             self._background.start_soon(self._commit_now_and_then)
+        return replace(context, arrived=self._ready.arrived, started=self._queue_started)
 
     async def _commit_now_and_then(self) -> None:
         while True:
@@ -100,17 +101,14 @@ class LitePullConsumer(GroupConsumer):
         self._commits.give_up()
         self._ready.close()
 
-    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
+    async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         if not self._assigned:
-            return await super()._make_ownership(instance)
-        store: OffsetStore = CommittedOffsetStore(instance, self.group)
+            return await super()._make_ownership(context)
+        store: OffsetStore = CommittedOffsetStore(context.instance, self.group)
         if self.options.model is MessageModel.BROADCASTING:
-            store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
+            store = LocalOffsetStore(offsets_path(self.options.offsets_dir, context.instance.client_id, self.group))
             await store.load()
-        wants = self._subscription_of, self._arrived, self._queue_started
-        return UnleasedQueues(
-            instance, self.group, store, lambda topics: list(self._assigned), self.options, self._background, *wants
-        )
+        return UnleasedQueues(context, store, lambda topics: list(self._assigned))
 
     # --- which queues ------------------------------------------------------------------------------------------------
 
@@ -162,7 +160,7 @@ class LitePullConsumer(GroupConsumer):
         self._restart_pulls(topics)
         if self._state is ServiceState.RUNNING:
             if first:
-                self._ownership = await self._make_ownership(self._parts()[0])
+                self._ownership = await self._make_ownership(self._context)
             await self._apply_subscriptions()
 
     async def _apply_subscriptions(self) -> None:
@@ -224,9 +222,6 @@ class LitePullConsumer(GroupConsumer):
         for owned, messages in taken:
             self._commits.hand_out(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
-
-    def _arrived(self, owned: OwnedQueue) -> None:
-        self._ready.arrived(owned)
 
     def _queue_started(self, owned: OwnedQueue) -> None:
         owned.paused = owned.queue in self._paused
@@ -348,7 +343,7 @@ class LitePullConsumer(GroupConsumer):
                 owned = self._ownership.owned[queue]
                 owned.paused = False
                 owned.made_progress()
-                self._arrived(owned)
+                self._ready.arrived(owned)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 

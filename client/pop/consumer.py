@@ -10,15 +10,13 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, overload
 
-from client.instance.instance import ClientInstance
 from client.options import ConsumeOrder, ConsumerOptions, split_options
 from client.pop.acks import AckBatch
 from client.pop.message import Handle, PopMessage, decode_handle, encode_handle, handle_of, runs_of
 from client.pop.receiver import PopReceiver
 from client.pop.requests import PopOptions, PopRequests
-from client.pull.owned_queue import OwnedQueue
 from client.rebalance.member import GroupConsumer
-from client.rebalance.ownership import QueueOwnership
+from client.rebalance.ownership import MemberContext, QueueOwnership
 from model.errors import ConfigError, IllegalOperation, InvalidParameter, ReceiptHandleDead
 from model.heartbeat import ConsumeType
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS, POP_INVISIBLE_S, PULL_SUSPEND_S
@@ -184,10 +182,10 @@ class PopConsumer(GroupConsumer):
 
     # --- GroupConsumer -----------------------------------------------------------------------------------------------
 
-    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
+    async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         options = self.options
         self._requests = PopRequests(
-            instance,
+            context.instance,
             self.group,
             PopOptions(
                 consume_from=options.consume_from,
@@ -196,20 +194,14 @@ class PopConsumer(GroupConsumer):
                 max_attempts=options.max_attempts + 1,
             ),
         )
-        self._receiver = PopReceiver(instance, self.group, self._requests, self._background, self._subscription_of)
+        self._receiver = PopReceiver(context, self._requests)
         return self._receiver
 
-    def _begin(self, instance: ClientInstance) -> None:
-        pass
+    def _begin(self, context: MemberContext) -> MemberContext:
+        return context
 
     def _prepare_shutdown(self) -> None:
         pass
-
-    def _arrived(self, owned: OwnedQueue) -> None:
-        raise AssertionError("a pop consumer has no queues")
-
-    def _queue_started(self, owned: OwnedQueue) -> None:
-        raise AssertionError("a pop consumer has no queues")
 
     def _running(self) -> tuple[PopReceiver, PopRequests]:
         if self._receiver is None or self._requests is None or not self._background.running:

@@ -20,25 +20,23 @@ from functools import partial
 
 import anyio
 
-from client.instance.background import BackgroundTasks
-from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.listeners.listener import ConsumeResult
 from client.listeners.send_back import SendBack
 from client.listeners.worker_pool import WorkerPool
-from client.options import ConsumeOrder, ConsumerOptions
+from client.options import ConsumeOrder
 from client.pop.acks import PopAcks
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, handle_of
 from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renewed
 from client.pop.requests import PopOptions, PopRequests, places_to_pop
 from client.pull.owned_queue import OwnedQueue
+from client.rebalance.ownership import MemberContext
 from model.delay import retry_delay_ms
 from model.errors import ReceiptHandleDead, RlabError
 from model.limits import MAX_INVISIBLE_MS, PULL_RETRY_ERROR_S
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData
 from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
@@ -50,12 +48,7 @@ class PopConsumption:
     """The messages of one member.
 
     Args:
-        instance: the client instance.
-        group: the group.
-        options: options of the consumer.
-        background: where loops and requests run.
-        subscription_of: topic -> current subscription, or None.
-        listen: hands messages to their listener.
+        listen: calls the listener of messages.
 
     Attributes:
         owned: queues it has: none, in this mode.
@@ -65,14 +58,9 @@ class PopConsumption:
     """
 
     def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        options: ConsumerOptions,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-        listen: Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult]],
+        self, context: MemberContext, listen: Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult]]
     ) -> None:
+        instance, group, options, background = context.instance, context.group, context.options, context.background
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
         self.pool = WorkerPool(self._consume, max_workers=options.max_workers, batch_size=options.consume_batch)
@@ -81,7 +69,7 @@ class PopConsumption:
         self._group = group
         self._options = options
         self._background = background
-        self._subscription_of = subscription_of
+        self._subscription_of = context.subscription_of
         self._listen = listen
         self._in_order = options.order != ConsumeOrder.NONE
         self._invisible_s = options.invisible_s

@@ -20,13 +20,12 @@ from functools import partial
 
 import anyio
 
-from client.instance.background import BackgroundTasks
-from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.pop.acks import PopAcks
 from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopRequests, places_to_pop
 from client.pull.owned_queue import OwnedQueue
+from client.rebalance.ownership import MemberContext
 from model.errors import IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
@@ -100,34 +99,20 @@ _Popped = Callable[[_Outcome], None]
 class PopReceiver:
     """See the module header. A `QueueOwnership` that owns no queue.
 
-    Args:
-        instance: the client instance.
-        group: the group.
-        requests: the requests of the group.
-        background: where requests run.
-        subscription_of: topic -> current subscription, or None.
-
     Attributes:
         owned, topics_of_others: see `LeasedQueues`; none.
         acks: its acknowledgements.
     """
 
-    def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        requests: PopRequests,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-    ) -> None:
+    def __init__(self, context: MemberContext, requests: PopRequests) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
-        self.acks = PopAcks(instance, requests, background, retry_s=0)
-        self._instance = instance
-        self._group = group
+        self.acks = PopAcks(context.instance, requests, context.background, retry_s=0)
+        self._instance = context.instance
+        self._group = context.group
         self._requests = requests
-        self._background = background
-        self._subscription_of = subscription_of
+        self._background = context.background
+        self._subscription_of = context.subscription_of
         self._targets: dict[MessageQueue, _Target] = {}
         self._kept: deque[_Kept] = deque()
         # Waiting calls, the longest first. An answer with messages wakes one of them.
@@ -136,7 +121,7 @@ class PopReceiver:
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._driver = DeadlineDriver(self._next_give_back, self._give_old_back)
-        background.start_soon(self._driver.run)
+        context.background.start_soon(self._driver.run)
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Note which brokers have the topics. See `LeasedQueues.rebalance`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import anyio
@@ -16,7 +15,7 @@ import msgpack
 
 from client.config import ClientConfig, check_seconds
 from client.instance.instance import ClientInstance
-from client.instance.member import ServiceState
+from client.instance.member import ClientLife, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
@@ -67,7 +66,7 @@ class _Templated(NamedTuple):
     valid_until: float
 
 
-class Producer:
+class Producer(ClientLife):
     """Sends messages of any topic.
 
     Args:
@@ -109,7 +108,6 @@ class Producer:
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
         self._templated: dict[str, _Templated] = {}
         self._instance: ClientInstance | None = None
-        self._state = ServiceState.CREATE_JUST
         # What a send needs, one attribute away; before the start and after the shutdown the first of them refuses.
         self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
         self._masters: Mapping[str, Connection] = {}
@@ -120,16 +118,6 @@ class Producer:
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Producer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.shutdown()
-
     async def start(self) -> None:
         """Start the producer.
 
@@ -139,9 +127,7 @@ class Producer:
 
         Cancellation: nothing is left running.
         """
-        if self._state is not ServiceState.CREATE_JUST:
-            raise IllegalOperation(f"this producer is {self._state}: make a new one to start again")
-        self._state = ServiceState.START_FAILED
+        self._begin_start("producer")
         self._instance = await acquire_instance(self.config)
         self._time = asyncio.get_running_loop().time
         self._publish_queues = self._instance.routes.publish_queues

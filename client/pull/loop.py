@@ -10,7 +10,7 @@ from typing import cast
 
 import anyio
 
-from client.instance.events import report_undecodable
+from client.instance.events import QueueEvents, report_undecodable
 from client.instance.instance import ClientInstance
 from client.pull.owned_queue import OwnedQueue
 from model.decode import Undecodable, decode_messages
@@ -70,6 +70,7 @@ class PullLoop:
         self._owned = owned
         self._batch_size = batch_size
         self._callbacks = callbacks
+        self._emit = QueueEvents(instance, group).emit
 
     async def run(self) -> None:
         """Run until the queue's scope is cancelled or the lease is lost.
@@ -149,7 +150,8 @@ class PullLoop:
         if not owned.first_pull_seen:
             # When it is sent, not when it is answered: on a quiet queue that is only after the long poll.
             owned.first_pull_seen = True
-            self._emit(EventKind.FIRST_PULL, owned.process_queue.pull_offset)
+            offset = owned.process_queue.pull_offset
+            self._emit(EventKind.FIRST_PULL, queue, cause=owned.cause, version=owned.token, offset=offset)
         answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
         owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:
@@ -191,7 +193,9 @@ class PullLoop:
         self._passed_over(response.header["next_offset"])
         if messages and not owned.first_message_seen:
             owned.first_message_seen = True
-            self._emit(EventKind.FIRST_MESSAGE, messages[0].offset)
+            self._emit(
+                EventKind.FIRST_MESSAGE, owned.queue, cause=owned.cause, version=owned.token, offset=messages[0].offset
+            )
         self._callbacks.arrived(owned)
 
     def _passed_over(self, next_offset: int) -> None:
@@ -213,17 +217,3 @@ class PullLoop:
             logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         return True
-
-    def _emit(self, kind: EventKind, offset: int) -> None:
-        owned = self._owned
-        self._instance.events.emit(
-            kind,
-            cause=owned.cause,
-            group=self._group,
-            topic=owned.queue.topic,
-            broker=owned.queue.broker_name,
-            queue_id=owned.queue.queue_id,
-            client=self._instance.client_id,
-            version=owned.token,
-            offset=offset,
-        )

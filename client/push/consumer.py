@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
@@ -28,7 +29,7 @@ from client.push.services import (
     retry_locally,
 )
 from client.rebalance.member import GroupConsumer
-from client.rebalance.ownership import QueueOwnership
+from client.rebalance.ownership import MemberContext, QueueOwnership
 from model.errors import IllegalOperation, InvalidParameter
 from model.heartbeat import ConsumeType, MessageModel
 from model.message import MessageExt
@@ -80,37 +81,35 @@ class PushConsumer(GroupConsumer):
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
-    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
+    def _begin(self, context: MemberContext) -> MemberContext:
+        if self.options.mode == ConsumeMode.POP:
+            return context
+        self._pool = WorkerPool(
+            self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
+        )
+        self._service = self._consume_service(context.instance, self._pool)
+        self._pool.start(self._background)
+        return replace(context, arrived=self._pool.offer)
+
+    async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         if self.options.mode == ConsumeMode.PULL:
-            return await super()._make_ownership(instance)
-        wants = self._subscription_of, self._listen
-        self._popped = PopConsumption(instance, self.group, self.options, self._background, *wants)
+            return await super()._make_ownership(context)
+        self._popped = PopConsumption(context, self._listen)
         return self._popped
 
     @property
-    def _make_popping(self) -> Callable[[], PopConsumption]:
-        def make() -> PopConsumption:
+    def _make_popping(self) -> Callable[[MemberContext], PopConsumption]:
+        def make(context: MemberContext) -> PopConsumption:
             if self.options.order == ConsumeOrder.KEY:
                 logger.warning(
                     "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
                     "other; let the group pull where that is too slow",
                     *(self.client_id, self.group),
                 )
-            wants = self._subscription_of, self._listen
-            self._popped = PopConsumption(self._parts()[0], self.group, self.options, self._background, *wants)
+            self._popped = PopConsumption(context, self._listen)
             return self._popped
 
         return make
-
-    def _begin(self, instance: ClientInstance) -> None:
-        if self._popped is not None:
-            self._pool = self._popped.pool
-            return
-        self._pool = WorkerPool(
-            self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
-        )
-        self._service = self._consume_service(instance, self._pool)
-        self._pool.start(self._background)
 
     def _prepare_shutdown(self) -> None:
         pools = (self._pool, self._popped.pool if self._popped is not None else None)
@@ -119,13 +118,6 @@ class PushConsumer(GroupConsumer):
                 "a listener cannot shut its own consumer down, because the shutdown waits for the listener: "
                 "set an event there, and shut down where the consumer was started"
             )
-
-    def _arrived(self, owned: OwnedQueue) -> None:
-        assert self._pool is not None, "queues are pulled after the start"
-        self._pool.offer(owned)
-
-    def _queue_started(self, owned: OwnedQueue) -> None:
-        pass  # a listener has no say in where its queues begin
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 

@@ -15,47 +15,25 @@ import logging
 from collections.abc import Callable, Collection
 
 from client.allocate.left_to_broker import LeftToBroker
-from client.instance.background import BackgroundTasks
-from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
-from client.options import ConsumerOptions
-from client.pull.owned_queue import OwnedQueue
 from client.rebalance.assignment_requests import AssignmentRequests
 from client.rebalance.leased_queues import LeasedQueues
-from client.rebalance.ownership import Popping
+from client.rebalance.ownership import MemberContext, Popping
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData
 
 logger = logging.getLogger(__name__)
 
 
 class BrokerAssignedQueues(LeasedQueues):
-    """The share of one member.
+    """The queues of one member that a broker assigned to it.
 
     Args:
-        instance: the client instance.
-        group: the group.
-        options: options of the consumer.
-        background: where pull loops and releases run.
-        subscription_of: topic -> current subscription, or None.
-        arrived: called when a queue has messages to hand out.
-        started: called with each queue before it is first pulled.
         make_popping: makes what pops, when there is something to pop; None if this consumer cannot.
     """
 
-    def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        options: ConsumerOptions,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-        arrived: Callable[[OwnedQueue], None],
-        started: Callable[[OwnedQueue], None] = lambda owned: None,
-        make_popping: Callable[[], Popping] | None = None,
-    ) -> None:
-        super().__init__(instance, group, LeftToBroker(), options, background, subscription_of, arrived, started)
-        self.requests = AssignmentRequests(instance, group)
+    def __init__(self, context: MemberContext, make_popping: Callable[[MemberContext], Popping] | None = None) -> None:
+        super().__init__(context, LeftToBroker())
+        self.requests = AssignmentRequests(context.instance, context.group)
         self._make_popping = make_popping
         self._popping: Popping | None = None
 
@@ -81,7 +59,7 @@ class BrokerAssignedQueues(LeasedQueues):
                     *(self._instance.client_id, self._group, ", ".join(sorted({queue.topic for queue in queues}))),
                 )
                 return
-            self._popping = self._make_popping()
+            self._popping = self._make_popping(self._context)
         if self._popping is not None:
             self._popping.pop_from(queues)
 

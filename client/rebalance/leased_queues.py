@@ -14,7 +14,7 @@ back meanwhile is asked for again once it is out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 
@@ -22,13 +22,11 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
-from client.instance.background import BackgroundTasks
-from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.leases.offsets_to_commit import OffsetsToCommit
 from client.leases.requests import Commit, Grant, LeaseRequests
-from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.rebalance.ownership import MemberContext
 from client.rebalance.plan import StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
@@ -37,7 +35,6 @@ from model.events import EventKind
 from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
@@ -52,20 +49,10 @@ _RELEASE_FIRST_WAIT_S = 0.25
 class LeasedQueues(PulledQueues):
     """The queues of one member that it has leases of."""
 
-    def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        strategy: AllocateMessageQueueStrategy,
-        options: ConsumerOptions,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-        arrived: Callable[[OwnedQueue], None],
-        started: Callable[[OwnedQueue], None] = lambda owned: None,
-    ) -> None:
-        super().__init__(instance, group, options, background, subscription_of, arrived, started)
+    def __init__(self, context: MemberContext, strategy: AllocateMessageQueueStrategy) -> None:
+        super().__init__(context)
         self._strategy = strategy
-        self._leases = LeaseRequests(instance, group)
+        self._leases = LeaseRequests(context.instance, context.group)
         self._offsets = OffsetsToCommit()
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._reacquire: dict[MessageQueue, None] = {}
@@ -376,11 +363,8 @@ class LeasedQueues(PulledQueues):
                 owned.rewound = False
                 self._offsets.reset(owned.queue, owned.commit_offset)
             self._offsets.update(owned.queue, owned.commit_offset)
-        dirty = {queue: offset for queue, offset in self._offsets.take_dirty().items() if queue in self.owned}
-        resets = {queue: offset for queue, offset in dirty.items() if self._offsets.is_reset(queue)}
-        for reset in (False, True):
-            if chosen := {queue: offset for queue, offset in dirty.items() if (queue in resets) is reset}:
-                failures |= await self._commit(chosen, reset)
+        for reset, offsets in self._offsets.split_dirty():
+            failures |= await self._commit(offsets, reset)
         return failures
 
     async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> dict[MessageQueue, RlabError]:

@@ -7,11 +7,9 @@ what becomes of messages, and what users call is in the two subclasses.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 import anyio
 
@@ -21,17 +19,16 @@ from client.allocate.strategy import check_strategy
 from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
-from client.instance.member import ServiceState
+from client.instance.member import ClientLife, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.listeners.listener import MessageQueueListener
 from client.listeners.queue_listener_notifier import QueueListenerNotifier
 from client.options import ConsumerOptions
-from client.pull.owned_queue import OwnedQueue
 from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from client.rebalance.leased_queues import LeasedQueues
-from client.rebalance.ownership import Popping, QueueOwnership
+from client.rebalance.ownership import MemberContext, Popping, QueueOwnership
 from client.rebalance.unleased_queues import UnleasedQueues
 from model.assignment import AssignedBy
 from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
@@ -46,7 +43,7 @@ from remoting.tasks import background_tasks
 logger = logging.getLogger(__name__)
 
 
-class GroupConsumer(ABC):
+class GroupConsumer(ClientLife):
     """A member of a group.
 
     Args:
@@ -84,24 +81,12 @@ class GroupConsumer(ABC):
         self._subscription_version = 0
         # One that gave its last topic up is still one: it leaves at the shutdown.
         self._is_member = False
-        self._state = ServiceState.CREATE_JUST
         self._background = BackgroundTasks(f"consumer of {group}")
         self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
         self._instance: ClientInstance | None = None
         self._ownership: QueueOwnership | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Leaving on a cancellation too means to leave the group properly, within its bounds.
-        with anyio.CancelScope(shield=True):
-            await self.shutdown()
 
     async def start(self) -> None:
         """Start the consumer. RocketMQ: DefaultMQPushConsumerImpl.start, in its order.
@@ -114,15 +99,13 @@ class GroupConsumer(ABC):
 
         Cancellation: nothing is left running.
         """
-        if self._state is not ServiceState.CREATE_JUST:
-            raise IllegalOperation(f"this consumer is {self._state}: make a new one to start again")
-        self._state = ServiceState.START_FAILED
+        self._begin_start("consumer")
         instance = await acquire_instance(self.config)
         try:
             await self._background.start()
             self._instance = instance
-            self._ownership = await self._make_ownership(instance)
-            self._begin(instance)
+            self._context = self._begin(self._make_context(instance))
+            self._ownership = await self._make_ownership(self._context)
             instance.register(self)
             self._state = ServiceState.RUNNING
             await self._apply_subscriptions()
@@ -175,36 +158,29 @@ class GroupConsumer(ABC):
                 tasks.start_soon(self._instance.wait_stopped)
             await self._background.wait()
 
+    def _make_context(self, instance: ClientInstance) -> MemberContext:
+        return MemberContext(instance, self.group, self.options, self._background, self._subscription_of)
+
     @abstractmethod
-    def _begin(self, instance: ClientInstance) -> None:
-        """Make what consumes, and start it in the background."""
+    def _begin(self, context: MemberContext) -> MemberContext:
+        """Make what consumes, and start it in the background; returns the context with its callbacks."""
 
     @abstractmethod
     def _prepare_shutdown(self) -> None:
         """Refuse a shutdown that would wait for itself, and give back what nobody will finish."""
 
-    @abstractmethod
-    def _arrived(self, owned: OwnedQueue) -> None:
-        """A queue has messages to hand out."""
-
-    @abstractmethod
-    def _queue_started(self, owned: OwnedQueue) -> None:
-        """A queue is about to be pulled for the first time, under a lease or from an offset that is new."""
-
-    async def _make_ownership(self, instance: ClientInstance) -> QueueOwnership:
-        wants = self._subscription_of, self._arrived, self._queue_started
+    async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         if self.options.assignment == AssignedBy.BROKER:
-            popping = self._make_popping
-            return BrokerAssignedQueues(instance, self.group, self.options, self._background, *wants, popping)
+            return BrokerAssignedQueues(context, self._make_popping)
         if self.options.model is MessageModel.CLUSTERING:
-            return LeasedQueues(instance, self.group, self._strategy, self.options, self._background, *wants)
-        store = LocalOffsetStore(offsets_path(self.options.offsets_dir, instance.client_id, self.group))
+            return LeasedQueues(context, self._strategy)
+        store = LocalOffsetStore(offsets_path(self.options.offsets_dir, context.instance.client_id, self.group))
         await store.load()
-        return UnleasedQueues(instance, self.group, store, self._all_queues, self.options, self._background, *wants)
+        return UnleasedQueues(context, store, self._all_queues)
 
     @property
-    def _make_popping(self) -> Callable[[], Popping] | None:
-        """Makes what pops, if the broker that shares queues out says so; None if messages are not handed to anybody."""
+    def _make_popping(self) -> Callable[[MemberContext], Popping] | None:
+        """Makes what pops, if the broker that assigns queues says so; None without listeners."""
         return None
 
     def _all_queues(self, topics: tuple[str, ...]) -> list[MessageQueue]:

@@ -1,21 +1,50 @@
-"""QueueOwnership: what a consumer has of its group's messages, whichever way it came to have it."""
+"""The ways to own queues have one protocol, `QueueOwnership`, and are made of one `MemberContext`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Protocol
 
+from client.instance.background import BackgroundTasks
+from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
+from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue
 from model.message_queue import MessageQueue
+from model.subscription import SubscriptionData
+
+
+def _ignore(owned: OwnedQueue) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MemberContext:
+    """What every way to own queues needs of its consumer.
+
+    Attributes:
+        background: where pull loops, pops and releases run; they end with the consumer.
+        subscription_of: topic -> current subscription, or None.
+        arrived: called when a queue has messages to dispatch.
+        started: called with each queue before it is first pulled.
+    """
+
+    instance: ClientInstance
+    group: str
+    options: ConsumerOptions
+    background: BackgroundTasks
+    subscription_of: Callable[[str], SubscriptionData | None]
+    arrived: Callable[[OwnedQueue], None] = _ignore
+    started: Callable[[OwnedQueue], None] = _ignore
 
 
 class QueueOwnership(Protocol):
-    """Queues under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (`pop/consumption.py`).
+    """A way to own queues: under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (POP).
 
     Attributes:
-        owned: the queues it has now.
-        topics_of_others: whose routes it needs to tell its share, although it does not subscribe to them.
+        owned: the queues that the consumer owns now.
+        topics_of_others: topics whose routes the target depends on, although the consumer does not subscribe to them.
     """
 
     owned: dict[MessageQueue, OwnedQueue]

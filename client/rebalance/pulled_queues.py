@@ -9,66 +9,40 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import anyio
 
-from client.instance.background import BackgroundTasks
 from client.instance.events import QueueEvents
-from client.instance.instance import ClientInstance
-from client.options import ConsumerOptions
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
+from client.rebalance.ownership import MemberContext
 from model.errors import RlabError
 from model.events import EventKind
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData
 
 logger = logging.getLogger(__name__)
 
 
 class PulledQueues(ABC):
-    """The queues of one consumer.
+    """The queues of one consumer; the attributes are those of `QueueOwnership`."""
 
-    Args:
-        instance: the client instance.
-        group: the group.
-        options: options of the consumer.
-        background: where pull loops and releases run.
-        subscription_of: topic -> current subscription, or None.
-        arrived: called when a queue has messages to hand out.
-        started: called with each queue before it is first pulled.
-
-    Attributes:
-        owned: the queues it has now.
-        topics_of_others: whose routes it needs to tell its share, although it does not subscribe to them.
-    """
-
-    def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        options: ConsumerOptions,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-        arrived: Callable[[OwnedQueue], None],
-        started: Callable[[OwnedQueue], None] = lambda owned: None,
-    ) -> None:
+    def __init__(self, context: MemberContext) -> None:
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
-        self._instance = instance
-        self._group = group
-        self._options = options
-        self._background = background
-        self._started = started
-        self._emit = QueueEvents(instance, group).emit
+        self._context = context
+        self._instance = context.instance
+        self._group = context.group
+        self._options = context.options
+        self._background = context.background
+        self._emit = QueueEvents(context.instance, context.group).emit
         self._callbacks = PullCallbacks(
-            subscription_of=subscription_of, arrived=arrived, lost=self._lost, moved=self._moved
+            subscription_of=context.subscription_of, arrived=context.arrived, lost=self._lost, moved=self._moved
         )
 
     def _start(self, owned: OwnedQueue) -> None:
         self.owned[owned.queue] = owned
-        self._started(owned)
+        self._context.started(owned)
         loop = PullLoop(self._instance, self._group, owned, self._options.pull_batch, self._callbacks)
         self._background.start_soon(loop.run)
 

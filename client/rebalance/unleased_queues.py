@@ -16,13 +16,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from client.instance.background import BackgroundTasks
-from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.leases.offset_store import OffsetStore
 from client.leases.queue_offsets import QueueOffsets
-from client.options import ConsumerOptions
 from client.pull.owned_queue import OwnedQueue, process_queue_for
+from client.rebalance.ownership import MemberContext
 from client.rebalance.plan import plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
@@ -30,7 +28,6 @@ from model.errors import RlabError
 from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
-from model.subscription import SubscriptionData
 from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
@@ -43,33 +40,17 @@ class UnleasedQueues(PulledQueues):
     """The queues of one consumer, without leases.
 
     Args:
-        instance: the client instance.
-        group: the group.
         store: where offsets are kept.
-        wanted: topics -> the queues to have now, sorted.
-        options: options of the consumer.
-        background: where pull loops and releases run.
-        subscription_of: topic -> current subscription, or None.
-        arrived: called when a queue has messages to hand out.
-        started: called with each queue before it is first pulled.
+        wanted: topics -> the queues to own now, sorted.
     """
 
     def __init__(
-        self,
-        instance: ClientInstance,
-        group: str,
-        store: OffsetStore,
-        wanted: Callable[[tuple[str, ...]], list[MessageQueue]],
-        options: ConsumerOptions,
-        background: BackgroundTasks,
-        subscription_of: Callable[[str], SubscriptionData | None],
-        arrived: Callable[[OwnedQueue], None],
-        started: Callable[[OwnedQueue], None] = lambda owned: None,
+        self, context: MemberContext, store: OffsetStore, wanted: Callable[[tuple[str, ...]], list[MessageQueue]]
     ) -> None:
-        super().__init__(instance, group, options, background, subscription_of, arrived, started)
+        super().__init__(context)
         self._store = store
         self._wanted = wanted
-        self._ask = QueueOffsets(instance)
+        self._ask = QueueOffsets(context.instance)
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._closing = False
 

@@ -113,3 +113,14 @@ def test_what_the_broker_is_known_to_have_is_what_it_confirmed_last() -> None:
     assert table.confirmed(queue) == 5
     table.forget(queue)
     assert table.confirmed(queue) is None
+
+
+def test_resets_are_committed_apart_and_only_what_is_dirty_is() -> None:
+    table, forward, back = OffsetsToCommit(), MessageQueue("t", "b", 0), MessageQueue("t", "b", 1)
+    assert table.split_dirty() == []
+    table.update(forward, 5)
+    assert table.split_dirty() == [(False, {forward: 5})]
+    table.reset(back, 2)
+    assert table.split_dirty() == [(False, {forward: 5}), (True, {back: 2})]
+    table.confirm({forward: 5})
+    assert table.split_dirty() == [(True, {back: 2})]
