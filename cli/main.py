@@ -1,6 +1,7 @@
-"""The `rlab` command: every command registers itself here.
+"""Entry point of `rlab`: collects the commands of all modules.
 
-Command modules import what they run inside their functions, so that `rlab --help` costs little more than Python itself.
+Command modules import what they run inside their functions, so that `rlab --help` takes little longer than the start
+of Python.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ for module in (
 
 def main() -> None:
     """Entry point of the `rlab` script."""
-    # The command and not the app is called: an app would put a hook of its own in this place.
+    # The command is called instead of the app, because the app would set its own excepthook.
     command = get_command(app)
     sys.excepthook = report_bug
     command(prog_name="rlab")

@@ -1,4 +1,4 @@
-"""What commands print: tables for people and one JSON document for programs on stdout, all the rest on stderr.
+"""Output of commands: tables for people or one JSON document for programs on stdout, notes and progress on stderr.
 
 rich is imported where a table is made: it takes longer to import than most commands take to run.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 _UNBOUNDED_WIDTH = 1_000
-"""Columns of a table that goes into a file or a pipe, where a cut-off cell helps nobody."""
+"""Width of a table that goes to a file or a pipe, where no cell may be cut off."""
 
 _TERMINAL_INTERVAL_S = 0.25
 _LOG_INTERVAL_S = 5.0
@@ -23,7 +23,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 def document(value: Any) -> Any:
-    """Turn a record into what JSON can hold: dataclasses and named tuples become objects, enums their values."""
+    """Convert a record for JSON: dataclasses and named tuples become objects, enums their values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: document(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -51,17 +51,17 @@ def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def print_line(text: str) -> None:
-    """Print a line that somebody may be waiting for."""
+    """Print a line and flush it, because a reader may wait for it."""
     print(text, flush=True)
 
 
 def print_error(text: str) -> None:
-    """Say on stderr what went wrong."""
+    """Print an error on stderr."""
     print(f"error: {text}", file=sys.stderr, flush=True)
 
 
 def print_note(text: str) -> None:
-    """Say something on stderr that is not a result."""
+    """Print on stderr a line that is not a result."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -69,9 +69,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     """Print a table.
 
     Args:
-        columns: headings; one that begins with ">" is of numbers and aligned to the right.
+        columns: headings; a leading ">" aligns the column to the right, for numbers.
         rows: cells; None is shown as a dash.
-        title: printed above it.
+        title: printed above the table.
         empty: printed instead of a table without rows.
     """
     from rich.box import SIMPLE_HEAD
@@ -93,7 +93,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 
 async def report_progress(text: Callable[[], str]) -> None:
-    """Say on stderr how far something has come, until cancelled: on a terminal in one line, else seldom.
+    """Print progress on stderr until cancelled: on a terminal in one line, else every 5 s.
 
     Cancellation: the line is cleared.
     """

@@ -1,11 +1,11 @@
-"""Runs the coroutine of a command on uvloop, and turns what comes of it into an exit code.
+"""Runs the coroutine of a command on uvloop, and turns its outcome into an exit code.
 
-    it returned                            0, or 1 if the command says that it failed
+    it returned                            0, or 1 if the command reports a failure
     it raised one of the project's errors  1, and one line on stderr
-    SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it would have run for ever, else 1
+    SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it has no end of its own, else 1
     the same signal again                  the process ends at once
 
-Nothing prints a traceback, not even a bug, except with RLAB_DEBUG=1: it is for whoever repairs the program.
+A traceback is printed only with RLAB_DEBUG=1, even for a bug.
 """
 
 from __future__ import annotations
@@ -43,16 +43,10 @@ class _Stopped(Exception):
 def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, verbose: bool = False) -> T:
     """Run a command's coroutine to its end.
 
-    Args:
-        main: makes the coroutine.
-        endless: whether a signal is the ordinary way to end it.
-        verbose: log what happens, and not only what is wrong.
-
-    Returns:
-        What it returned.
+    With `endless` a signal is the ordinary end, and the exit code is then 0.
 
     Raises:
-        typer.Exit: it failed or was stopped; what there is to say has been said.
+        typer.Exit: it failed or was stopped; the error has been printed.
     """
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
@@ -64,7 +58,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     except _Stopped:
         if endless:
             raise typer.Exit(0) from None
-        print_error("stopped before it was done")
+        print_error("stopped before it was finished")
         raise typer.Exit(FAILED) from None
     except (RlabError, OSError, BaseExceptionGroup) as error:
         if debug:
@@ -97,7 +91,7 @@ def exit_with_error() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print_error("stopped before it was done")
+        print_error("stopped before it was finished")
         raise typer.Exit(FAILED) from None
     except (RlabError, OSError) as error:
         if os.environ.get("RLAB_DEBUG"):
@@ -107,7 +101,7 @@ def exit_with_error() -> Iterator[None]:
 
 
 def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell of an error that nobody expected: what `main` puts in the place of `sys.excepthook`."""
+    """Print an unexpected error in one line; `main` makes this `sys.excepthook`."""
     if os.environ.get("RLAB_DEBUG"):
         sys.__excepthook__(kind, error, trace)
     else:
@@ -125,7 +119,7 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         received.append(number)
         task.cancel()
 
-    # They stay until the loop is closed, so that what ends slowly can still be ended at once.
+    # The handlers stay until the loop is closed, so that a second signal ends a slow shutdown at once.
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop, number)
     try:
@@ -137,18 +131,18 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _text(error: BaseException) -> str:
-    """What to tell the user about an error."""
+    """The text of an error for the user."""
     if isinstance(error, BaseExceptionGroup):
         return _text(error.exceptions[0])
     if isinstance(error, RlabError):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    return f"unexpected {type(error).__name__}: {error}; RLAB_DEBUG=1 shows where it comes from"
+    return f"unexpected {type(error).__name__}: {error}; RLAB_DEBUG=1 shows the traceback"
 
 
 async def wait_for_eof(fd: int = 0) -> None:
-    """Wait until the other end of a pipe is closed: how a child process notices that its parent is gone.
+    """Wait until the other end of a pipe is closed: a child process notices in this way that its parent is gone.
 
     Cancellation: harmless.
     """

@@ -52,11 +52,6 @@ BENCHMARKS: dict[str, Benchmark] = {
 async def run_benchmarks(names: Sequence[str], sizes: Sizes, progress: Progress) -> list[Result]:
     """Run benchmarks one after another.
 
-    Args:
-        names: of `BENCHMARKS`.
-        sizes: how much to measure.
-        progress: told what begins.
-
     Raises:
         RlabError: one of them failed; those before it are lost.
 

@@ -65,12 +65,7 @@ async def measure_session(
 ) -> list[Result]:
     """Measure everything that one session shows.
 
-    Args:
-        spark: the session.
-        name_server: of a cluster whose `TOPIC` has `sizes.spark_rows` messages.
-        folder: for checkpoints and tables.
-        sizes: how much to measure.
-        progress: told what begins.
+    The cluster's `TOPIC` has `sizes.spark_rows` messages; checkpoints and tables go to `folder`.
 
     Raises:
         RlabError: a topic could not be made or read.

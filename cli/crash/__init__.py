@@ -1,10 +1,14 @@
-"""`rlab crash`: producers and consumers on real broker processes that are killed again and again, and the verdict.
+"""`rlab crash`: kills real brokers under load again and again, and checks that nothing acknowledged is lost.
 
-schedule     when the next SIGKILL comes, from a seed (pure)
-brokers      the broker processes: started, killed, started again on the same files and port
-ledger       what was acknowledged and what was consumed (pure)
+Read in this order; no other room imports from here.
+
+run          one run from the first server to the verdict
+schedule     moments of the next SIGKILL, from a seed (pure)
+brokers      broker processes: started, killed, started again on the same files and port
+ledger       messages that were acknowledged, and messages that were consumed (pure)
 load         producers and consumers, which write the ledger
-audit        compares the ledger with what the brokers have in the end (pure)
-read_back    reads that from the brokers, by plain pulls
-conduct      one run from its start to the verdict
+audit        compares the ledger with the messages stored at the end (pure)
+read_back    reads those messages from the brokers, by plain pulls
+power        power cuts on simulated brokers, in a process of their own
+report       the table of the verdict; command has the options and the exit code
 """

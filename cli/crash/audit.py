@@ -1,10 +1,10 @@
-"""The audit: what the brokers have in the end against what producers were promised. Pure.
+"""Audit of a crash run: compares the messages stored at the end with the acknowledgements of producers. Pure.
 
-Rows come queue by queue in the order of their offsets, as plain pulls give them; see `Ledger` for lanes.
+Rows come queue by queue in the order of offsets, as plain pulls return them; see `Ledger` for lanes.
 
     ledger: 3:0 at q1+0, 3:1 at q1+1     log of q1: 0 = 3:0, 1 = 3:1         nothing is wrong
                                          log of q1: 0 = 3:0                  3:1 is lost
-                                         log of q1: 0 = 3:1, 1 = 3:0         out of order, and both not in their place
+                                         log of q1: 0 = 3:1, 1 = 3:0         out of order, and both at a wrong offset
                                          log of q1: 0 = 3:0, 1 = 3:1 = 2     stored twice: a repeated send; allowed
 """
 
@@ -19,38 +19,38 @@ from model.message_queue import MessageQueue
 
 KINDS = {
     "lost": "acknowledged, and not in the log",
-    "lost to the group": "acknowledged, and never consumed",
-    "stored and denied": "in the log, though the error said that it is certainly not",
-    "not in its place": "acknowledged at an offset where another message is, or none",
+    "lost to the group": "acknowledged, and never consumed by the group",
+    "stored and denied": "in the log, although the error of the send excluded that",
+    "not in its place": "another message, or none, is at the acknowledged offset",
     "one offset for two": "acknowledged at the same offset as another",
-    "out of order": "behind a later message of its lane in the same queue",
-    "delivered out of turn": "handed to a member after a later one of the queue, for the first time",
+    "out of order": "stored after a later message of its lane in the same queue",
+    "delivered out of turn": "first delivered to a member after a later message of the queue",
     "hole": "an offset of a queue without a message",
     "damaged": "a byte differs from what was sent",
-    "commit beyond the log": "the group goes on behind the end of a queue",
-    "commit lost": "after the last crash the group would begin before where it had committed",
+    "commit beyond the log": "the committed offset is beyond the end of the queue",
+    "commit lost": "after the last crash the committed offset is lower than before",
     "no restart": "a broker ended by itself, or did not start again",
 }
-"""Everything that may be found, and what it means."""
+"""Every kind of finding, with its meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashVerdict:
-    """What came of a run.
+    """Result of the audit.
 
     Attributes:
         ok: whether nothing was found.
-        acknowledged: messages that a producer was promised.
+        acknowledged: messages that were acknowledged to a producer.
         given_up: sends that failed for good.
-        in_doubt: those of them of which the error said that they may be stored.
+        in_doubt: failed sends that may be stored, by their error.
         stored: messages in the log, each counted once.
-        stored_unacknowledged: of them those of sends that were given up.
-        stored_twice: copies beyond the first: of sends that were repeated because the answer was lost.
-        consumed: messages that the group was content with, each counted once.
-        consumed_twice: how often it got one again that it had been content with.
-        deliveries: how often a message was handed to a listener, those that it failed on included.
-        findings: how many of each kind of `KINDS`; 0 for what was not found.
-        examples: some of them in words.
+        stored_unacknowledged: stored messages of failed sends.
+        stored_twice: copies beyond the first, of sends that were retried because the answer was lost.
+        consumed: messages processed by the group, each counted once.
+        consumed_twice: deliveries of messages that had been processed before.
+        deliveries: calls of listeners, counted by message, failures included.
+        findings: number of each kind of `KINDS`, 0 included.
+        examples: some findings in words.
     """
 
     ok: bool
@@ -68,10 +68,9 @@ class CrashVerdict:
 
 
 class Audit:
-    """One comparison.
+    """One comparison of a ledger with the log.
 
-    Args:
-        ledger: the run's; nothing is changed in it but its findings.
+    The ledger is only read; findings are added to it.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -96,12 +95,9 @@ class Audit:
                 self.findings.add("one offset for two", f"{place.queue}+{place.offset} for {other} and {sent}")
 
     def queue(self, queue: MessageQueue, offsets: range, rows: list[MessageExt]) -> None:
-        """Look at the next part of a queue.
+        """Check the next part of a queue.
 
-        Args:
-            queue: the queue.
-            offsets: what its broker has, from the end of the part before.
-            rows: the messages that it gave for them, in their order.
+        `offsets` is what its broker has, from the end of the part before; `rows` are its messages in their order.
         """
         given = {row.offset for row in rows}
         for offset in offsets:
@@ -130,11 +126,9 @@ class Audit:
         self._numbers[queue, sent.lane] = max(before, sent.number)
 
     def progress(self, before: dict[MessageQueue, int], queues: tuple[QueueProgress, ...]) -> None:
-        """Look at the group's commits after the last restart.
+        """Check the group's committed offsets after the last restart.
 
-        Args:
-            before: what the group had committed before, by queue.
-            queues: its queues now.
+        `before` is what the group had committed before the restart.
         """
         committed = {now.queue: now.committed or 0 for now in queues}
         for now in queues:
@@ -145,7 +139,7 @@ class Audit:
                 self.findings.add("commit lost", f"{queue}: {committed.get(queue, 0)} after {offset}")
 
     def verdict(self) -> CrashVerdict:
-        """Return what was found, after everything was looked at, or as much as a broker that stays away allows."""
+        """Return the result, after everything was checked, or as much as could be if a broker did not restart."""
         ledger, findings = self._ledger, self.findings
         if "no restart" not in findings.counts:
             self._find_missing()

@@ -1,4 +1,4 @@
-"""The broker processes of a crash run: started, killed, started again on the same files and the same port."""
+"""Broker processes of a crash run: started, killed, started again on the same files and the same port."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from model.errors import ServiceNotAvailable
 
 POLL_S = 0.001
 ROLL_TIMEOUT_S = 3.0
-"""How long a kill waits for a new segment, which comes only under load."""
+"""Time that a kill waits for a new segment, which is begun only under load."""
 FIRST_START_S = 0.8
-"""How long a start takes, before one was measured."""
+"""Assumed duration of a start until one was measured."""
 _PORTS = range(20_000, 32_000)
 _BROKER = (*MODULE, "cli.main", "broker")
 _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
@@ -33,11 +33,10 @@ class Life(NamedTuple):
 
     Attributes:
         broker: its name.
-        start_s: seconds from the start of the process to the line that says that it listens; None if it was killed
-            before.
-        recovery_s: seconds of them in which it opened its files.
-        scanned_bytes: how much of them it had to read again.
-        cut_bytes: torn tail that it cut off.
+        start_s: seconds from the start of the process to its announcement; None if it was killed before.
+        recovery_s: the part of `start_s` in which it opened its files.
+        scanned_bytes: bytes of the log that recovery read.
+        cut_bytes: length of the torn tail that recovery cut off.
         killed: the moment of its end; None if it was never killed.
     """
 
@@ -51,11 +50,11 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFiles:
-    """Where a broker has its things.
+    """Files of a broker.
 
     Attributes:
         data: its data directory.
-        log: file that takes what all its processes write on standard error.
+        log: file for the standard error of all its processes.
     """
 
     data: Path
@@ -63,10 +62,10 @@ class BrokerFiles:
 
 
 def free_port() -> int:
-    """A port that is free now, and below those that systems give to whoever asks for any.
+    """A port that is free now, and below the ephemeral ports.
 
-    A broker that is killed comes back to its port. Meanwhile its clients try to connect to it, and such a try may be
-    given that very port for its own end: then it is connected to itself, and the broker finds its port taken.
+    A killed broker restarts on its port. Until then its clients try to connect, and an ephemeral port of such a try
+    could be that very port: the connection would be one to itself, and the broker would find its port taken.
 
     Raises:
         ServiceNotAvailable: there is none.
@@ -84,17 +83,13 @@ _given: set[int] = set()
 
 
 class BrokerProcess:
-    """A broker that lives many times; an async context manager that ends the last of its lives.
+    """A broker that is killed and restarted; an async context manager that stops its last process.
 
-    Args:
-        name: broker name.
-        files: where it has its things.
-        arguments: of `rlab broker`, beyond its name, its data and its address.
-        program: what to run in its place, in a test.
+    `arguments` are those of `rlab broker` beyond its name, data and address; a test may run another `program`.
 
     Attributes:
-        lives: those that have ended, and the present one once it listens.
-        failures: what no kill explains: it ended by itself, or did not start.
+        lives: finished ones, and the current one once it listens.
+        failures: ends without a kill, and failed starts.
     """
 
     def __init__(
@@ -113,7 +108,7 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """Where it listens whenever it is alive."""
+        """The address of every life."""
         return self._address
 
     async def __aenter__(self) -> BrokerProcess:
@@ -130,25 +125,25 @@ class BrokerProcess:
             self._stderr.close()
 
     async def start(self) -> None:
-        """Start it and wait until it listens; does nothing if it does.
+        """Start it and wait until it listens; does nothing if it does already.
 
         Raises:
             ServiceNotAvailable: it did not start.
 
-        Cancellation: it goes on; `kill` or the end of the block ends it.
+        Cancellation: the process keeps running; `kill` or the end of the block ends it.
         """
         if self._child is None:
             await self._spawn()
         await self._wait_ready()
 
     async def live(self, kill: Kill) -> bool:
-        """Start it if it is not there, and come back when it listens and `kill.moment` may come.
+        """Start it if it is not running, and return when it listens and may be killed at `kill.moment`.
 
         Returns:
             Whether it listens; False if it was killed while it was starting.
 
         Raises:
-            ServiceNotAvailable: it did not start, though nobody killed it.
+            ServiceNotAvailable: it did not start, although it was not killed.
         """
         if kill.moment is not Moment.STARTING:
             await self.start()
@@ -164,7 +159,7 @@ class BrokerProcess:
         """Wait until a segment is begun, or for `ROLL_TIMEOUT_S`. Cancellation: harmless."""
         before = _segments(self._files.data)
         with anyio.move_on_after(ROLL_TIMEOUT_S):
-            # A file that another process makes: there is no event to wait for.
+            # Another process makes the file, so there is no event to wait for.
             while _segments(self._files.data) <= before:  # noqa: ASYNC110
                 await anyio.sleep(POLL_S)
 
@@ -172,7 +167,7 @@ class BrokerProcess:
         """Send SIGKILL and wait for the end.
 
         Raises:
-            ServiceNotAvailable: it had ended before, by itself.
+            ServiceNotAvailable: it had already ended.
         """
         child = self._child
         assert child is not None, f"{self.name} is not running"
@@ -219,7 +214,7 @@ class BrokerProcess:
     def _failed(self, text: str) -> ServiceNotAvailable:
         self.failures.append(text)
         said = self._files.log.read_text(errors="replace").splitlines() or ["nothing"]
-        return ServiceNotAvailable(f"{text}; the last it said, in {self._files.log}: {said[-1]}")
+        return ServiceNotAvailable(f"{text}; the last line of {self._files.log}: {said[-1]}")
 
 
 def appending(path: Path) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""`rlab crash`: options, where the output goes, and the exit code."""
+"""`rlab crash`: options, output and exit code."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ def register(app: typer.Typer) -> None:
 
 
 def crash(
-    kills: Annotated[int, typer.Option(metavar="N", min=1, help="How often a broker is killed.")] = 200,
-    seed: Annotated[int, typer.Option(help="Decides the moments.")] = 0,
-    brokers: Annotated[int, typer.Option(metavar="N", min=1, max=8, help="How many brokers.")] = 2,
+    kills: Annotated[int, typer.Option(metavar="N", min=1, help="Number of kills, of all brokers together.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the moments of kills.")] = 0,
+    brokers: Annotated[int, typer.Option(metavar="N", min=1, max=8, help="Number of brokers.")] = 2,
     producers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="How many producers, of 18 sends each.")
+        int, typer.Option(metavar="N", min=1, max=64, help="Number of producers, with 18 concurrent sends each.")
     ] = 4,
-    consumers: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="How many members the group has.")] = 3,
+    consumers: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of members of the group.")] = 3,
     rate: Annotated[
-        float, typer.Option(metavar="N", min=1, help="Messages per second, outside of the bursts around kills.")
+        float, typer.Option(metavar="N", min=1, help="Messages per second between the bursts around kills.")
     ] = 400.0,
     flush: Annotated[
-        Literal["async", "sync"], typer.Option(help="Whether the brokers answer a send before or after a sync.")
+        Literal["async", "sync"],
+        typer.Option(help="Brokers answer a send before (async) or after (sync) a sync to the disk."),
     ] = "async",
-    segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Of the brokers' files.")] = "512KiB",
+    segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Segment size of the brokers.")] = "512KiB",
     power_cuts: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, show_default="--kills", help="How often simulated brokers lose their power afterwards."
-        ),
+        typer.Option(metavar="N", min=0, show_default="--kills", help="Number of simulated power cuts afterwards."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep what the brokers stored in this new directory.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")
     ] = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -52,18 +51,19 @@ def crash(
 ) -> None:
     """Kill real brokers under load, again and again, and check that nothing acknowledged is lost.
 
-    Producers and a consumer group work while SIGKILL hits the brokers at moments of all kinds; each is started again on
-    its files. In the end everything is read back. Exit code 0 means that nothing that was acknowledged is lost, that
-    the order of each queue was kept, and that each offset is what was said; 1 that not, and then the files are kept.
+    Producers and a consumer group work while brokers are killed with SIGKILL at all kinds of moments and restarted on
+    their files. At the end everything is read back. Exit code 0 means that no acknowledged message is lost, that every
+    queue is in order, and that every message is at its acknowledged offset; exit code 1 means that a check failed, and
+    then the files are kept.
 
-    A signal ends a process and not a machine: afterwards simulated brokers that answer after a sync lose their power.
+    A signal kills a process but not a machine, so power cuts are simulated afterwards, on brokers with --flush sync.
 
     Example: rlab crash --kills 20 --seed 7
     """
     from cli.crash.run import CrashOptions
 
     if kills < brokers:
-        raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed in the end")
+        raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed once at the end")
     options = CrashOptions(
         directory=_new_directory(data),
         kills=kills,
@@ -92,7 +92,7 @@ def _new_directory(data: Path | None) -> Path:
 
 
 def _in_its_directory(options: CrashOptions, *, keep: bool, verbose: bool) -> CrashResult:
-    """Run it, and remove what the brokers stored, unless it is to be kept or something is wrong with it."""
+    """Run it, and remove the brokers' data, unless it is to be kept or a check failed."""
     kept = True
     try:
         result = run(lambda: _crash(options, verbose=verbose))
@@ -106,14 +106,14 @@ def _in_its_directory(options: CrashOptions, *, keep: bool, verbose: bool) -> Cr
 
 
 async def _crash(options: CrashOptions, *, verbose: bool) -> CrashResult:
-    """Run it, and say on stderr how far it has come."""
+    """Run it, with progress on stderr."""
     import logging
 
     from cli.crash.run import CrashRun
     from remoting.tasks import background_tasks
 
     if not verbose:
-        # Clients warn of every connection and every send that is cut, and here that is the programme.
+        # Clients warn of every broken connection and failed send, which are the purpose here.
         logging.getLogger().setLevel(logging.CRITICAL)
     run = CrashRun(options)
     async with background_tasks() as tasks:

@@ -1,14 +1,14 @@
-"""The ledger of a crash run: what producers were promised, and what the group has consumed. Pure.
+"""Ledger of a crash run: messages that were acknowledged to producers, and messages that the group has consumed. Pure.
 
-Messages are sent in *lanes*. A lane sends one message at a time and numbers them from 0, so whatever lands in one queue
-from one lane has to lie there in the order of the numbers, tries that failed and were repeated included. Many lanes
-make many messages in flight. A body tells its lane and number, and the rest of it follows from them, so that a changed
-byte is seen.
+Messages are sent in *lanes*. A lane sends one message at a time and numbers them from 0, so the messages of one lane
+in one queue must be stored in the order of their numbers, retried sends included. Many lanes keep many sends
+outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
+detected.
 
-    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))    owed: the group has to get it, and the log to have it there
-    give_up(Sent(3, 1), refused=False)            owed to nobody; it may be stored all the same
-    deliver("c1", q1, 17)                         handed to a listener
-    consume(Sent(3, 0))                           a listener was content with it: not owed any more
+    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))    owed: the group must consume it, and the log must have it there
+    give_up(Sent(3, 1), refused=False)            not owed; it may be stored nevertheless
+    deliver("c1", q1, 17)                         a listener is called with it
+    consume(Sent(3, 0))                           the listener succeeded: no longer owed
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MIN_BODY_BYTES, _BODY_SIZES = 48, 900
 LANES = 18
 """Lanes of one producer."""
 MAX_EXAMPLES = 20
-"""Findings of one kind that are told in full; the others are counted."""
+"""Findings of one kind that are kept in full; the others are only counted."""
 
 
 class LaneKind(Enum):
-    """How a lane sends."""
+    """Ways to send."""
 
     KEYED = "by key: the queue follows from the key and the route"
-    PINNED = "to one queue, whether its broker is there or not"
-    ANYWHERE = "to any queue, and to another broker when the first does not answer"
+    PINNED = "to one queue, even while its broker is down"
+    ANYWHERE = "to any queue, and to another broker if the first does not answer"
     BATCH = "several messages in one request"
     DELAYED = "to be delivered later"
 
@@ -42,7 +42,7 @@ assert len(_KINDS) == LANES
 
 
 def lane_kind(lane: int) -> LaneKind:
-    """How a lane sends: every producer has the same mixture."""
+    """The way in which a lane sends; every producer has the same mixture."""
     return _KINDS[lane % LANES]
 
 
@@ -54,12 +54,12 @@ class Sent(NamedTuple):
 
 
 class StoredAt(NamedTuple):
-    """Where a broker said that a message is.
+    """Position of a message, as acknowledged by a broker.
 
     Attributes:
-        queue: its queue.
-        offset: its offset there; -1 for a delayed message, which is to get one later.
-        message_id: the producer's id for it.
+        queue: queue of the message.
+        offset: offset in it; -1 for a delayed message, which gets one later.
+        message_id: id given by the producer.
     """
 
     queue: MessageQueue
@@ -68,14 +68,14 @@ class StoredAt(NamedTuple):
 
 
 def body_of(sent: Sent) -> bytes:
-    """The body of a message: from 48 to 947 bytes that all follow from its lane and number."""
+    """The body of a message: 48 to 947 bytes, all determined by its lane and number."""
     size = _MIN_BODY_BYTES + (sent.number * 7919 + sent.lane * 104_729) % _BODY_SIZES
     head = _HEAD.pack(*sent)
     return (head * (size // len(head) + 1))[:size]
 
 
 def sent_of(body: bytes) -> Sent | None:
-    """The message that a body belongs to; None if a byte of it is wrong."""
+    """The message of a body; None if a byte of it is wrong."""
     if len(body) < _MIN_BODY_BYTES:
         return None
     sent = Sent(*_HEAD.unpack_from(body))
@@ -83,10 +83,10 @@ def sent_of(body: bytes) -> Sent | None:
 
 
 class Findings:
-    """What is wrong, counted by kind, with some examples.
+    """Violations, counted by kind, with some examples.
 
     Attributes:
-        counts: how many of each kind; a kind that was not found has no entry.
+        counts: number of each kind; a kind that was not found has no entry.
         examples: texts of the first ones of each kind.
     """
 
@@ -95,24 +95,24 @@ class Findings:
         self.examples: list[str] = []
 
     def add(self, kind: str, text: str) -> None:
-        """Note one."""
+        """Add a finding."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if self.counts[kind] <= MAX_EXAMPLES:
             self.examples.append(f"{kind}: {text}")
 
 
 class Ledger:
-    """The books of one run.
+    """Messages of one run.
 
     Attributes:
-        acknowledged: where each acknowledged message was said to be.
+        acknowledged: position of each acknowledged message.
         given_up: sends that failed for good.
-        refused: those of them that are certainly not stored, as the error said.
-        owed: acknowledged and not consumed so far; at the end they are lost to the group.
-        consumed: each message that a listener was content with.
-        deliveries: how often a message was handed to a listener, retries included.
-        repeated: how often a listener was content with one that it, or another, had been content with before.
-        findings: deliveries out of turn, and bodies that are wrong.
+        refused: failed sends that are certainly not stored, by their error.
+        owed: messages acknowledged and not consumed yet; any left at the end are lost to the group.
+        consumed: messages that a listener has processed.
+        deliveries: messages passed to listeners, retries included.
+        repeated: messages processed again.
+        findings: deliveries out of turn, and damaged bodies.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class Ledger:
         self._newest: dict[tuple[str, MessageQueue], int] = {}
 
     def acknowledge(self, sent: Sent, place: StoredAt) -> None:
-        """Note that a broker has a message; once for each."""
+        """Note that a broker has acknowledged a message; once for each."""
         self.acknowledged[sent] = place
         if sent not in self.consumed:
             self.owed[sent] = None
@@ -136,18 +136,16 @@ class Ledger:
     def give_up(self, sent: Sent, *, refused: bool) -> None:
         """Note that a send failed for good.
 
-        Args:
-            sent: its message.
-            refused: whether the error says that it is not stored; otherwise that is open.
+        `refused` means that the error says that it is certainly not stored; otherwise it may be.
         """
         self.given_up += 1
         if refused:
             self.refused.add(sent)
 
     def deliver(self, owner: str, queue: MessageQueue, offset: int) -> None:
-        """Note that a member of the group was handed a message.
+        """Note that a message was delivered to a member of the group.
 
-        One that nobody was handed before has to lie behind all that this member was the first to get of this queue.
+        A first delivery must come after all earlier first deliveries of this queue to this member.
         """
         self.deliveries += 1
         delivered = self._delivered.setdefault(queue, set())
@@ -163,7 +161,7 @@ class Ledger:
             self._newest[owner, queue] = offset
 
     def consume(self, sent: Sent) -> None:
-        """Note that a listener was content with a message."""
+        """Note that a listener has processed a message."""
         if sent in self.consumed:
             self.repeated += 1
             return

@@ -1,7 +1,7 @@
-"""The load of a crash run: producers whose lanes send, and a group that consumes and fails now and then.
+"""Load of a crash run: producers whose lanes send, and a group whose listeners fail now and then.
 
-Between kills the lanes keep a modest rate. Around a kill they send as fast as they are answered, so that each kill
-meets tens of messages in flight while the whole run stays small enough to be checked message by message.
+Between kills the lanes keep a modest rate. Around a kill they send without pauses, so that each kill hits tens of
+outstanding sends while the whole run stays small enough to be checked message by message.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from remoting.tasks import background_tasks
 TOPIC, GROUP = "crash", "crash-audit"
 BATCH = 8
 AFTER_FAILURE_S = 0.1
-"""Wait of a lane whose send failed: mostly the broker is away, and the next send would fail as quickly."""
+"""Pause of a lane after a failed send: mostly the broker is down, and the next send would fail as quickly."""
 FLOW_TIMEOUT_S = 2.0
 FLOW_POLL_S = 0.005
 STAY_S = (1.0, 4.0)
-"""Between two changes of the group's members."""
+"""Range of the time between two changes of the group's members."""
 MAX_DELAY_MS = 1_500
 RETRY_DELAY_MS = 400
 FAIL_EVERY, FAIL_TWICE_EVERY = 331, 1_999
-"""Listeners fail on the first delivery of one message of so many, and on the first two of one of so many."""
+"""One in 331 messages fails on its first delivery, one in 1,999 on its first two."""
 SLOW_EVERY = 61
-"""Listeners take `SLOW_S` for one batch of so many, so that kills meet messages that are with a listener."""
+"""One in 61 batches takes `SLOW_S`, so that kills hit dispatched messages."""
 SLOW_S = 0.01
 ROUTE_POLL_S = (0.5, 2.0, 5.0)
-"""How often clients ask for routes, in turns. Who asks often gives the queues of a broker up that is away for a moment;
-who asks seldom does not notice."""
+"""Route poll intervals of clients, in turns. A client that polls often loses the queues of a broker that is down for a
+moment; one that polls seldom does not notice."""
 _CLIENT_OPTIONS: dict[str, Any] = {
     "client_ip": "127.0.0.1",
     "heartbeat_interval_s": 1.0,
@@ -48,11 +48,9 @@ _CLIENT_OPTIONS: dict[str, Any] = {
 
 
 class Throttle:
-    """Lets lanes wait between sends, but not during a surge.
+    """Pauses of lanes between sends, without any during a surge.
 
-    Args:
-        pause_s: mean wait between two sends of one lane.
-        rng: varies it.
+    The mean wait between two sends of one lane is `pause_s`; `rng` varies it.
     """
 
     def __init__(self, pause_s: float, rng: Random) -> None:
@@ -63,7 +61,7 @@ class Throttle:
 
     @contextmanager
     def surge(self) -> Iterator[None]:
-        """Let everybody send without a wait while the block runs."""
+        """Let all lanes send without pauses while the block runs."""
         self._surges += 1
         self._surge_began.set()
         try:
@@ -81,12 +79,7 @@ class Throttle:
 
 
 class Load:
-    """Producers and consumers; made by `run_load`.
-
-    Attributes:
-        throttle: how fast lanes send.
-        consumers: members of the group.
-    """
+    """Producers and consumers; made by `run_load`."""
 
     def __init__(self, name_server: str, ledger: Ledger, throttle: Throttle, rng: Random) -> None:
         self.throttle = throttle
@@ -95,27 +88,30 @@ class Load:
         self._ledger = ledger
         self._rng = rng
         self._stopping = False
-        # How many messages each broker has taken and given out.
-        self._taken: Counter[str] = Counter()
-        self._given: Counter[str] = Counter()
+        # Messages that each broker has stored and delivered.
+        self._stored: Counter[str] = Counter()
+        self._delivered: Counter[str] = Counter()
         self._lanes_running = 0
         self._lanes_done = anyio.Event()
 
     async def stop_producing(self) -> None:
-        """Let every lane end its send and begin no other, and the members stay. Cancellation: they end all the same."""
+        """Let every lane finish its send and begin no other; the members stay.
+
+        Cancellation: the lanes end nevertheless.
+        """
         self._stopping = True
         if self._lanes_running:
             await self._lanes_done.wait()
 
     async def wait_flow(self, broker: str) -> None:
-        """Wait until a broker takes messages and gives some out, or for `FLOW_TIMEOUT_S`: clients return later.
+        """Wait until a broker stores and delivers messages again, or for `FLOW_TIMEOUT_S`: clients reconnect later.
 
         Cancellation: harmless.
         """
-        taken, given = self._taken[broker], self._given[broker]
+        taken, given = self._stored[broker], self._delivered[broker]
         with anyio.move_on_after(FLOW_TIMEOUT_S):
-            # Dozens of lanes would have to set an event at every answer, for one who waits now and then.
-            while self._taken[broker] == taken or self._given[broker] == given:  # noqa: ASYNC110
+            # An event would have to be set by dozens of lanes at every answer, for a wait now and then.
+            while self._stored[broker] == taken or self._delivered[broker] == given:  # noqa: ASYNC110
                 await anyio.sleep(FLOW_POLL_S)
 
     # --- producing ---------------------------------------------------------------------------------------------------
@@ -145,7 +141,7 @@ class Load:
                 else:
                     for each, place in zip(sent, places, strict=True):
                         self._ledger.acknowledge(each, place)
-                    self._taken[places[0].queue.broker_name] += len(places)
+                    self._stored[places[0].queue.broker_name] += len(places)
                     await self.throttle.wait()
         finally:
             self._lanes_running -= 1
@@ -200,12 +196,12 @@ class Load:
 
         await consumer.subscribe(TOPIC, listen)
 
-    async def come_and_go(self) -> None:
-        """Let the oldest member leave and another join, again and again, until `stop_producing`.
+    async def replace_members(self) -> None:
+        """Replace the oldest member by a new one, repeatedly, until `stop_producing`.
 
-        A member that leaves while a broker is away cannot commit there: what it has consumed comes to its successor.
+        A member that leaves while a broker is down cannot commit there: its successor consumes those messages again.
 
-        Cancellation: whoever is about to leave leaves without the rest of its goodbye.
+        Cancellation: a member that is leaving skips the rest of its shutdown.
         """
         for number in count(len(self.consumers)):
             await anyio.sleep(self._rng.uniform(*STAY_S))
@@ -218,7 +214,7 @@ class Load:
         ledger = self._ledger
         for message in messages:
             ledger.deliver(owner, message.queue, message.offset)
-        self._given[messages[0].queue.broker_name] += len(messages)
+        self._delivered[messages[0].queue.broker_name] += len(messages)
         found = [(message, sent_of(message.body)) for message in messages]
         if self._rng.randrange(SLOW_EVERY) == 0:
             await anyio.sleep(SLOW_S)
@@ -233,7 +229,7 @@ class Load:
 
 
 def fails_on(sent: Sent, times_delivered: int) -> bool:
-    """Whether a listener fails on a message that has failed so often before."""
+    """Whether a listener fails on a message that has been redelivered this many times."""
     mixed = sent.number * 31 + sent.lane * 17
     return (times_delivered < 1 and mixed % FAIL_EVERY == 0) or (times_delivered < 2 and mixed % FAIL_TWICE_EVERY == 0)
 
@@ -244,21 +240,15 @@ async def run_load(
 ) -> AsyncIterator[Load]:
     """Run producers and consumers while the block runs.
 
-    Args:
-        name_server: its address.
-        ledger: where they write.
-        rng: what is left to chance.
-        producers: how many, with `LANES` lanes each.
-        consumers: members of the group.
-        rate: sends per second of all lanes together, outside of surges.
+    Each producer has `LANES` lanes; all together send at `rate` per second outside of surges.
 
     Yields:
-        The load; the group has been joined, and the lanes send.
+        The load; the members have joined, and the lanes send.
 
     Raises:
-        RlabError: the cluster is not there.
+        RlabError: the cluster cannot be reached.
 
-    Cancellation: sends under way are given up, and the consumers leave properly.
+    Cancellation: pending sends are abandoned, and the consumers unregister.
     """
     load = Load(name_server, ledger, Throttle(producers * LANES / rate, rng), rng)
     try:
@@ -276,7 +266,7 @@ async def run_load(
                 await producer.start()
                 tasks.start_soon(_shut_down_at_the_end, producer)
                 load.start_lanes(tasks, index, producer)
-            tasks.start_soon(load.come_and_go)
+            tasks.start_soon(load.replace_members)
             yield load
     finally:
         with anyio.CancelScope(shield=True):

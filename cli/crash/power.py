@@ -1,6 +1,6 @@
-"""The second part of the verdict: power cuts, which no signal can make, simulated (`simulation/runs/power_cuts.py`).
+"""Simulated power cuts, which no signal can cause: the second part of a crash run (`simulation/runs/power_cuts.py`).
 
-In a process of its own, because the simulation brings its own loop, and takes as long as it takes.
+They run in a process of their own, because the simulation has its own event loop.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cli.servers.children import MODULE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerCuts:
-    """What came of power cuts.
+    """Result of power cuts.
 
     Attributes:
-        ok: whether every promise of `flush = sync` was kept.
-        summary: how it went, in a line.
-        findings: what was lost, changed or out of order, if anything was; or what the simulation died of.
+        ok: whether every guarantee of `flush = sync` was kept.
+        summary: the result in a line.
+        findings: losses, changes and messages out of order, or the error of the simulation.
     """
 
     ok: bool
@@ -31,15 +31,11 @@ class PowerCuts:
 async def cut_power(seed: int, cuts: int) -> PowerCuts:
     """Cut the power of simulated brokers that answer a send only after a sync.
 
-    Args:
-        seed: decides everything.
-        cuts: how often.
-
-    Cancellation: the simulation is ended.
+    Cancellation: the simulation is stopped.
     """
     command = [*MODULE, "simulation.runs.power_cuts", "--cuts", str(cuts), "--seed", str(seed)]
     done = await anyio.run_process(command, stderr=PIPE, check=False)
-    summary, *findings = done.stdout.decode().splitlines() or ["the simulation did not come to its end"]
+    summary, *findings = done.stdout.decode().splitlines() or ["the simulation did not finish"]
     if done.returncode:
         findings += done.stderr.decode().splitlines()
     return PowerCuts(ok=done.returncode == 0, summary=summary, findings=tuple(findings))

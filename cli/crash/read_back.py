@@ -1,4 +1,4 @@
-"""Reads a whole topic back by plain pulls: without a group, a lease or a process queue in between."""
+"""Reads a whole topic by plain pulls, without a group, a lease or a process queue."""
 
 from __future__ import annotations
 
@@ -18,23 +18,19 @@ from remoting.wire.request_code import RequestCode
 _PULL = int(RequestCode.PULL_MESSAGE)
 _READER = "crash-reader"
 _NOTHING = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED})
-"""Answers without messages that tell where to go on."""
+"""Answers without messages that contain the next offset."""
 
 TakePart = Callable[[MessageQueue, range, list[MessageExt]], object]
-"""Called with a queue, the offsets that a pull went over, and the messages that it brought."""
+"""Called with a queue, the range of offsets of a pull, and its messages."""
 
 
 async def read_back(name_server: str, brokers: Iterable[str], topic: str, take: TakePart) -> None:
     """Read every queue of a topic from its first to its last offset.
 
-    Args:
-        name_server: its address.
-        brokers: names of the brokers to read.
-        topic: the topic.
-        take: called with each part, in the order of the offsets.
+    `take` is called with each part of a queue in the order of the offsets.
 
     Raises:
-        ServiceNotAvailable: a broker does not have the topic, or does not get on with a queue.
+        ServiceNotAvailable: a broker does not have the topic, or pulls of a queue do not advance.
         RlabError: a broker does not answer.
 
     Cancellation: harmless.
@@ -53,8 +49,7 @@ async def read_back(name_server: str, brokers: Iterable[str], topic: str, take: 
 async def _read_queue(
     remoting: RemotingClient, address: str, queue: MessageQueue, max_offset: int, take: TakePart
 ) -> None:
-    # From 0 and not from the lowest offset that the broker names: no segment is removed in a run, so what is missing at
-    # the front is missing.
+    # From 0 and not from the broker's lowest offset: no segment is deleted in a run, so a gap at the front is a loss.
     offset = 0
     while offset < max_offset:
         response = await _pull(remoting, address, queue, offset)

@@ -1,4 +1,4 @@
-"""What `rlab crash` prints in the end: the table of the verdict, and the lines around it. Pure."""
+"""Table with the result of a crash run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def verdict_table(result: CrashResult) -> Table:
-    """Draw what came of a run."""
+    """Draw the result of a run."""
     from rich.table import Table
     from rich.text import Text
 
@@ -25,19 +25,19 @@ def verdict_table(result: CrashResult) -> Table:
     for label, value, remark in (
         ("brokers killed", f"{result.kills:,}", _moments(result)),
         ("messages acknowledged", f"{verdict.acknowledged:,}", f"in {result.duration_s:,.1f} s"),
-        ("sends given up", f"{verdict.given_up:,}", f"their broker was away; {verdict.in_doubt:,} may be stored"),
+        ("sends failed", f"{verdict.given_up:,}", f"their broker was down; {verdict.in_doubt:,} may be stored"),
         ("stored", f"{verdict.stored:,}", "each counted once"),
-        ("stored unacknowledged", f"{verdict.stored_unacknowledged:,}", "the answer was lost, and the send given up"),
-        ("stored twice", f"{verdict.stored_twice:,}", "the answer was lost, and the send repeated"),
+        ("stored unacknowledged", f"{verdict.stored_unacknowledged:,}", "the answer was lost, and the send failed"),
+        ("stored twice", f"{verdict.stored_twice:,}", "the answer was lost, and the send was retried"),
         ("consumed", f"{verdict.consumed:,}", "each counted once"),
         (
             "consumed twice",
             f"{verdict.consumed_twice:,}",
-            "stored twice, or not committed before the queue changed hands",
+            "stored twice, or not committed before a handover",
         ),
         ("restarts", f"{result.starts.n:,}", _spread(result.starts)),
-        ("of that recovery", "", _spread(result.recoveries)),
-        ("read again at most", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),
+        ("recoveries", "", _spread(result.recoveries)),
+        ("largest recovery scan", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),
     ):
         table.add_row(label, value, remark)
     table.add_row("", "", "")
@@ -46,7 +46,7 @@ def verdict_table(result: CrashResult) -> Table:
     if result.power_cuts is not None:
         table.add_row("", "", "")
         word = Text("kept", "") if result.power_cuts.ok else Text("broken", "bold red")
-        table.add_row("promises of --flush sync", word, result.power_cuts.summary)
+        table.add_row("guarantees of --flush sync", word, result.power_cuts.summary)
     return table
 
 

@@ -31,11 +31,11 @@ from model.message_queue import MessageQueue
 QUEUES = 4
 """Queues on each broker."""
 SURGE_S = 0.04
-"""How long before a kill the lanes send without a wait."""
+"""Time before a kill in which the lanes send without pauses."""
 RESTORE_GRACE_S = 2.0
-"""How long a restarted broker keeps the queues of members that left meanwhile; 10 s are longer than its life."""
+"""`--restore-grace` of the brokers: the default of 10 s is longer than most of their lives."""
 DRAIN_QUIET_S = 15.0
-"""The group has this long to get on: then what it still owes is lost to it."""
+"""Time without a delivery after which messages still owed count as lost to the group."""
 DRAIN_POLL_S = 0.1
 
 
@@ -44,15 +44,15 @@ class CrashOptions:
     """Options of a run.
 
     Attributes:
-        directory: an empty directory for the files of the brokers.
-        kills: how often a broker is killed, the last time of each included.
-        seed: decides when.
-        brokers: how many.
-        producers: how many, with `LANES` lanes each.
+        directory: an empty directory for the brokers' files.
+        kills: number of kills, the last one of each broker included.
+        seed: of the moments of kills.
+        brokers: number of brokers.
+        producers: number of producers, with `LANES` lanes each.
         consumers: members of the group.
         rate: sends per second of all producers together, between the surges around kills.
         broker_arguments: further arguments of `rlab broker`.
-        power_cuts: how often the power of simulated brokers is cut afterwards.
+        power_cuts: number of simulated power cuts afterwards.
     """
 
     directory: Path
@@ -68,7 +68,7 @@ class CrashOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Some durations in seconds; all 0 if there are none."""
+    """Statistics of durations in seconds; all 0 if there are none."""
 
     n: int
     min_s: float
@@ -78,20 +78,20 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashResult:
-    """What came of a run; the document of `rlab crash --json`.
+    """Result of a run: the document of `rlab crash --json`.
 
     Attributes:
-        ok: whether every promise was kept.
+        ok: whether every check passed.
         seed: its seed.
-        kills: how many brokers were killed.
-        moments: how many of them at which moment.
+        kills: number of kills.
+        moments: kills by moment.
         duration_s: seconds from the first server to the verdict.
-        verdict: the audit's.
-        starts: from the start of a broker's process until it listens.
-        recoveries: the part of it in which the broker opened its files.
-        scanned_bytes_max: most that a recovery had to read again.
-        torn_tails: recoveries that had to cut off the end of a torn write.
-        power_cuts: what came of them; None if there were none.
+        verdict: of the audit.
+        starts: durations from the start of a broker process until it listens.
+        recoveries: the parts of them in which a broker opened its files.
+        scanned_bytes_max: most bytes read by one recovery.
+        torn_tails: recoveries that cut off a torn write.
+        power_cuts: their result; None if there were none.
     """
 
     ok: bool
@@ -110,13 +110,10 @@ class CrashResult:
 class CrashRun:
     """One run.
 
-    Args:
-        options: see `CrashOptions`.
-
     Attributes:
-        ledger: its books.
-        kills: brokers killed so far.
-        phase: what is going on, for whoever watches.
+        ledger: acknowledged and consumed messages.
+        kills: number of kills so far.
+        phase: current phase, for the progress line.
     """
 
     def __init__(self, options: CrashOptions) -> None:
@@ -131,8 +128,7 @@ class CrashRun:
         """Run it.
 
         Raises:
-            RlabError: the cluster could not be started in the first place, or something else got in the way of a
-                verdict.
+            RlabError: the cluster could not be started, or there can be no verdict for another reason.
 
         Cancellation: everything is stopped; the files stay.
         """
@@ -169,11 +165,11 @@ class CrashRun:
         return self._result(audit.verdict(), duration_s, power_cuts)
 
     def progress(self) -> str:
-        """Say in a line how far it has come."""
+        """The progress in a line."""
         ledger = self.ledger
         return (
             f"{self.phase}: {self.kills} of {self._options.kills} kills, {len(ledger.acknowledged):,} acknowledged, "
-            f"{ledger.given_up:,} given up, {len(ledger.owed):,} to consume, {ledger.repeated:,} consumed twice"
+            f"{ledger.given_up:,} failed, {len(ledger.owed):,} to consume, {ledger.repeated:,} consumed twice"
         )
 
     # --- the cluster -------------------------------------------------------------------------------------------------
@@ -216,7 +212,7 @@ class CrashRun:
                 tasks.start_soon(self._torment, broker, load)
 
     async def _torment(self, broker: BrokerProcess, load: Load) -> None:
-        """Kill and restart one broker for as long as kills are left; it is up in the end."""
+        """Kill and restart one broker while kills are left; it is running at the end."""
         rng = Random(f"{self._options.seed} {broker.name}")
         try:
             while self._kills_left > 0 and not self._broken:
@@ -232,7 +228,7 @@ class CrashRun:
             self.ledger.findings.add("no restart", str(error))
 
     async def _wait_moment(self, broker: BrokerProcess, kill: Kill, load: Load) -> None:
-        """Wait for the moment of a broker that listens, and kill it."""
+        """Wait for the moment of the kill of a broker that listens, and kill it."""
         if kill.moment is not Moment.STARTED:
             await load.wait_flow(broker.name)
         if kill.moment is Moment.LOADED:
@@ -244,7 +240,7 @@ class CrashRun:
             await broker.kill(kill.moment)
 
     async def _kill_once_more(self) -> None:
-        """Kill every broker while nobody wants anything of it, and start it again: all that is left is in its files."""
+        """Kill and restart every broker without load, so that everything it has comes from its files."""
         for broker in self._brokers:
             if self._broken:
                 return
@@ -258,7 +254,7 @@ class CrashRun:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def _drain(self, name_server: str) -> None:
-        """Wait until the group has consumed what it owes and committed it, or does not get on."""
+        """Wait until the group has consumed and committed all that is owed, or is stuck for `DRAIN_QUIET_S`."""
         ledger = self.ledger
         async with Admin(name_server) as admin:
             seen, quiet_since = -1, anyio.current_time()
@@ -271,7 +267,7 @@ class CrashRun:
 
     def _result(self, verdict: CrashVerdict, duration_s: float, power_cuts: PowerCuts | None) -> CrashResult:
         lives = [life for broker in self._brokers for life in broker.lives]
-        # The first life of a broker begins with an empty directory.
+        # The first start of a broker is on an empty directory.
         later = [life for broker in self._brokers for life in broker.lives[1:]]
         return CrashResult(
             ok=verdict.ok and (power_cuts is None or power_cuts.ok),
@@ -309,7 +305,7 @@ def _committed(queues: tuple[QueueProgress, ...]) -> dict[MessageQueue, int]:
 
 
 def spread(durations: list[float | None]) -> Spread:
-    """Sum durations up; None stands for one that is not known."""
+    """Statistics of durations; None is a duration that is not known."""
     known = sorted(duration for duration in durations if duration is not None)
     if not known:
         return Spread(n=0, min_s=0.0, median_s=0.0, max_s=0.0)

@@ -1,7 +1,7 @@
-"""When a broker is killed next: a moment of its life, and how far into it. Pure: randomness comes in.
+"""Schedule of kills: the moment of a broker's life, and the delay into it, from a random generator. Pure.
 
-The seed fixes the moments. What the machine does up to them differs from run to run, so a seed repeats a schedule and
-not a history.
+The seed fixes the moments. The machine's work before them differs from run to run, so a seed repeats a schedule but not
+a history.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class Moment(StrEnum):
-    """Moments in the life of a broker process that differ in what a kill tears apart."""
+    """Moments in the life of a broker process, by the work that a kill interrupts."""
 
     STARTING = "starting"
-    """Before it listens: files are being recovered, or were just begun."""
+    """Before it listens: files are being recovered or created."""
     STARTED = "started"
-    """It listens; clients come back all at once, leases and offsets are being written."""
+    """It has just begun to listen: all clients reconnect, leases and offsets are being written."""
     LOADED = "loaded"
     """In the middle of a burst of sends and commits."""
     ROLLING = "rolling"
     """A segment was just begun, and the one before it is being synced and indexed."""
     LAST = "last"
-    """After everything was consumed: what is read back afterwards has been through a recovery."""
+    """After everything was consumed: messages read back afterwards have been through a recovery."""
 
 
 class Kill(NamedTuple):
     """One kill.
 
     Attributes:
-        moment: when.
-        delay: how far into it; seconds, but for `Moment.STARTING` in terms of how long a start takes.
+        moment: phase of the broker's life.
+        delay: time into it: seconds, but for `Moment.STARTING` a fraction of a typical start.
     """
 
     moment: Moment
@@ -41,19 +41,18 @@ class Kill(NamedTuple):
 
 
 LOADED_MEAN_S = 0.3
-"""Mean time under load, after the first answer. Starts take longer than that, and clients come back only after them."""
+"""Mean time under load, after the first answer."""
 STARTED_MAX_S = 0.06
 ROLLING_MAX_S = 0.004
 STARTING_SHARE = (0.5, 1.05)
-"""Of a typical start. Most of one is Python importing modules; recovery comes in the second half."""
+"""Range in a typical start: most of it is the import of modules, and recovery is in the second half."""
 _WEIGHTS = {Moment.LOADED: 9, Moment.ROLLING: 4, Moment.STARTING: 4, Moment.STARTED: 3}
 
 
 def next_kill(rng: Random) -> Kill:
     """Choose the next kill of one broker.
 
-    Args:
-        rng: of this broker alone, so that the brokers' schedules do not depend on each other.
+    `rng` belongs to this broker alone, so that the schedules of brokers do not depend on each other.
     """
     moment = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
     match moment:

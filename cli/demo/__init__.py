@@ -1,5 +1,7 @@
-"""`rlab demo`: the main job on an embedded cluster, from the first consumer to the verdict.
+"""`rlab demo`: the life of a consumer group on an embedded cluster, from the first consumer to the verdict.
 
-Where is what: the life of the group in `story.py`, what is known of it in `state.py`, the cluster in `cluster.py`, the
-faults in `valves.py`, the live view in `view.py`, table and verdict in `report.py`, the command in `command.py`.
+Read `story.py` first: the steps and when each is over. `state.py` collects events and checks, `cluster.py` runs the
+servers in this process, `valves.py` breaks or holds the connections of one client. `view.py` draws the live view,
+`report.py` the table and the verdict at the end; both only read the state. `command.py` has the options and the exit
+code. No other room imports from here.
 """

@@ -1,7 +1,7 @@
-"""A whole cluster inside this process: one name server and some brokers, on free ports of the loopback.
+"""A cluster inside this process: one name server and some brokers, on free loopback ports.
 
-The servers are the shipped ones on real sockets; only the processes are missing. A broker can be restarted: it ends as
-on SIGTERM, and a new one starts on the same data directory and the same port.
+The servers are the shipped ones on real sockets. A broker can be restarted: it ends as on SIGTERM, and a new one starts
+on the same data directory and port.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ REGISTERED_TIMEOUT_S = 10.0
 class EmbeddedCluster:
     """A running cluster; made by `run_cluster`.
 
-    Attributes:
-        name_server: address of the name server.
-        brokers: broker name -> address that it listens on.
-        admin: an admin client of the cluster.
+    `brokers` has the listen address of each by name.
     """
 
     def __init__(
@@ -73,10 +70,10 @@ class EmbeddedCluster:
         await self.start_broker(name, self.brokers[name])
 
     async def wait_registered(self) -> None:
-        """Wait until the name server knows every broker.
+        """Wait until the name server lists every broker.
 
         Raises:
-            ServiceNotAvailable: it does not in time.
+            ServiceNotAvailable: it does not within `REGISTERED_TIMEOUT_S`.
         """
         await wait_registered(self.admin, self.brokers.values(), REGISTERED_TIMEOUT_S)
 
@@ -105,17 +102,14 @@ async def run_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """Run a cluster while the block runs.
 
-    Args:
-        data_dir: brokers store below it, each in a directory of its name.
-        brokers: how many; named `broker-a` and so on.
-        sink: called with every event of every broker.
-        clock_ms: wall clock in milliseconds.
+    Brokers are named `broker-a` and so on; each stores in a folder of its name in `data_dir` and gives its events to
+    `sink`.
 
     Yields:
         The cluster; its brokers are registered.
 
     Raises:
-        RlabError: a part of it could not be started.
+        RlabError: a server could not be started.
 
     Cancellation: everything is stopped.
     """

@@ -31,16 +31,16 @@ def demo(
     pace: Annotated[float, typer.Option(metavar="SECONDS", min=0, max=60, help="Pause after each step.")] = 1.2,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep what the brokers stored, and the trace, in this new directory."),
+        typer.Option(metavar="DIR", help="Keep the brokers' data and the trace in this new directory."),
     ] = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every event to this file, as JSON Lines.")
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Then tell in this folder what it cost, as rlab report does. Needs Spark."),
+        typer.Option(metavar="DIR", help="Write a report (see rlab report) to this folder at the end. Needs Spark."),
     ] = None,
-    plain: Annotated[bool, switch("--plain", help_text="Print lines, on a terminal too.")] = False,
+    plain: Annotated[bool, switch("--plain", help_text="Print lines even on a terminal.")] = False,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -49,8 +49,8 @@ def demo(
 
     One name server, two brokers, 16 queues, 2,000 messages a second. Consumers start one after another, two join, one
     leaves, one is cut off, one goes silent, the topic is scaled up, a broker restarts. Exit code 0 means that every
-    message that was acknowledged was received, and that the group found its balance after every step; 1 that not, or
-    that it was stopped before its end.
+    acknowledged message was received and that the group converged after every step; exit code 1 means that a check
+    failed or that the demo was stopped early.
 
     Example: rlab demo --keep ./demo-run
     """
@@ -98,7 +98,7 @@ async def _run(
 
 
 async def _with_lines(options: StoryOptions, state: DemoState, say: Callable[[str], None]) -> DemoResult:
-    """Run it and say a line for each step, and for each warning."""
+    """Run it and print a line for each step and each warning."""
     from cli.demo.report import step_line
     from cli.demo.state import Tone
     from cli.demo.story import run_story
@@ -142,7 +142,7 @@ def _print(result: DemoResult, *, as_json: bool) -> None:
 
 
 def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
-    """Make the report of the run that has just ended, and say where it lies."""
+    """Make the report of the finished run, and print its path."""
     from cli.trace.report import make_report, page_of
     from model.errors import RlabError
 
@@ -151,7 +151,7 @@ def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
     except RlabError as error:
         print_error(f"no report: {error}")
         raise typer.Exit(FAILED) from None
-    (print_note if as_json else print_line)(f"What it cost, rebalance by rebalance: {page_of(directory)}")
+    (print_note if as_json else print_line)(f"Cost of each rebalance: {page_of(directory)}")
 
 
 class _NoteHandler(logging.Handler):
@@ -170,9 +170,9 @@ class _NoteHandler(logging.Handler):
 
 @contextmanager
 def logs_into(state: DemoState, level: int) -> Iterator[None]:
-    """Let log records go to the state while the block runs, and nowhere else: they would tear the view apart.
+    """Send log records only to the state while the block runs, because they would break the live view.
 
-    Warnings are for whoever asks: clients warn of every connection that the demo breaks on purpose.
+    Warnings are shown only with --verbose: clients warn of every connection that the demo breaks on purpose.
     """
     root = logging.getLogger()
     before, root.handlers = root.handlers, [_NoteHandler(state, level)]

@@ -1,4 +1,4 @@
-"""What a demo leaves behind: one table with a row per rebalance, and a verdict; or the document of `--json`."""
+"""Result of a demo: a table with a row per rebalance and a verdict, or the document of `--json`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def words(cause: str) -> str:
 
 
 def step_line(step: Rebalance) -> str:
-    """Say in a line what came of a step."""
+    """The result of a step in a line."""
     if step.converged_ms is None:
         return f"{step.step}: did not converge"
     return (
@@ -56,12 +56,12 @@ def milliseconds(value: float) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things."""
+    """A number with its noun in the right form."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def verdict(result: DemoResult) -> Table:
-    """Say in a few lines what came of it."""
+    """The result of a demo in a few lines."""
     received = "every one received" if not result.lost else f"{result.lost:,} of them never received"
     lines = [f"{result.sent:,} messages acknowledged, {received}, {result.duplicates:,} received twice."]
     failed = [step.step for step in result.rebalances if step.converged_ms is None]
@@ -73,8 +73,8 @@ def verdict(result: DemoResult) -> Table:
         if step.cause == EXPIRY and step.noticed_ms is not None and step.converged_ms is not None:
             replaced_ms = step.converged_ms - step.noticed_ms
             lines.append(
-                f"The silent consumer was missed after {milliseconds(step.noticed_ms)} "
-                f"and replaced {milliseconds(replaced_ms)} later."
+                f"The session of the silent consumer expired after {milliseconds(step.noticed_ms)} "
+                f"and its queues were reassigned {milliseconds(replaced_ms)} later."
             )
     lines.append(
         f"Queues with two owners: {milliseconds(result.double_owner_ms)}; "

@@ -1,7 +1,7 @@
-"""What is known of a demo while it runs: its messages, its queues, its steps, and what happened last.
+"""State of a running demo: messages, queue owners, steps, and the latest events.
 
-Everything that the view shows and the report tells is read from here. The clock is handed in; all times are wall clock
-in milliseconds, those of the events.
+The view and the report read everything from here. The clock is an argument; all times are wall-clock milliseconds, as
+in the events.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from simulation.checks.delivery import DeliveryCheck
 from simulation.checks.ownership import OwnershipTracker, Rebalance
 
 MAX_NOTES = 200
-"""Lines kept of what happened last."""
+"""Latest lines that are kept."""
 
 
 class Health(StrEnum):
-    """How a consumer of the demo is."""
+    """State of a consumer of the demo."""
 
     NOT_YET = "not yet"
     LIVE = "live"
@@ -32,7 +32,7 @@ class Health(StrEnum):
 
 
 class Tone(StrEnum):
-    """How a note is meant."""
+    """Kind of a note."""
 
     PLAIN = "plain"
     RESULT = "result"
@@ -41,7 +41,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line of what happened, and when."""
+    """A line of text with its time."""
 
     t_ms: float
     text: str
@@ -49,28 +49,22 @@ class Note:
 
 
 class DemoState:
-    """A `SwarmSink` that remembers.
+    """A `SwarmSink` that keeps what a demo shows.
 
-    Args:
-        group: the group of the demo.
-        topic: its topic.
-        strategy: how its consumers share the queues.
-        names: every consumer there will be, in order.
-        clock_ms: wall clock in milliseconds.
-        trace: gets every event as well.
+    `names` lists every consumer that will take part, in order; `trace` gets every event as well.
 
     Attributes:
-        check: what became of the messages.
-        tracker: who owns what.
-        health: consumer name -> how it is.
-        steps: the steps that ended; `end_step` adds one.
-        steps_planned: how many there will be.
-        step: what is being done now.
-        notes: what happened last, oldest first.
-        moved_ms: queue -> when it came to its owner.
-        started_ms: when it began.
+        check: fate of every message.
+        tracker: owners of the queues, and the rebalance in progress.
+        health: state of each consumer by name.
+        steps: results of finished steps; `end_step` adds one.
+        steps_planned: number of steps in all.
+        step: name of the current step.
+        notes: the latest lines, oldest first.
+        moved_ms: time at which each queue got its owner.
+        started_ms: start of the demo.
         on_note: called with each new note.
-        on_step: called with each step that ended.
+        on_step: called with the result of each step.
     """
 
     def __init__(
@@ -108,30 +102,30 @@ class DemoState:
         self.tracker.take(event)
         if event.kind == EventKind.QUEUE_ACQUIRED and event.topic == self._topic:
             self.moved_ms[MessageQueue(event.topic, event.broker, event.queue_id)] = event.t_ms
-        text = self._told(event)
+        text = self._text_of(event)
         if text:
             self._note(Note(event.t_ms, text))
 
     def begin_step(self, name: str) -> None:
-        """Say what is done from now on."""
+        """Begin a step."""
         self.step = name
         self.tracker.begin(name, self.clock_ms())
 
     def end_step(self) -> None:
-        """Keep what came of the step."""
+        """End the step and keep its result."""
         self.steps.append(self.tracker.end())
         self.on_step(self.steps[-1])
 
     def note(self, text: str, tone: Tone = Tone.PLAIN) -> None:
-        """Write down a line that is no event."""
+        """Add a line that is not an event."""
         self._note(Note(self.clock_ms(), text, tone))
 
     def _note(self, note: Note) -> None:
         self.notes.append(note)
         self.on_note(note)
 
-    def _told(self, event: Event) -> str:
-        """The event in words, or "" if it is one of too many."""
+    def _text_of(self, event: Event) -> str:
+        """The event in words; "" for kinds that are too frequent to show."""
         name, of_group = short(event.client), event.group == self._group
         match event.kind:
             case EventKind.MEMBER_JOIN if of_group:

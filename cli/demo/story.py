@@ -1,8 +1,8 @@
-"""The life of a group in eleven steps, on an embedded cluster under load: what `rlab demo` runs.
+"""The life of a group in eleven steps, on an embedded cluster under load: the script of `rlab demo`.
 
-Each step is done, and then waited for: until every queue is where it belongs and nobody has stirred for `SETTLE_S`, or
-until `GIVE_UP_S`. Its time runs from the moment it is done to the last time that everything came right; for a consumer
-that goes silent from the moment of silence, so its session timeout is in it.
+A step is over when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time runs
+from the action to the last moment at which the group converged; for a consumer that goes silent it runs from the
+silence, so it includes the session timeout.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class StoryOptions:
     """Options of a demo.
 
     Attributes:
-        data_dir: where its brokers store.
+        data_dir: folder of the brokers' data.
         rate: messages per second of all producers together.
-        pace_s: pause after each step, for whoever watches.
+        pace_s: pause after each step, for the viewer.
     """
 
     data_dir: Path
@@ -55,7 +55,7 @@ class StoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """The document of `rlab demo --json`; see there."""
+    """Result of a demo: the document of `rlab demo --json`."""
 
     ok: bool
     sent: int
@@ -72,14 +72,12 @@ class DemoResult:
 async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
     """Run a demo from the first server to the verdict.
 
-    Args:
-        options: see `StoryOptions`.
-        state: is kept up to date as it goes.
+    The state is kept up to date as it goes.
 
     Raises:
-        RlabError: a part of the cluster could not be started.
+        RlabError: a server could not be started.
 
-    Cancellation: everything is stopped in its order, and nothing is left running.
+    Cancellation: everything is stopped in order, and nothing is left running.
     """
     state.steps_planned = STEPS
     async with run_cluster(options.data_dir, BROKERS, state.event, state.clock_ms) as cluster:
@@ -109,13 +107,13 @@ async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
                     await story.live()
                     return await story.verdict()
                 finally:
-                    # A consumer that is still silent could not leave.
+                    # A consumer that is still held could not leave.
                     for name in NAMES:
                         valves.release(name)
 
 
 class _Story:
-    """The steps. Each method is one thing that happens to the group."""
+    """The steps; each method is one change to the group."""
 
     def __init__(
         self, options: StoryOptions, state: DemoState, cluster: EmbeddedCluster, swarm: Swarm, valves: Valves
@@ -128,7 +126,7 @@ class _Story:
         self._queues_per_broker = QUEUES
 
     async def live(self) -> None:
-        """Go through all steps."""
+        """Run all steps."""
         self._swarm.start_producing()
         for name in NAMES[:4]:
             await self._step(f"{name} starts", self._start, name)
@@ -142,14 +140,14 @@ class _Story:
         await self._step("broker-b restarts", self._restart, "broker-b")
 
     async def verdict(self) -> DemoResult:
-        """Stop the producers, wait for what is under way, and count."""
+        """Stop the producers, wait for pending messages, and count."""
         state, check = self._state, self._state.check
         state.step = "the producers stop"
         await self._swarm.fall_quiet()
         with anyio.move_on_after(DRAIN_S):
-            while check.lost:  # noqa: ASYNC110 - the books are plain numbers
+            while check.lost:  # noqa: ASYNC110 - the counters are plain numbers, without an event
                 await anyio.sleep(_LOOK_S)
-        # Whatever comes twice comes soon after.
+        # Duplicates arrive soon after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
         state.tracker.account(state.clock_ms())
         return DemoResult(
@@ -172,7 +170,7 @@ class _Story:
         state.begin_step(name)
         await action(*args)
         with anyio.move_on_after(GIVE_UP_S):
-            # Events come by the way; a member that stirs again begins the wait anew.
+            # The tracker is fed by events; another move restarts the quiet time.
             while not (tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000):  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_S)
         state.end_step()
@@ -211,7 +209,7 @@ class _Story:
         await self._swarm.leave(name)
 
     async def _cut(self, name: str) -> None:
-        self._valves.hold(name)  # or it would be back within the grace, and nothing would have happened
+        self._valves.hold(name)  # or it would reconnect within the grace, and no queue would move
         n = self._valves.cut(name)
         self._state.note(f"{name}: {n} connections were cut")
         await anyio.sleep(_CUT_S)

@@ -1,8 +1,8 @@
-"""Valves: break or hold the connections of one client of this process, under its feet.
+"""Valves that break or hold the connections of one client of this process, without its help.
 
-Shipped clients have no way to fail on purpose, and should not. They make connections in one way only, with the running
-loop's `create_connection`; while the block of `Valves` runs, that puts a valve into each connection made by a named
-client. A client is named by the context it is started in, which its tasks inherit.
+Shipped clients cannot fail on purpose, and should not. All their connections come from the running loop's
+`create_connection`; while the block of `Valves` runs, it puts a valve into each connection of a named client. The name
+of a client is a context variable that its tasks inherit.
 
     with Valves() as valves:
         with valves.named("c1"):
@@ -28,7 +28,7 @@ _client: ContextVar[str] = ContextVar("valve_client", default="")
 
 
 class _Valve(asyncio.Protocol):
-    """Sits between a transport and the protocol that was meant for it, and is the other one to each of them."""
+    """Stands between a transport and its protocol: each of them takes it for the other one."""
 
     def __init__(self, protocol: asyncio.Protocol, held: Callable[[], bool], gone: Callable[[_Valve], object]) -> None:
         self.protocol = protocol
@@ -69,7 +69,7 @@ class _Valve(asyncio.Protocol):
             self.transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
-        # Everything else that a transport can do is not the valve's business.
+        # All other methods of a transport pass through.
         return getattr(self.transport, name)
 
     # --- as a valve --------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class _Valve(asyncio.Protocol):
 
 
 class Valves:
-    """See the module header. A context manager; to be entered while the loop runs."""
+    """Valves of all named clients: a context manager, entered while the loop runs; see the module header."""
 
     def __init__(self) -> None:
         self._valves: dict[str, dict[_Valve, None]] = {}
@@ -95,7 +95,7 @@ class Valves:
     def __enter__(self) -> Valves:
         self._loop = asyncio.get_running_loop()
         # An attribute of this one loop hides the method of its class until the end of the block. A loop class of our
-        # own would do the same for a loop that somebody else has to make.
+        # own would need a loop that is made with it.
         self._connect = self._loop.create_connection
         setattr(self._loop, "create_connection", self._create_connection)  # noqa: B010 - mypy rejects the assignment
         return self
@@ -117,7 +117,7 @@ class Valves:
     def cut(self, client: str) -> int:
         """Abort the connections of a client; returns how many. It may make new ones at once."""
         valves = list(self._valves.get(client, ()))
-        with self.named(client):  # what it does about it is its own doing
+        with self.named(client):  # its reconnects belong to it, too
             for valve in valves:
                 valve.transport.abort()
         return len(valves)
@@ -138,7 +138,7 @@ class Valves:
                 valve.release()
 
     async def _create_connection(self, factory: Callable[[], asyncio.Protocol], *args: Any, **options: Any) -> Any:
-        """Stand in for the loop's `create_connection`."""
+        """Replacement of the loop's `create_connection`."""
         client = _client.get()
         if not client:
             return await self._connect(factory, *args, **options)

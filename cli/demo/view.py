@@ -1,7 +1,6 @@
-"""The live view of a demo: who has which queue, what happened last, and the counters, in any terminal from 80 x 24 up.
+"""Live view of a demo: owners of queues, latest events and counters, in any terminal from 80 x 24 up.
 
-`frame` draws one picture of a state; nothing in it waits or remembers. A terminal with 36 lines or more also shows the
-steps that ended.
+`frame` draws one picture of a state and keeps nothing. A terminal with 36 lines or more also shows the finished steps.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from model.message_queue import MessageQueue
 
 FRAMES_PER_S = 10
 FLASH_MS = 700.0
-"""How long a queue that has moved is drawn bright."""
+"""Time for which a queue that has moved is drawn bright."""
 STEPS_FROM_LINES = 36
 LAG_ALARM = 200
-"""Messages under way from which the lag is drawn as remarkable."""
+"""Lag from which it is highlighted."""
 
 _COLOURS = ("dodger_blue1", "medium_purple1", "spring_green3", "gold3", "dark_orange", "hot_pink")
 _HEALTH = {Health.NOT_YET: "dim", Health.LIVE: "green", Health.SILENT: "bold red", Health.LEFT: "dim"}
@@ -47,7 +46,7 @@ def frame(state: DemoState, width: int, height: int) -> RenderableType:
     if height >= STEPS_FROM_LINES:
         top.append(_panel("rebalances", _steps(state)))
         used += state.steps_planned + 2
-    return Group(*top, _panel("what happens", _notes(state, max(1, height - used - 2))))
+    return Group(*top, _panel("events", _notes(state, max(1, height - used - 2))))
 
 
 def _title(state: DemoState, now_ms: float, width: int) -> Text:
@@ -97,14 +96,14 @@ def _matrix(state: DemoState, now_ms: float, width: int) -> Panel:
             line.append(" " * (cell - 1))
         line.append(f" {mine or '':>2}", "dim")
         lines.append(line)
-    lines.append(_nobody(owners, cell))
+    lines.append(_orphans(owners, cell))
     return _panel("queues of topic orders, consumers of group demo", Group(*lines))
 
 
 def _with_gaps(
     owners: dict[MessageQueue, tuple[str, ...]],
 ) -> Iterator[tuple[MessageQueue | None, tuple[str, ...]]]:
-    """The queues in order, and nothing between two brokers."""
+    """The queues in order, with a gap between two brokers."""
     for number, (_, queues) in enumerate(groupby(owners, key=lambda queue: queue.broker_name)):
         if number:
             yield None, ()
@@ -124,10 +123,10 @@ def _headings(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Iterato
     yield ids
 
 
-def _nobody(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
+def _orphans(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
     line = Text(no_wrap=True, overflow="crop")
     orphans = sum(not who for queue, who in _with_gaps(owners) if queue)
-    line.append(f"{'nobody':<{_LABEL_COLUMNS}}", "bold red" if orphans else "dim")
+    line.append(f"{'no owner':<{_LABEL_COLUMNS}}", "bold red" if orphans else "dim")
     for queue, who in _with_gaps(owners):
         line.append("■" if queue and not who else " ", "red")
         line.append(" " * (cell - 1))
@@ -145,7 +144,7 @@ def _counters(state: DemoState) -> Text:
         ("sent", f"{check.sent:,}", False),
         ("received", f"{check.received_unique:,}", False),
         ("lag", f"{check.lost:,}", check.lost >= LAG_ALARM),
-        ("twice", f"{check.duplicates:,}", False),
+        ("duplicates", f"{check.duplicates:,}", False),
         ("two owners", f"{tracker.double_owner_ms:,.0f} ms", tracker.double_owner_ms > 0),
         ("no owner", f"{tracker.orphan_ms:,.0f} ms", False),
     ):
@@ -184,13 +183,13 @@ def _note(text: Text, note: Note, started_ms: float) -> None:
 
 @contextmanager
 def live_view(console: Console) -> Iterator[Live]:
-    """Take over the terminal while the block runs; it is as it was afterwards."""
+    """Use the whole terminal while the block runs, and restore it afterwards."""
     with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
         yield live
 
 
 async def keep_drawing(live: Live, state: DemoState) -> None:
-    """Draw the state again and again. Cancellation: harmless."""
+    """Draw the state `FRAMES_PER_S` times a second. Cancellation: harmless."""
     while True:
         state.tracker.account(state.clock_ms())
         live.update(frame(state, *live.console.size), refresh=True)

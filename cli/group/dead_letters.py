@@ -42,9 +42,9 @@ def list_letters(
         print_json({"group": group, "queues": queues})
         return
     print_table(
-        ["queue", ">letters", ">re-sent", "oldest", "newest"],
+        ["queue", ">messages", ">re-sent", "oldest", "newest"],
         [(str(q.queue), q.letters, q.resent, time_text(q.oldest_ms), time_text(q.newest_ms)) for q in queues],
-        empty=f"group {group} has no dead letters",
+        empty=f"group {group} has no dead-letter messages",
     )
     if queues:
         print_line(f"{sum(q.letters - q.resent for q in queues)} to re-send")
@@ -81,7 +81,7 @@ def show(
             found.append(letter)
         missing = wanted - {letter.message.message_id for letter in found}
         if missing:
-            raise QueryNotFound(f"no dead letter of group {group!r} has the id {', '.join(sorted(missing))}")
+            raise QueryNotFound(f"no dead-letter message of group {group!r} has the id {', '.join(sorted(missing))}")
         return found, False
 
     letters, more = ask(namesrv, select)
@@ -92,7 +92,7 @@ def show(
             _print_in_full(letter)
     else:
         left = "left to re-send" if pending else ""
-        _print_letters(letters, empty=f"group {group} has no dead letters {left}".rstrip())
+        _print_letters(letters, empty=f"group {group} has no dead-letter messages {left}".rstrip())
     if more:
         print_note(f"note: there are more; --limit shows more than {limit}")
 
@@ -137,7 +137,7 @@ def resend(
     async def resend_chosen(admin: Admin) -> int:
         async with background_tasks() as tasks:
             letters = admin.dead_letters(group)
-            tasks.start_soon(report_progress, lambda: f"{sent} letters re-sent")
+            tasks.start_soon(report_progress, lambda: f"{sent} messages re-sent")
             if everything:
                 return await letters.resend_all(ResendTo(to), note)
             chosen = _chosen(group, await letters.find(message_id or (), again=again))
@@ -146,7 +146,7 @@ def resend(
         raise AssertionError("the block returns or raises")
 
     n = ask(namesrv, resend_chosen)
-    text = f"{n} {'letter' if n == 1 else 'letters'} re-sent to the {to}"
+    text = f"{n} {'message' if n == 1 else 'messages'} re-sent to the {to}"
     print_outcome({"group": group, "resent": n, "to": to}, text, as_json=json)
 
 
@@ -159,7 +159,8 @@ def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
     missing = [message_id for message_id, letters in found.items() if not letters]
     if missing:
         raise QueryNotFound(
-            f"nothing was sent: group {group!r} has no dead letter to re-send with the id {', '.join(missing)}; "
+            f"nothing was sent: group {group!r} has no dead-letter message to re-send with the id "
+            f"{', '.join(missing)}; "
             "if it was re-sent before, --again sends it once more"
         )
     return [letter for letters in found.values() for letter in letters]

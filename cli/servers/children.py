@@ -52,11 +52,7 @@ async def spawn(command: Sequence[str], *, stderr: int | IO[bytes] | None = None
 class Child:
     """A daemon in a process of its own.
 
-    Attributes:
-        name: for messages.
-        process: the process.
-        address: `host:port` that it listens on; empty until it has announced it.
-        announced: the whole announcement, one JSON document.
+    Its `address`, `host:port`, is empty until it has announced it; `announced` is the whole JSON document.
     """
 
     def __init__(self, name: str, process: Process) -> None:

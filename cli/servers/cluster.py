@@ -77,7 +77,7 @@ def cluster(
 
 
 def listen_flags(port: int, n: int) -> list[str]:
-    """Where broker number `n` (from 1) listens, when the name server was told to listen on `port`."""
+    """The listen option of broker number `n` (from 1), if the name server listens on `port`."""
     return ["--listen", f"127.0.0.1:{port + n if port else 0}"]
 
 
@@ -106,7 +106,7 @@ def _announce(name_server: str, brokers: Sequence[Child], *, as_json: bool) -> N
 
 
 async def _first_end(children: Sequence[Child]) -> NoReturn:
-    """Wait until a child ends, which none should."""
+    """Wait until a child ends, which is an error."""
     ended: list[Child] = []
 
     async def watch(child: Child) -> None:

@@ -66,7 +66,7 @@ def namesrv(
 ) -> None:
     """Run a name server until it is stopped.
 
-    Name servers do not know each other: start two, and name both to every broker and client.
+    Name servers do not know each other: start two, and list both for every broker and client.
 
     Example: rlab namesrv --listen 0.0.0.0:9876
     """
@@ -150,7 +150,7 @@ async def _serve_broker(
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         config = made(None if trace_file is None else trace_file.write)
         async with run_broker(config) as running, flushed(trace_file):
-            # Whoever waits for the announcement wants to use the broker, and looks for it at a name server.
+            # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
             announce("broker", running.name, running.address, as_json=as_json, recovery=recovery)
@@ -158,10 +158,10 @@ async def _serve_broker(
 
 
 def dialable(address: str) -> str:
-    """Return an address that clients are to be told.
+    """Check the address that clients are given.
 
     Raises:
-        ConfigError: it is not one, or nobody could connect to it.
+        ConfigError: it is malformed, or has port 0, to which nobody can connect.
     """
     if parse_address(address)[1] == 0:
         raise ConfigError(f"--advertise {address}: clients cannot connect to port 0; name the port they can reach")
@@ -169,14 +169,14 @@ def dialable(address: str) -> str:
 
 
 def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
-    """Print the one line that says that a daemon is ready, and where; `more` is for programs only."""
+    """Print the line that announces a daemon and its address; `more` is added only to the JSON document."""
     line = {"kind": kind, "name": name, "address": address, **more}
     print_outcome(line, f"{kind} {name} listens on {address}", as_json=as_json)
 
 
 @asynccontextmanager
 async def flushed(file: TraceFile | None) -> AsyncIterator[None]:
-    """Keep a trace file readable while it is being written. Cancellation: harmless; closing the file flushes it."""
+    """Flush a trace file regularly while the block runs. Cancellation: harmless; closing the file flushes it."""
     async with background_tasks() as tasks:
         if file is not None:
             tasks.start_soon(_flush_regularly, file)

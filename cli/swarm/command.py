@@ -1,4 +1,4 @@
-"""`rlab swarm`: options, lines as it goes, and the summary."""
+"""`rlab swarm`: options, progress lines, and the summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 _Order = Annotated[
     str,
     typer.Option(
-        metavar="none|queue|key", help="What consumers keep in order; for key, each producer has a hundred keys."
+        metavar="none|queue|key", help="Processing order of consumers; with key, each producer uses a hundred keys."
     ),
 ]
 _Strategy = Annotated[
@@ -42,15 +42,15 @@ _Mode = Annotated[
     str,
     typer.Option(
         metavar="pull|pop",
-        help="What consumers share: whole queues, or single messages, where there is no balance to find.",
+        help="Assign whole queues to consumers (pull), or deliver single messages (pop), which needs no rebalance.",
     ),
 ]
 
 
 def swarm(
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    consumers: Annotated[int, typer.Option(metavar="N", min=0, max=10_000, help="How many consumers join.")] = 8,
-    producers: Annotated[int, typer.Option(metavar="N", min=0, max=1_000, help="How many producers.")] = 2,
+    consumers: Annotated[int, typer.Option(metavar="N", min=0, max=10_000, help="Number of consumers.")] = 8,
+    producers: Annotated[int, typer.Option(metavar="N", min=0, max=1_000, help="Number of producers.")] = 2,
     rate: Annotated[
         float, typer.Option(metavar="N", min=0.001, help="Messages per second, of all producers together.")
     ] = 500.0,
@@ -59,29 +59,27 @@ def swarm(
     queues: Annotated[
         int, typer.Option(metavar="N", min=1, help="Queues on each broker, if the topic is created.")
     ] = 8,
-    size: Annotated[int, typer.Option(metavar="BYTES", min=20, max=1_000_000, help="Bytes of a message.")] = 256,
-    duration: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long; 0 lasts until it is stopped.")
-    ] = 30.0,
-    processes: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Spread it over so many processes.")] = 1,
+    size: Annotated[int, typer.Option(metavar="BYTES", min=20, max=1_000_000, help="Size of a message body.")] = 256,
+    duration: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Duration; 0 runs until stopped.")] = 30.0,
+    processes: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of processes.")] = 1,
     churn: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Every so often a consumer joins or leaves; 0 for never.")
+        float, typer.Option(metavar="SECONDS", min=0, help="Interval at which a consumer joins or leaves; 0: never.")
     ] = 0.0,
     session_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.4, help="Silence after which a consumer counts as gone.")
+        float, typer.Option(metavar="SECONDS", min=0.4, help="Session timeout of the consumers.")
     ] = 120.0,
     strategy: _Strategy = "AVG",
     order: _Order = "none",
     mode: _Mode = "pull",
-    seed: Annotated[int, typer.Option(help="Decides what is left to chance.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Let consumers and producers live on a cluster, and watch how the group takes it.
+    """Run many consumers and producers on a cluster, and check messages and rebalances.
 
-    It prints a line whenever the group has found its balance, and at the end what became of the messages. Exit code 1
-    means that a message was lost, or that the group was out of balance at the end.
+    Prints a line whenever the group has converged, and a summary of the messages at the end. Exit code 1 means that a
+    message was lost, or that the group had not converged at the end.
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """
@@ -109,10 +107,10 @@ def swarm(
 
 
 async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
-    """Run it and tell, also when it is cut short."""
+    """Run it and print the summary, also when it is cut short."""
     from cli.swarm.run import Conductor
 
-    started, shares_queues = anyio.current_time(), options.mode == "pull"
+    started, pulls = anyio.current_time(), options.mode == "pull"
     print_it = print_note if as_json else print_line
 
     def say(text: str) -> None:
@@ -120,62 +118,63 @@ async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
 
     conductor = Conductor(
         options,
-        on_rebalance=lambda rebalance: say(rebalance_line(rebalance, shares_queues=shares_queues)),
-        on_status=lambda summary: say(status_line(summary, shares_queues=shares_queues)),
+        on_rebalance=lambda rebalance: say(rebalance_line(rebalance, pulls=pulls)),
+        on_status=lambda summary: say(status_line(summary, pulls=pulls)),
     )
     try:
         await conductor.run()
     except asyncio.CancelledError:
-        # To be stopped is no failure by itself.
-        if _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json):
+        # A signal alone is no failure.
+        if _print_summary(conductor.summary, pulls=pulls, as_json=as_json):
             raise
         raise typer.Exit(FAILED) from None
     except RlabError:
-        _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json)
+        _print_summary(conductor.summary, pulls=pulls, as_json=as_json)
         raise
-    if not _print_summary(conductor.summary, shares_queues=shares_queues, as_json=as_json):
+    if not _print_summary(conductor.summary, pulls=pulls, as_json=as_json):
         raise typer.Exit(FAILED)
 
 
-def rebalance_line(rebalance: Rebalance, *, shares_queues: bool = True) -> str:
-    """Say in a line how the group found its balance, if it shares queues; or else who came and went."""
-    if not shares_queues:
+def rebalance_line(rebalance: Rebalance, *, pulls: bool = True) -> str:
+    """A rebalance in a line; without queues to own, the number of members."""
+    if not pulls:
         return f"{rebalance.step}: {rebalance.members} members"
     took = "never" if rebalance.converged_ms is None else f"{rebalance.converged_ms:,.0f} ms"
-    return f"{rebalance.step}: balanced in {took}, {rebalance.queues_moved} moved, {rebalance.members} members" + (
-        f" ({rebalance.trigger})" if rebalance.trigger else ""
+    return (
+        f"{rebalance.step}: converged in {took}, {rebalance.queues_moved} queues moved, {rebalance.members} members"
+        + (f" ({rebalance.trigger})" if rebalance.trigger else "")
     )
 
 
-def status_line(summary: SwarmSummary, *, shares_queues: bool = True) -> str:
-    """Say in a line how the messages stand."""
+def status_line(summary: SwarmSummary, *, pulls: bool = True) -> str:
+    """The counters of messages in a line."""
     return (
         f"sent {summary.sent:,}, received {summary.received_unique:,}, lag {summary.lost:,}, "
         f"duplicates {summary.duplicates:,}, {summary.consumers} consumers"
-    ) + (f", {summary.queues} queues" if shares_queues else "")
+    ) + (f", {summary.queues} queues" if pulls else "")
 
 
-def _print_summary(summary: SwarmSummary | None, *, shares_queues: bool, as_json: bool) -> bool:
-    """Print what came of a run, if it came so far; returns whether nothing was wrong with it."""
+def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) -> bool:
+    """Print the summary of a run, if there is one; returns whether every check passed."""
     if summary is None:
         return True
     if as_json:
-        print_json(summary_document(summary, shares_queues=shares_queues))
+        print_json(summary_document(summary, pulls=pulls))
     else:
         from rich.console import Console
 
-        Console(width=None if sys.stdout.isatty() else 100).print(summary_table(summary, shares_queues=shares_queues))
+        Console(width=None if sys.stdout.isatty() else 100).print(summary_table(summary, pulls=pulls))
     return summary.ok
 
 
-def summary_document(summary: SwarmSummary, *, shares_queues: bool = True) -> dict[str, object]:
-    """The JSON document of the summary; what there is only with queues to share is null without."""
+def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, object]:
+    """The JSON document of the summary; figures about queues are null in mode pop."""
     of_queues = ("rebalances", "queues_moved", "converged_ms_p50", "converged_ms_p95", "double_owner_ms", "orphan_ms")
-    return {**document(summary), **({} if shares_queues else dict.fromkeys(of_queues))}
+    return {**document(summary), **({} if pulls else dict.fromkeys(of_queues))}
 
 
-def summary_table(summary: SwarmSummary, *, shares_queues: bool = True) -> object:
-    """Draw the summary; without queues to share there are no lines about them."""
+def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> object:
+    """Draw the summary; in mode pop without the lines about queues."""
     from rich.table import Table
     from rich.text import Text
 
@@ -186,20 +185,20 @@ def summary_table(summary: SwarmSummary, *, shares_queues: bool = True) -> objec
     table.add_row(Text(*verdict), "")
     of_messages = [
         ("messages acknowledged", f"{summary.sent:,}"),
-        ("sends given up", f"{summary.failed_sends:,}"),
+        ("sends failed", f"{summary.failed_sends:,}"),
         ("received", f"{summary.received_unique:,}"),
         ("lost", f"{summary.lost:,}"),
-        ("received twice", f"{summary.duplicates:,}"),
+        ("duplicates", f"{summary.duplicates:,}"),
     ]
     of_queues = [
         ("rebalances", f"{summary.rebalances:,}"),
         ("queues moved", f"{summary.queues_moved:,}"),
-        ("balanced in, median", _ms(summary.converged_ms_p50)),
-        ("balanced in, 95 of 100", _ms(summary.converged_ms_p95)),
+        ("converged in, median", _ms(summary.converged_ms_p50)),
+        ("converged in, 95th percentile", _ms(summary.converged_ms_p95)),
         ("queues with two owners", _ms(summary.double_owner_ms)),
         ("queues without an owner", _ms(summary.orphan_ms)),
     ]
-    for label, value in of_messages + (of_queues if shares_queues else []):
+    for label, value in of_messages + (of_queues if pulls else []):
         table.add_row(label, value)
     return table
 

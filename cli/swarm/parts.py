@@ -1,4 +1,4 @@
-"""The parts of a swarm: one in this process, or several in processes of their own, behind one interface."""
+"""Parts of a swarm behind one interface: one in this process, or several in processes of their own."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from remoting.tasks import background_tasks
 from simulation.swarm.swarm import Swarm, SwarmOptions, SwarmSink, run_swarm
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Longest line of a part; it says all that happened in a twentieth of a second."""
+"""Longest line of a part; a line holds the events of a twentieth of a second."""
 START_TIMEOUT_S = 60.0
 LEAVE_TIMEOUT_S = 15.0
-"""How long a part may take to leave before it is killed; its consumers bound their own steps to less."""
+"""Time for a part to leave before it is killed; its consumers bound their own steps to less."""
 
 
 class SwarmPart(Protocol):
     """A part whose consumers have joined."""
 
     async def produce(self) -> None:
-        """Let its producers begin."""
+        """Start its producers."""
 
     async def quiet(self) -> None:
-        """Let its producers end; returns when what was under way is acknowledged or given up."""
+        """Stop its producers; returns when pending sends are acknowledged or have failed."""
 
 
 class _HerePart:
@@ -59,7 +59,7 @@ class _ProcessPart:
         self._ended = anyio.Event()
 
     async def listen(self) -> None:
-        """Take what it says until its end."""
+        """Read its lines until it ends."""
         assert self.process.stdout is not None, "its stdout is a pipe"
         lines = BufferedByteReceiveStream(self.process.stdout)
         try:
@@ -70,11 +70,11 @@ class _ProcessPart:
         except (anyio.EndOfStream, anyio.IncompleteRead):
             await self.process.wait()
             for event in self._states.values():
-                event.set()  # nobody has to wait for what will not come
+                event.set()  # release those who wait for a state that will not come
             self._ended.set()
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until it ends without having been told to.
+        """Wait until it ends without a request to end.
 
         Raises:
             ServiceNotAvailable: it did.
@@ -85,18 +85,18 @@ class _ProcessPart:
     async def reach(self, state: str) -> None:
         await self._states[state].wait()
 
-    async def tell(self, line: str) -> None:
+    async def send(self, line: str) -> None:
         assert self.process.stdin is not None, "its stdin is a pipe"
-        # If it has ended, `wait_failed` tells.
+        # If it has ended, `wait_failed` raises.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.process.stdin.send(line.encode() + b"\n")
 
     async def produce(self) -> None:
-        await self.tell("produce")
+        await self.send("produce")
         await self.reach("produce")
 
     async def quiet(self) -> None:
-        await self.tell("quiet")
+        await self.send("quiet")
         await self.reach("quiet")
 
     async def leave(self) -> None:
@@ -111,7 +111,7 @@ class _ProcessPart:
 
 @asynccontextmanager
 async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator[list[SwarmPart]]:
-    """Run the parts of a swarm while the block runs: one of them here, more of them in processes of their own.
+    """Run the parts of a swarm while the block runs: a single one in this process, several in processes of their own.
 
     Yields:
         The parts; all consumers have joined.
@@ -120,13 +120,13 @@ async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator
         ConnectFailed: no name server answers.
         ServiceNotAvailable: a process could not start, or ended by itself; the others are stopped.
 
-    Cancellation: all consumers leave properly.
+    Cancellation: all consumers unregister.
     """
     if len(parts) == 1:
         async with run_swarm(parts[0], sink) as swarm:
             yield [_HerePart(swarm)]
         return
-    # Parts are heard until they have left, also when one of them has failed and the block is being cancelled.
+    # Lines are read until all parts have left, also when one has failed and the block is being cancelled.
     async with background_tasks() as listening:
         running: list[_ProcessPart] = []
         try:
@@ -155,6 +155,6 @@ async def _all_joined(parts: list[_ProcessPart]) -> None:
 async def _start(number: int, options: SwarmOptions, sink: SwarmSink, tasks: TaskGroup) -> _ProcessPart:
     part = _ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)
     tasks.start_soon(part.listen)
-    told = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
-    await part.tell(json.dumps(told))
+    values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
+    await part.send(json.dumps(values))
     return part

@@ -1,4 +1,4 @@
-"""One run of `rlab swarm`: join, produce, live, fall quiet, count, leave."""
+"""One run of `rlab swarm`: join, produce, churn, stop producing, count, leave."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from simulation.swarm.observer import SwarmObserver, SwarmSummary
 from simulation.swarm.swarm import SwarmOptions
 
 READY_TIMEOUT_S = 10.0
-"""How long the cluster may take to have a broker: compose starts everything at once."""
+"""Time for a broker to appear in the cluster: compose starts everything at once."""
 BALANCE_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
 SETTLE_MS = 200.0
-"""How long events of other processes are held back; several times what they take to come."""
+"""Events of other processes are held back for this time, several times their usual delay, to sort them."""
 STATUS_INTERVAL_S = 10.0
 KEYS = 100
-"""Keys of each producer, when consumers keep them in order."""
+"""Keys of each producer, if consumers keep the order of keys."""
 _LOOK_S = 0.05
 _ROUTE_INTERVAL_S = 1.0
 
@@ -37,16 +37,16 @@ class ConductOptions:
 
     Attributes:
         name_servers: addresses, separated by commas.
-        topic: the topic; it is created if it does not exist.
-        group: the group, which should have no other members.
+        topic: it is created if it does not exist.
+        group: it should have no other members.
         queues: queues on each broker, if the topic is created.
         consumers, producers, rate, body_bytes, churn_s, seed: see `SwarmOptions`; of all parts together.
-        processes: how many parts.
+        processes: number of parts.
         duration_s: how long producers run; 0 until the run is cancelled.
-        session_timeout_s: how long brokers keep a consumer without hearing of it.
-        order: what consumers keep in order: `none`, `queue` or `key`.
-        strategy: name of the one with which consumers share queues.
-        mode: what they share: whole queues (`pull`) or single messages (`pop`), where there is no balance to find.
+        session_timeout_s: time without a heartbeat after which a consumer's session expires.
+        order: processing order of consumers: `none`, `queue` or `key`.
+        strategy: name of the allocation strategy.
+        mode: `pull`, or `pop`, in which queues have no owners and nothing has to converge.
         clock_ms: wall clock in milliseconds.
 
     Raises:
@@ -77,20 +77,18 @@ class ConductOptions:
         strategy_named(self.strategy)
         if self.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
-        ConsumerOptions(order=self.order, mode=self.mode)  # before a topic is created for nothing
+        ConsumerOptions(order=self.order, mode=self.mode)  # raises before the topic is created
 
 
 def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
-    """Split a swarm: every part has its share of consumers and producers, and none has neither. Pure.
+    """Split a swarm into parts, each with some consumers or producers.
 
-    Args:
-        options: of the whole.
-        run: tells this run's messages and clients from those of others.
+    `run` distinguishes messages and clients of this run from those of others.
     """
     n = max(1, min(options.processes, options.consumers + options.producers))
-    consumers = _shares(options.consumers, n)
-    # From the other end, so that with fewer members than processes every process has one.
-    producers = _shares(options.producers, n)[::-1]
+    consumers = _split(options.consumers, n)
+    # In reverse, so that a process without a consumer has a producer.
+    producers = _split(options.producers, n)[::-1]
     with_consumers = sum(count > 0 for count in consumers)
     return [
         SwarmOptions(
@@ -120,18 +118,16 @@ def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
     ]
 
 
-def _shares(total: int, n: int) -> list[int]:
+def _split(total: int, n: int) -> list[int]:
     each, rest = divmod(total, n)
     return [each + (part < rest) for part in range(n)]
 
 
 class Conductor:
-    """A run. `summary` is there once `run` has ended, however it did.
+    """A run; `summary` is set when `run` has ended, also by an error or a signal.
 
-    Args:
-        options: see `ConductOptions`.
-        on_rebalance: called with each rebalance that ended.
-        on_status: called when the producers begin, and now and then while it runs, with how it stands.
+    `on_rebalance` is called with each rebalance that ended, `on_status` when the producers begin and every
+    `STATUS_INTERVAL_S`.
     """
 
     def __init__(
@@ -144,26 +140,24 @@ class Conductor:
         self.summary: SwarmSummary | None = None
         self._options = options
         self._on_status = on_status
-        self._shares_queues = options.mode == ConsumeMode.PULL
+        self._pulls = options.mode == ConsumeMode.PULL
         self._parts = parts_of(options, int(options.clock_ms()))
         self._observer = SwarmObserver(
             options.group,
             options.topic,
             strategy_named(options.strategy),
             settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
-            # That the consumers leave at the end is no news.
-            on_rebalance=lambda rebalance: (
-                on_rebalance(rebalance) if self.summary is None and self._shares_queues else None
-            ),
+            # The leaves at the end are not reported.
+            on_rebalance=lambda rebalance: on_rebalance(rebalance) if self.summary is None and self._pulls else None,
         )
 
     async def run(self) -> None:
-        """Run to the end of its time, or until it is cancelled; in both cases to a summary.
+        """Run for the given time or until cancelled; in both cases `summary` is set.
 
         Raises:
             RlabError: the cluster cannot be reached, or a part of the swarm failed.
 
-        Cancellation: producers fall quiet, messages under way get `DRAIN_TIMEOUT_S`, consumers leave properly.
+        Cancellation: producers stop, pending messages get `DRAIN_TIMEOUT_S`, consumers unregister.
         """
         options = self._options
         async with Admin(options.name_servers) as admin, background_tasks() as tasks:
@@ -175,17 +169,17 @@ class Conductor:
                     try:
                         await self._wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S)
                         await _each(parts, "produce")
-                        tasks.start_soon(self._tell_status)
+                        tasks.start_soon(self._report_status)
                         await (anyio.sleep(options.duration_s) if options.duration_s else anyio.sleep_forever())
                     finally:
                         with anyio.CancelScope(shield=True):
                             await self._finish(parts)
             finally:
-                if self.summary is not None:  # its consumers have left by now
+                if self.summary is not None:  # its consumers have left
                     self.summary = replace(self.summary, in_all=self._observer.in_all())
 
     async def _finish(self, parts: list[SwarmPart]) -> None:
-        """Let what is under way arrive, and count before the consumers leave."""
+        """Let pending messages arrive, and count before the consumers leave."""
         observer = self._observer
         try:
             with anyio.move_on_after(DRAIN_TIMEOUT_S):
@@ -195,12 +189,12 @@ class Conductor:
             self.summary = observer.summary()
 
     async def _ensure_topic(self, admin: Admin) -> None:
-        """Create the topic if it does not exist, and let the observer know its queues."""
+        """Create the topic if it does not exist, and set the observer's queues."""
         options = self._options
         deadline = anyio.current_time() + READY_TIMEOUT_S
         while True:
             try:
-                await self._look_at_route(admin)
+                await self._update_queues(admin)
                 return
             except TopicNotExist:
                 pass
@@ -211,33 +205,33 @@ class Conductor:
                     raise
                 await anyio.sleep(_LOOK_S)
 
-    async def _look_at_route(self, admin: Admin) -> None:
+    async def _update_queues(self, admin: Admin) -> None:
         route = await admin.route(self._options.topic)
-        # Whoever pops owns no queue, so there is none that has to be anybody's.
-        queues = route.subscribe_queues() if self._shares_queues else ()
+        # In mode pop queues have no owners, so the observer expects none.
+        queues = route.subscribe_queues() if self._pulls else ()
         self._observer.set_queues(queues, self._options.clock_ms())
 
     async def _watch_route(self, admin: Admin) -> None:
         while True:
             await anyio.sleep(_ROUTE_INTERVAL_S)
             try:
-                await self._look_at_route(admin)
+                await self._update_queues(admin)
             except (NetworkError, TopicNotExist):
-                continue  # nothing new is known; the consumers keep what they have, too
+                continue  # the consumers keep their queues in this case, too
 
     async def _keep_time(self) -> None:
         while True:
             self._observer.advance(self._options.clock_ms())
             await anyio.sleep(_LOOK_S)
 
-    async def _tell_status(self) -> None:
+    async def _report_status(self) -> None:
         while True:
             self._on_status(self._observer.summary())
             await anyio.sleep(STATUS_INTERVAL_S)
 
     async def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> None:
         with anyio.move_on_after(timeout_s):
-            while not condition():  # noqa: ASYNC110 - the books are plain numbers
+            while not condition():  # noqa: ASYNC110 - the counters are plain numbers, without an event
                 await anyio.sleep(_LOOK_S)
 
 

@@ -1,11 +1,11 @@
-"""What a part of a swarm tells the process that watches it: lines of JSON, each with what happened since the last one.
+"""Lines of JSON from a part of a swarm to the observing process, each with everything since the last line. Pure.
 
-Pure. Numbers of messages go as runs, because messages that are acknowledged or received together mostly follow each
-other:
+Message numbers are sent as runs (producer, first, count), because messages that are acknowledged or received together
+are mostly consecutive:
 
     received(0, 4) received(0, 5) received(1, 9)   ->   "received": [[0, 4, 2], [1, 9, 1]]
 
-A bunch keeps order within each kind. That is enough: the books take the calls for a message in any order.
+A bunch keeps the order within each kind. That is enough: the checks accept the calls for a message in any order.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class Bunch:
 
 
 def state_line(state: str) -> bytes:
-    """The line that says how far a part has come."""
+    """The line for a state that a part has reached."""
     return json.dumps({"state": state}).encode() + b"\n"
 
 
 def read_line(line: bytes, sink: SwarmSink) -> str:
-    """Take a line of a part: what happened goes to the sink.
+    """Read a line of a part and pass its content to the sink.
 
     Returns:
-        The state that the part has reached, if the line says so, else "".
+        The state that the part has reached, or "".
 
     Raises:
-        ValueError: it is no such line.
+        ValueError: the line is malformed.
     """
     try:
         read: dict[str, Any] = json.loads(line)
@@ -83,4 +83,4 @@ def read_line(line: bytes, sink: SwarmSink) -> str:
             sink.event(Event(*event))
         return str(read.get("state", ""))
     except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"a part of the swarm said {line[:100]!r}: {error}") from error
+        raise ValueError(f"a part of the swarm sent {line[:100]!r}: {error}") from error

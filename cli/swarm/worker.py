@@ -1,7 +1,7 @@
 """A part of a swarm in a process of its own: `python -m cli.swarm.worker`, started by `cli/swarm/parts.py`.
 
-Standard input: the options as one line of JSON, then a line `produce`, then a line `quiet`; its end means to leave.
-Standard output: the lines of `cli/swarm/wire.py`, with the states `joined` and `quiet`. Whatever goes wrong is said on
+Standard input: the options as one line of JSON, then a line `produce`, then a line `quiet`; at its end the consumers
+leave. Standard output: the lines of `cli/swarm/wire.py`, with the states `joined`, `produce` and `quiet`. Errors go to
 standard error.
 """
 
@@ -24,16 +24,12 @@ FLUSH_INTERVAL_S = 0.05
 
 
 async def work(stdin: int = 0, stdout: int = 1) -> None:
-    """Be a part of a swarm until the end of the input.
-
-    Args:
-        stdin: descriptor of commands.
-        stdout: descriptor for what happens.
+    """Run a part of a swarm until the end of the input, with descriptors for commands and for lines.
 
     Raises:
         ConnectFailed: no name server answers.
 
-    Cancellation: the consumers leave properly.
+    Cancellation: the consumers unregister.
     """
     lines = read_lines(stdin)
     async for _, line in lines:
@@ -43,13 +39,13 @@ async def work(stdin: int = 0, stdout: int = 1) -> None:
         return
     bunch = Bunch()
     async with background_tasks() as tasks:
-        tasks.start_soon(_keep_telling, bunch, stdout)
+        tasks.start_soon(_flush_regularly, bunch, stdout)
         async with run_swarm(options, bunch) as swarm:
-            _tell(stdout, bunch.take_line() + state_line("joined"))
+            _write(stdout, bunch.take_line() + state_line("joined"))
             async for _, line in lines:
                 await _obey(line, swarm)
-                _tell(stdout, bunch.take_line() + state_line(line.decode()))
-    _tell(stdout, bunch.take_line())
+                _write(stdout, bunch.take_line() + state_line(line.decode()))
+    _write(stdout, bunch.take_line())
 
 
 async def _obey(command: bytes, swarm: Swarm) -> None:
@@ -61,14 +57,14 @@ async def _obey(command: bytes, swarm: Swarm) -> None:
         raise AssertionError(f"a part of a swarm cannot {command!r}")
 
 
-async def _keep_telling(bunch: Bunch, stdout: int) -> None:
+async def _flush_regularly(bunch: Bunch, stdout: int) -> None:
     while True:
         await anyio.sleep(FLUSH_INTERVAL_S)
-        _tell(stdout, bunch.take_line())
+        _write(stdout, bunch.take_line())
 
 
-def _tell(stdout: int, data: bytes) -> None:
-    # Blocking, on purpose: whoever watches reads all the time, and a part that could not tell must not go on.
+def _write(stdout: int, data: bytes) -> None:
+    # Blocking on purpose: the observing process reads all the time, and a part that cannot report must not go on.
     while data:
         data = data[os.write(stdout, data) :]
 

@@ -102,11 +102,14 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -
     assert ([letter["offset"] for letter in shown["letters"]], shown["more"]) == ([0, 1], True)
     middle = shown["letters"][1]["message_id"]
     assert "body 9 bytes: message 2" in terminal.text(f"group dlq show mourners --id {middle}").splitlines()
-    assert terminal.text(f"group dlq resend mourners --id {middle}") == "1 letter re-sent to the group"
+    assert terminal.text(f"group dlq resend mourners --id {middle}") == "1 message re-sent to the group"
     assert "--again sends it once more" in terminal.error(f"group dlq resend mourners --id {middle}")
     assert terminal.document("group dlq resend mourners --all")["resent"] == 2
     assert terminal.document("group dlq resend mourners --all")["resent"] == 0
-    assert terminal.text("group dlq show mourners --pending") == "group mourners has no dead letters left to re-send"
+    assert (
+        terminal.text("group dlq show mourners --pending")
+        == "group mourners has no dead-letter messages left to re-send"
+    )
     assert "3 messages in 1 queues" in terminal.text("topic show %RETRY%mourners")
 
 

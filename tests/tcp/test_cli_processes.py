@@ -149,7 +149,7 @@ def test_a_producer_that_is_stopped_says_how_far_it_came(cluster: Daemon, tmp_pa
         out, err = producer.communicate(timeout=TIMEOUT_S)
     assert producer.returncode == 1
     assert out.startswith('{"sent": 2, "failed": 0, ')
-    assert err == "error: stopped before it was done\n"
+    assert err == "error: stopped before it was finished\n"
 
 
 def test_a_cluster_keeps_its_messages_where_it_is_told_and_leaves_nothing_else(tmp_path: Path) -> None:

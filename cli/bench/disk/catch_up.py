@@ -87,10 +87,7 @@ def forget_pages(folder: Path) -> bool:
 def consuming_all(count: int, pull_batch: int, consume_batch: int) -> Pass:
     """A pass of a push consumer with an empty listener.
 
-    Args:
-        count: messages that there are.
-        pull_batch: see `ConsumerOptions`.
-        consume_batch: see `ConsumerOptions`.
+    `count` is how many messages there are; for the batches see `ConsumerOptions`.
     """
 
     async def run(name_server: str, group: str) -> float:

@@ -94,14 +94,8 @@ async def consume_for(
 ) -> float:
     """Consume a topic from its first message; returns messages per second, measured from the first one on.
 
-    Args:
-        seconds: measures for so long, or until the last message.
-        name_server: its address.
-        group: a new group.
-        topic: what it reads.
-        count: messages that the topic has.
-        listener_s: how long the listener waits with each message.
-        options: of the push consumer.
+    It ends after `seconds`, or with message number `count`, the last of the topic. The group has to be new, and the
+    listener waits `listener_s` with each message.
     """
     seen = 0
     began, finished = anyio.Event(), anyio.Event()

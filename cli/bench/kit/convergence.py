@@ -57,9 +57,6 @@ class ConvergenceWatch:
     async def wait_converged(self, timeout_s: float) -> float:
         """Wait until everybody owns what was last expected. One caller at a time.
 
-        Args:
-            timeout_s: seconds at the most.
-
         Returns:
             `time.perf_counter()` at the moment when it was so.
 

@@ -18,12 +18,6 @@ _TOLD = 100
 async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress) -> None:
     """Send messages to the queues of `TOPIC`, in turns.
 
-    Args:
-        name_server: address.
-        body: of each message.
-        count: how many.
-        progress: told how far it is.
-
     Raises:
         ExceptionGroup: a batch failed.
 

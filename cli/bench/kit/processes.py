@@ -26,12 +26,7 @@ _DAEMON = ("--listen", "127.0.0.1:0", *DAEMON)
 
 @dataclass(frozen=True, slots=True)
 class ClusterProcesses:
-    """A name server and its broker.
-
-    Attributes:
-        name_server: its address.
-        broker: its process.
-    """
+    """A name server and its broker."""
 
     name_server: str
     broker: Child
@@ -48,9 +43,7 @@ async def echo_process() -> AsyncIterator[Child]:
 async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
 
-    Args:
-        topics: queues by the name of the topic to create.
-        trace: whether the broker keeps events, as it does by default.
+    `topics` are created with so many queues each; without `trace` the broker stores no events.
 
     Yields:
         The cluster; the name server shows every topic.
@@ -82,10 +75,9 @@ async def temporary_folder() -> AsyncIterator[Path]:
 async def name_server_process(*, quiet: bool = False) -> AsyncIterator[str]:
     """Run a name server while the block runs; yields its address.
 
-    Args:
-        quiet: it must not warn of brokers that go away, because they are going to be killed.
-
     Raises and cancellation: see `children`.
+
+    `quiet` drops its warnings about brokers that are going to be killed.
     """
     stderr = DEVNULL if quiet else None
     async with module_process("namesrv", "cli.main", "namesrv", *_DAEMON, stderr=stderr) as child:
@@ -98,11 +90,7 @@ async def broker_process(
 ) -> AsyncIterator[Child]:
     """Run a broker while the block runs.
 
-    Args:
-        name_server: where it registers.
-        folder: its data.
-        options: of `rlab broker`.
-        entry: module and arguments that start it.
+    `options` are those of `rlab broker`; `entry` is another module, with arguments, to start in its place.
 
     Yields:
         The broker, which the name server knows.

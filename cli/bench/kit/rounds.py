@@ -101,11 +101,6 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 async def rate(work: Work, workers: int, seconds: float) -> float:
     """Run a round.
 
-    Args:
-        work: run by each worker.
-        workers: how many at the same time.
-        seconds: length of the round.
-
     Returns:
         What all of them got done, per second.
 

@@ -18,10 +18,7 @@ _TICKS = 5
 def chart(lines: Mapping[str, Sequence[int]], every_s: float, sent_s: float) -> str:
     """Draw how large backlogs are over time.
 
-    Args:
-        lines: label -> messages, from second 0 on.
-        every_s: time from each figure to the next, seconds.
-        sent_s: until when messages are sent, which is marked.
+    `lines` has a figure every `every_s` seconds from second 0 on, by label; `sent_s`, when sending ends, is marked.
     """
     long_s = max(len(line) - 1 for line in lines.values()) * every_s
     high = _round_up(max(max(line) for line in lines.values()))

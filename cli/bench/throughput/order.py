@@ -64,13 +64,7 @@ def consuming_in_order(
 ) -> Round:
     """A round of a push consumer in a group of its own, which begins with the first message.
 
-    Args:
-        name_server: its address.
-        topic: what it reads, `sizes.backlog` messages.
-        order: what of it is kept in order.
-        sizes: how long the round is; it ends with the last message, if that is earlier.
-        progress: told what begins.
-        listener_s: how long the listener waits with each message.
+    It ends early with the last of `sizes.backlog` messages; the listener waits `listener_s` with each.
     """
     rounds = count(1)
 

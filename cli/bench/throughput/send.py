@@ -15,10 +15,7 @@ QUEUES = 4
 async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[Result]:
     """Measure sends.
 
-    Args:
-        sizes: how much.
-        progress: told what begins.
-        in_flight: sends that are awaited at the same time.
+    `in_flight` sends are awaited at the same time.
 
     Raises:
         RlabError: the cluster did not start, or a send failed.

@@ -46,7 +46,7 @@ def test_what_the_command_returns_comes_back() -> None:
         (FileNotFoundError(errno.ENOENT, "No such file", "x.txt"), "error: x.txt: No such file\n"),
         (
             ExceptionGroup("", [KeyError("k")]),
-            "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows where it comes from\n",
+            "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows the traceback\n",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_bug_is_one_line_too_unless_somebody_wants_its_traceback(
     with pytest.raises(KeyError) as caught:
         run(raising(KeyError("k")))
     report_bug(KeyError, caught.value, caught.tb)
-    assert capsys.readouterr().err == "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows where it comes from\n"
+    assert capsys.readouterr().err == "error: unexpected KeyError: 'k'; RLAB_DEBUG=1 shows the traceback\n"
     monkeypatch.setenv("RLAB_DEBUG", "1")
     report_bug(KeyError, caught.value, caught.tb)
     assert capsys.readouterr().err.startswith("Traceback")
@@ -95,7 +95,7 @@ def test_a_signal_lets_the_command_clean_up(
         run(lambda: stopped_by(number, cleaned_up), endless=endless)
     assert exit_.value.exit_code == code
     assert cleaned_up == ["done"]
-    assert capsys.readouterr().err == ("" if endless else "error: stopped before it was done\n")
+    assert capsys.readouterr().err == ("" if endless else "error: stopped before it was finished\n")
 
 
 def test_signals_mean_what_they_meant_before_when_the_command_is_over() -> None:

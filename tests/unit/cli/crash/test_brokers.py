@@ -82,7 +82,7 @@ async def test_a_broker_that_ends_by_itself_is_a_failure(tmp_path: Path) -> None
         assert child.process.stdin is not None
         await child.process.stdin.aclose()
         await child.process.wait()
-        with pytest.raises(ServiceNotAvailable, match=r"exit code 3; the last it said, in .*: a word on stderr"):
+        with pytest.raises(ServiceNotAvailable, match=r"exit code 3; the last line of .*: a word on stderr"):
             await broker.kill(Moment.LOADED)
     assert broker.failures == ["broker-a ended by itself, with exit code 3"]
 

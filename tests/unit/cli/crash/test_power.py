@@ -18,5 +18,5 @@ def test_the_simulation_says_how_it_went() -> None:
 def test_what_it_died_of_is_a_finding() -> None:
     result = anyio.run(cut_power, 3, "none")  # type: ignore[arg-type]
     assert not result.ok
-    assert result.summary == "the simulation did not come to its end"
+    assert result.summary == "the simulation did not finish"
     assert any("none" in line for line in result.findings)

@@ -49,12 +49,12 @@ def drawn(result: CrashResult) -> list[str]:
 def test_the_table_has_every_figure_and_every_kind_of_finding() -> None:
     lines = drawn(RESULT)
     assert lines[0] == "PASSED"
-    assert "sends given up 67 their broker was away; 6 may be stored" in lines
+    assert "sends failed 67 their broker was down; 6 may be stored" in lines
     assert "brokers killed 20 2 last, 18 loaded" in lines
     assert "messages acknowledged 12,345 in 31.2 s" in lines
     assert "restarts 18 0.400 to 0.750 s, median 0.500 s" in lines
-    assert "of that recovery" in lines
-    assert "read again at most 1,048,576 B 1 torn tails cut off" in lines
+    assert "recoveries" in lines
+    assert "largest recovery scan 1,048,576 B 1 torn tails cut off" in lines
     assert [line for line in lines if line.endswith(KINDS["lost"])] == [f"lost 0 {KINDS['lost']}"]
     assert all(any(line.startswith(f"{kind} 0 ") for line in lines) for kind in KINDS)
 
@@ -69,7 +69,8 @@ def test_a_run_that_lost_something_says_so_first() -> None:
 def test_power_cuts_have_a_line_of_their_own() -> None:
     cuts = PowerCuts(ok=True, summary="9 power cuts in 5 virtual seconds", findings=())
     assert (
-        drawn(replace(RESULT, power_cuts=cuts))[-1] == "promises of --flush sync kept 9 power cuts in 5 virtual seconds"
+        drawn(replace(RESULT, power_cuts=cuts))[-1]
+        == "guarantees of --flush sync kept 9 power cuts in 5 virtual seconds"
     )
     broken = replace(RESULT, ok=False, power_cuts=replace(cuts, ok=False))
-    assert drawn(broken)[-1].startswith("promises of --flush sync broken")
+    assert drawn(broken)[-1].startswith("guarantees of --flush sync broken")

@@ -13,7 +13,7 @@ def test_it_tells_how_far_it_has_come() -> None:
     run = CrashRun(CrashOptions(directory=Path("unused"), kills=20))
     run.ledger.acknowledge(Sent(0, 0), StoredAt(MessageQueue("t", "broker-a", 0), 0, "id"))
     run.ledger.give_up(Sent(0, 1), refused=True)
-    assert run.progress() == ("starting: 0 of 20 kills, 1 acknowledged, 1 given up, 1 to consume, 0 consumed twice")
+    assert run.progress() == ("starting: 0 of 20 kills, 1 acknowledged, 1 failed, 1 to consume, 0 consumed twice")
 
 
 def test_durations_are_told_by_their_spread_and_those_that_are_not_known_left_out() -> None:

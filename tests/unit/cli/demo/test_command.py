@@ -92,5 +92,5 @@ def test_a_signal_ends_it_cleanly_and_nothing_is_left(tmp_path: Path, number: in
         process.send_signal(number)
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert errors == "error: stopped before it was done\n"
+    assert errors == "error: stopped before it was finished\n"
     assert list(tmp_path.iterdir()) == []

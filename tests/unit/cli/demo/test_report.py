@@ -62,7 +62,7 @@ def test_a_passed_demo_says_so_and_how_the_silent_consumer_was_replaced() -> Non
     text = " ".join(shown(verdict(result()), 120).split())
     assert text.startswith("PASSED 60,000 messages acknowledged, every one received, 12 received twice.")
     assert "group converged after every step" in text
-    assert "missed after 2,998 ms and replaced 23 ms later" in text
+    assert "expired after 2,998 ms and its queues were reassigned 23 ms later" in text
     assert "two owners: 0.0 ms; without one: 12,346 ms, summed over 24 queues" in text
 
 

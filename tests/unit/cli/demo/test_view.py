@@ -63,7 +63,7 @@ def test_the_matrix_shows_who_has_which_queue_and_which_nobody_has() -> None:
     assert screen.row("c1").split() == ["│", "c1", "live", *"■■■·····", *"········", "3", "│"]
     assert screen.row("c2").split() == ["│", "c2", "silent", *"········", *"■·······", "1", "│"]
     assert screen.row("c3").split() == ["│", "c3", "not", "yet", *"········", *"········", "│"]
-    assert screen.row("nobody").split() == ["│", "nobody", *"■■■■■", *"■■■■■■■", "12", "│"]
+    assert screen.row("no owner  ").split() == ["│", "no", "owner", *"■■■■■", *"■■■■■■■", "12", "│"]
     columns = [index for index, letter in enumerate(screen.row("c1")) if letter == "■"]
     heading = screen.lines()[4]
     assert [heading[index] for index in columns] == ["0", "1", "2"]
@@ -103,7 +103,7 @@ def test_the_counters_and_the_step_are_shown() -> None:
     screen.state.received(0, 0)
     text = "\n".join(screen.lines())
     assert "step 1 of 11  c3 is cut off" in text
-    assert "sent 1,234  received 1,200  lag 34  twice 1  two owners 0 ms" in text
+    assert "sent 1,234  received 1,200  lag 34  duplicates 1  two owners 0 ms" in text
 
 
 def test_the_newest_notes_are_at_the_end() -> None:
@@ -148,6 +148,6 @@ def test_the_view_is_drawn_again_and_again_and_then_the_terminal_is_as_it_was() 
 
     run_simulation(main)
     drawn = file.getvalue()
-    assert drawn.count("what happens") == 4
+    assert drawn.count(" events ") == 4
     assert drawn.startswith("\x1b[?1049h")
-    assert "\x1b[?1049l" in drawn.rpartition("what happens")[2]
+    assert "\x1b[?1049l" in drawn.rpartition(" events ")[2]

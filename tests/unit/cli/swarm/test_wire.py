@@ -74,5 +74,5 @@ def test_a_state_is_a_line_of_its_own() -> None:
 
 @pytest.mark.parametrize("line", [b"Traceback", b"[]", b'{"received": [[1]]}', b'{"events": [{}]}', b'{"failed": 3}'])
 def test_a_line_that_is_none_is_an_error_that_shows_it(line: bytes) -> None:
-    with pytest.raises(ValueError, match="a part of the swarm said b"):
+    with pytest.raises(ValueError, match="a part of the swarm sent b"):
         read_line(line, Told())
