@@ -1,4 +1,9 @@
-"""The data pipeline on Spark: topics as tables and streams, and what is told from the cluster's trace.
+"""Spark: topics as DataFrames, and analysis of rebalance traces.
 
-Needs the extra `spark`; brokers, name servers and clients import nothing from here.
+`data_source.py` is `format("rlab")`, on `source` (reads) and `sink` (writes), which reach brokers through `wire.py`.
+`spark` starts sessions. `trace` turns events into tables, `report` prints them as a page. `strategies` compares
+allocation strategies, `replay` replays a trace under other rules.
+
+Only `cli` imports this package. Modules that run in Spark workers import nothing of Spark at module level unless
+needed.
 """

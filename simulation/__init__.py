@@ -1,1 +1,9 @@
-"""The shipped cluster in virtual time, on a simulated network."""
+"""Everything that runs without a real clock: a simulated network, faults, checkers, and runs that put them together.
+
+`kernel` is the event loop in virtual time and its network. `cluster` runs the shipped servers and clients in it.
+`faults` breaks them. `checks` decides, purely, whether a run kept its promises. `runs` are the programs: torture,
+order, POP, power cuts. `swarm` is no simulation: it runs shipped clients against any cluster and uses the same
+checkers.
+
+Nothing below `simulation` knows it: what ships runs here unmodified.
+"""

@@ -1,1 +1,5 @@
-"""The room `pipeline/spark`."""
+"""Spark sessions that start anywhere, and start soon.
+
+`session.py` is the entrance. It finds a Java (`java.py`), prepares a SPARK_HOME (`home.py`), and uses an archive of
+Spark's classes if there is one (`class_archive.py`), which `make_archive.py` makes on request.
+"""

@@ -1,1 +1,8 @@
-"""The room `pipeline/strategies`."""
+"""Comparison of allocation strategies on random histories of a group.
+
+`allocate_all.py` computes the assignment of all members at once, with arrays; `histories.py` lets members join and
+leave and compares each assignment with the one before. `job.py` runs many histories in Spark, `plot.py` draws the
+result.
+
+`pipeline/replay` uses `allocate_all`.
+"""

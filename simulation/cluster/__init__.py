@@ -1,1 +1,5 @@
-"""The room `simulation/cluster`."""
+"""A simulated cluster: shipped name servers, brokers, producers and consumers on the simulated kernel.
+
+`cluster.py` starts them and is what scenarios use. `servers.py` and `clients.py` wrap one process each, which can be
+stopped, crashed or hung. `convergence.py` compares the owners of queues with the targets.
+"""

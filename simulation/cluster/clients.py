@@ -1,10 +1,10 @@
-"""Clients of a simulated cluster: they write down what they send and get, and may be killed or hang.
+"""Clients of a simulated cluster: they record what they send and get, and may be killed or hang.
 
-A connection comes from the host of the task that asks for it, so what a client is told to do has to be done from its
-own host. That is why a scenario talks to these, and not to the shipped client inside.
+A connection comes from the host of the task that opens it, so calls to a client have to be made on its own host. That
+is why a scenario calls these wrappers and not the shipped client inside.
 
-Invariant: a delivery is written down when the listener is called, and is `finished` only when the listener returned:
-whatever is committed without being finished somewhere was lost.
+Invariant: a delivery is recorded when the listener is called, and `finished` only when the listener returned: an offset
+that is committed while no delivery of its message is finished is a lost message.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from simulation.kernel.network import Fault
 from simulation.kernel.run import Simulation
 
 Work = Callable[[MessageExt], Awaitable[ConsumeResult | None]]
-"""What a consumer does with each message; None or SUCCESS finishes it, RECONSUME_LATER or an exception fails it."""
+"""A consumer's work on each message; None or SUCCESS finishes it, RECONSUME_LATER or an exception fails it."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One message that a listener was called with.
+    """One call of a listener with a message.
 
     Attributes:
-        time_s: when, on the virtual clock.
-        times_delivered: how often it had failed before at this consumer.
+        time_s: virtual time.
+        times_delivered: how often the message had failed before at this consumer.
         finished: whether the listener returned success.
     """
 
@@ -53,13 +53,7 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class SimulatedMember:
-    """One consumer process on a host of its own.
-
-    Attributes:
-        host: its host.
-        consumer: the shipped consumer.
-        live: whether it runs and can be reached.
-    """
+    """One consumer process on a host of its own; `live` while it runs and can be reached."""
 
     simulation: Simulation
     host: str
@@ -89,18 +83,18 @@ class SimulatedMember:
             await self.consumer.shutdown()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give a topic up; see `GroupConsumer.unsubscribe`."""
+        """See `GroupConsumer.unsubscribe`."""
         with self.simulation.on_host(self.host):
             await self.consumer.unsubscribe(topic)
 
     async def crash(self) -> None:
-        """Kill its process: its connections are reset, and nothing that it still does reaches anybody.
+        """Kill its process: its connections are reset, and it can send nothing more.
 
         Cancellation: it is dead, but some of its tasks may still be in memory.
         """
         self.live = False
-        # A clean shutdown would finish, commit and say goodbye. No shipped code kills itself, so its tasks are ended
-        # here from the outside: the listeners first, then what they run on.
+        # A clean shutdown would finish, commit and unregister. No shipped code kills itself, so its tasks are ended
+        # from the outside: the listeners first, then the instance below them.
         instance = self.consumer._instance
         assert instance is not None, "a consumer that was not started cannot crash"
         with self.simulation.network.stall(self.host):
@@ -116,27 +110,23 @@ class SimulatedMember:
 
 @dataclass(slots=True, eq=False)
 class SimulatedConsumer(SimulatedMember):
-    """A push consumer.
-
-    Attributes:
-        deliveries: every message that its listener was called with, in order.
-    """
+    """A push consumer, with every delivery to its listener in order."""
 
     consumer: PushConsumer
     deliveries: list[Delivery] = field(default_factory=list)
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """What it owns now, sorted; without the queues of its retry topic."""
+        """The queues that it owns now, sorted; without those of its retry topic."""
         return [queue for queue in self.consumer.queues if not is_retry_topic(queue.topic)]
 
     @property
     def bodies(self) -> list[bytes]:
-        """The bodies that its listener was called with, in order."""
+        """The bodies of its deliveries, in order."""
         return [delivery.body for delivery in self.deliveries]
 
     def listener(self, work: Work | None) -> Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]:
-        """Make a listener that writes everything down and then does the work of each message."""
+        """Make a listener that records every message and then does the work on each."""
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             now = self.simulation.loop.time()
@@ -152,14 +142,14 @@ class SimulatedConsumer(SimulatedMember):
         return on_messages
 
     async def subscribe(self, topic: str, expression: str = "*", *, work: Work | None = None) -> None:
-        """Subscribe to one more topic, or change one; see `PushConsumer.subscribe`."""
+        """Subscribe to one more topic, or change a subscription; see `PushConsumer.subscribe`."""
         with self.simulation.on_host(self.host):
             await self.consumer.subscribe(topic, self.listener(work), expression)
 
 
 @dataclass(slots=True, eq=False)
 class SimulatedPopConsumer(SimulatedMember):
-    """A pop consumer; what it is asked for comes from its host."""
+    """A pop consumer."""
 
     consumer: PopConsumer
 
@@ -184,9 +174,7 @@ class SimulatedProducer:
     """One producer process on a host of its own.
 
     Attributes:
-        host: its host.
-        producer: the shipped producer.
-        acknowledged: what brokers said they have, by body, so bodies should differ.
+        acknowledged: body -> result of the send, so bodies should differ.
     """
 
     simulation: Simulation
@@ -213,7 +201,7 @@ class SimulatedProducer:
         key: str | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Send a message; see `Producer.send`. The key is also the message's own, for consumers in key order."""
+        """Send a message; see `Producer.send`. The key is also that of the message, for consumers in key order."""
         message = Message(topic, body, tags=tags, keys=() if key is None else (key,))
         with self.simulation.on_host(self.host):
             result = await self.producer.send(message, key=key, queue=queue)

@@ -1,8 +1,8 @@
 """A whole cluster in virtual time: name servers, brokers, producers and consumers, each on a host of its own.
 
-Everything that runs in it is what ships. This module starts it, keeps what happens, and can say at any moment who
-should own which queue and who does. Its parts are broken one by one: `cluster.brokers["broker-a"].crash()`,
-`cluster.consumers[0].hang()`, and the faults of `cluster.simulation.network`.
+Servers and clients are the shipped ones. This module starts them, keeps all events, and can compare at any moment who
+should own which queue and who does. Faults are done to single parts: `cluster.brokers["broker-a"].crash()`,
+`cluster.consumers[0].hang()`, and those of `cluster.simulation.network`.
 
 Invariant: equal seeds, options and calls give equal `events`, byte for byte.
 
@@ -55,13 +55,13 @@ from simulation.kernel.run import Simulation
 
 NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
 SHOWN_TIMEOUT_S = 60.0
-"""Until when every name server that runs shows a new topic."""
+"""Until every running name server has to show a new topic."""
 LOOK_INTERVAL_S = 0.005
-"""How often `wait_converged` looks; what it measures is true to this much."""
+"""How often `wait_converged` compares, which is the precision of what it measures."""
 
 
 class NotConverged(AssertionError):
-    """The group did not reach its target in time; the text tells every difference."""
+    """The group did not reach its target in time; the text has every difference."""
 
 
 class SimulatedCluster:
@@ -75,7 +75,6 @@ class SimulatedCluster:
         **broker_options: `BrokerConfig` by name, for every broker.
 
     Attributes:
-        name_servers, brokers: the servers by name.
         consumers, poppers, producers: every client that was ever made, in that order.
         events: every event of every node, in the order in which they happened.
         watchers: called with each event as it happens; must not raise.
@@ -160,7 +159,7 @@ class SimulatedCluster:
         data_dir = self._data_dir / name
         data_dir.mkdir(parents=True, exist_ok=True)
         options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
-        # One for all its lives: a broker that was started again must not draw the same tokens once more.
+        # One generator for all lives of a broker: after a restart it must not draw the same tokens again.
         rng = Random(f"{name} {self.simulation.seed}")
 
         def open_broker(sink: EventSink) -> Any:
@@ -218,7 +217,7 @@ class SimulatedCluster:
             **options: `host`, and `ClientConfig` and `ConsumerOptions` by name.
         """
         host, made = self._options("c", options)
-        if made.get("mode") != ConsumeMode.POP:  # whoever pops has no queues
+        if made.get("mode") != ConsumeMode.POP:  # a member that pops owns no queues
             self._strategies[group] = strategy or AllocateMessageQueueAveragely()
         consumer = PushConsumer(self.addresses, group, strategy=strategy, **made)
         simulated = SimulatedConsumer(self.simulation, host, consumer)
@@ -236,16 +235,9 @@ class SimulatedCluster:
         strategy: AllocateMessageQueueStrategy | None = None,
         **options: Any,
     ) -> SimulatedConsumer:
-        """Start a consumer on a host of its own that writes down what it gets.
+        """Start a consumer on a host of its own that records its deliveries and does `work` on each message.
 
-        Args:
-            group: its group.
-            topic: what it subscribes to.
-            expression: which tags of it.
-            work: what it does with each message.
-            listener: instead of the one that writes down.
-            strategy: see `make_consumer`.
-            **options: see `make_consumer`.
+        A `listener` replaces the one that records. For the strategy and the options see `make_consumer`.
 
         Raises and cancellation: see `PushConsumer.start`.
         """
@@ -266,11 +258,7 @@ class SimulatedCluster:
         return popper
 
     async def start_producer(self, **options: Any) -> SimulatedProducer:
-        """Start a producer on a host of its own.
-
-        Args:
-            **options: `host`, and those of `Producer` and `ClientConfig` by name.
-        """
+        """Start a producer on a host of its own; options are `host`, and those of `Producer` and `ClientConfig`."""
         host, made = self._options("p", options)
         simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
         await simulated.start()
@@ -288,14 +276,9 @@ class SimulatedCluster:
         perm: Perm = READ_WRITE,
         brokers: Iterable[str] | None = None,
     ) -> None:
-        """Create or change a topic; returns once every name server that runs shows it.
+        """Create or change a topic; returns once every running name server shows it.
 
-        Args:
-            topic: its name.
-            queues: how many on each broker.
-            write: how many of them can be written, if not all.
-            perm: what it allows.
-            brokers: names of those that get it; all that run by default.
+        It gets so many queues on each of `brokers`, by default on all that run; `write` limits the writable ones.
         """
         names = [name for name, server in self.brokers.items() if server.process] if brokers is None else list(brokers)
         header = {
@@ -321,16 +304,16 @@ class SimulatedCluster:
         return [server.process for server in self.brokers.values() if server.process is not None]
 
     def target(self, group: str, *, retry_topics: bool = False) -> Owners:
-        """Who should own which queue of a group now; see `simulation/cluster/convergence.py`."""
+        """The owner that each queue of a group should have now; see `simulation/cluster/convergence.py`."""
         strategy = self._strategies[group]
         return target_of(group, strategy, self.consumers, self._running_brokers(), retry_topics=retry_topics)
 
     def owners(self, group: str, *, retry_topics: bool = False) -> Owners:
-        """Who owns which queue of a group now, as its live members see it."""
+        """The owners of each queue of a group now, as its live members see it."""
         return owners_of(group, self.consumers, retry_topics=retry_topics)
 
     def differences(self, *, retry_topics: bool = False) -> list[str]:
-        """In what any group is not where it should be; empty when all have converged."""
+        """A line for each queue of any group that is not as it should be; empty when all have converged."""
         return [
             difference
             for group in self._strategies
@@ -343,17 +326,14 @@ class SimulatedCluster:
         ]
 
     async def wait_converged(self, timeout_s: float, *, retry_topics: bool = False) -> float:
-        """Wait until every group owns exactly what it should.
+        """Wait until every group has converged; returns how long it took, in virtual seconds.
 
         Args:
-            timeout_s: at the most.
-            retry_topics: whether the queues of retry topics count; clients first hear of them with a route poll.
-
-        Returns:
-            How long it took, in virtual seconds.
+            timeout_s: time limit, virtual seconds.
+            retry_topics: whether the queues of retry topics count; clients learn of them with a route poll.
 
         Raises:
-            NotConverged: it did not in time; with every difference.
+            NotConverged: not in time; the text has every difference.
 
         Cancellation: harmless.
         """
@@ -374,13 +354,7 @@ class SimulatedCluster:
             watcher(event)
 
     def events_of(self, kind: EventKind, since: int = 0, **columns: object) -> list[Event]:
-        """The events of a kind, in the order in which they happened.
-
-        Args:
-            kind: which.
-            since: leave out so many of `events` from the start.
-            **columns: only those with these values, for instance `client="c1@1"`.
-        """
+        """The events of a kind with these column values, e.g. `client="c1@1"`, without the first `since` events."""
         return [
             event
             for event in self.events[since:]

@@ -1,7 +1,7 @@
-"""Who should own which queue of a group, who does, and what differs: the yardstick of every simulated rebalance.
+"""Compares targets and owners of a group's queues: the yardstick of every simulated rebalance.
 
-Invariant: the target is computed from what is true (which processes run, which topics they have), never from what any
-client believes; so a group that agrees with its target is right, and not only consistent.
+Invariant: the target is computed from the truth (which processes run, which topics they have) and never from what a
+client believes. So a group that matches its target is right, and not only consistent.
 
 Example: members c1 and c2, one broker with two queues, and c2 has just joined:
 
@@ -25,11 +25,11 @@ from model.topic_route import Perm
 from simulation.cluster.clients import SimulatedConsumer
 
 Owners = dict[MessageQueue, tuple[str, ...]]
-"""Queue -> client ids, sorted; more than one is a fault, and a queue of nobody is not in it."""
+"""Queue -> client ids, sorted; more than one is a fault, and a queue without an owner is left out."""
 
 
 def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> list[MessageQueue]:
-    """Every queue of a topic that some of these brokers serves."""
+    """Every queue of a topic that any of these brokers serves."""
     queues = []
     for broker in brokers:
         entry = broker.broker.topics.get(topic)
@@ -46,32 +46,27 @@ def target_of(
     *,
     retry_topics: bool,
 ) -> Owners:
-    """Who should own which queue.
+    """The owner that each queue of a group should have, if only its live consumers and these running brokers count.
 
-    Args:
-        group: the group.
-        strategy: what its members allocate with.
-        consumers: all consumers; those of other groups, and those that are not alive, do not count.
-        brokers: those that run.
-        retry_topics: whether the queues of retry topics count.
+    `retry_topics` says whether the queues of retry topics count.
     """
     running = list(brokers)
     members = {
         each.client_id: each.consumer.subscribed_topics() for each in consumers if each.live and each.group == group
     }
     view = GroupView(group=group, version=0, members=dict(sorted(members.items())))
-    # All topics of the group also when only some count: a strategy may share them out together.
+    # All topics of the group, even if only some count: a strategy may assign them together.
     queues = {topic: readable_queues(topic, running) for topics in members.values() for topic in topics}
     owners: Owners = {}
     for client_id, subscribed in sorted(members.items()):
         topics = [topic for topic in subscribed if retry_topics or not is_retry_topic(topic)]
-        share = allocate_target(strategy, group, client_id, MessageModel.CLUSTERING, topics, queues, view)
-        owners.update({queue: (client_id,) for queue in share})
+        target = allocate_target(strategy, group, client_id, MessageModel.CLUSTERING, topics, queues, view)
+        owners.update({queue: (client_id,) for queue in target})
     return dict(sorted(owners.items()))
 
 
 def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topics: bool) -> Owners:
-    """Who owns which queue, as the live members themselves see it."""
+    """The owners of each queue, as the live members see it."""
     owners: Owners = {}
     for consumer in sorted((each for each in consumers if each.live and each.group == group), key=_client_id):
         for queue in consumer.consumer.queues:
@@ -81,9 +76,9 @@ def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topic
 
 
 def differences(group: str, target: Owners, owners: Owners, brokers: Iterable[RunningBroker]) -> list[str]:
-    """Every way in which a group is not where it should be; empty when it has converged.
+    """A line for each queue whose owner or lease is not as it should be; empty when the group has converged.
 
-    The leases of the brokers have to agree as well: an owner without a lease may not commit.
+    An owner without a lease on its broker may not commit.
     """
     found = [
         f"{queue} should be of {_named(target.get(queue))} and is of {_named(owners.get(queue))}"

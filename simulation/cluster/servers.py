@@ -1,9 +1,8 @@
 """Name servers and brokers as processes of a simulated cluster: started, stopped, crashed and started again.
 
-A process is the shipped server on a host of its own. Stopping it is what SIGTERM does. Crashing it is as near to
-SIGKILL as one real process allows: its connections are reset, nothing that it still does reaches anybody, and its data
-directory is afterwards what it was at the moment of the crash, so that nothing which a clean stop writes helps the next
-run.
+A process is the shipped server on a host of its own. Stopping it does what SIGTERM does. Crashing it comes as near to
+SIGKILL as one real process allows: its connections are reset, it can send nothing more, and its data directory is put
+back to the moment of the crash, so that the next start finds nothing that a clean stop writes.
 
 Invariant: a server that is restarted has the address, the name and the data directory that it had before.
 """
@@ -28,7 +27,7 @@ Running = TypeVar("Running")
 
 
 class UnsyncedFiles(Files):
-    """Files that never wait for the disk: a crash here takes the process, and the system keeps what was written."""
+    """Files that never wait for the disk: a crash here ends the process, and the system keeps what was written."""
 
     def sync(self, fd: int) -> None:
         """Do nothing."""
@@ -42,16 +41,16 @@ class SimulatedServer(Generic[Running]):
 
     Args:
         simulation: the world.
-        tasks: where it runs; the group is open as long as the server may run.
+        tasks: the task group that runs it; it stays open as long as the server may run.
         name: its host.
         port: where it listens.
-        open_server: makes the server's context manager, anew for every start; gets the sink for its events.
-        data_dir: what a crash takes back to the moment it happened; None for a server that stores nothing.
-        sink: gets the events of the server, but none of the time after a crash.
+        open_server: makes a new context manager of the server for every start; gets the sink for its events.
+        data_dir: put back by a crash; None for a server that stores nothing.
+        sink: gets the events of the server, but none from after a crash.
 
     Attributes:
         address: `host:port`, for clients.
-        process: what the server's context manager gave, while it runs, else None.
+        process: the value of the server's context manager while it runs, else None.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class SimulatedServer(Generic[Running]):
 
     @property
     def running(self) -> Running:
-        """What the server's context manager gave; only while it runs."""
+        """The value of the server's context manager; only while it runs."""
         assert self.process is not None, f"{self.name} does not run"
         return self.process
 
@@ -87,7 +86,7 @@ class SimulatedServer(Generic[Running]):
         """Start it; returns once it listens.
 
         Raises:
-            RlabError: what the server refuses to start with.
+            RlabError: the server refuses to start.
 
         Cancellation: it is stopped again.
         """
@@ -111,7 +110,7 @@ class SimulatedServer(Generic[Running]):
             self._sink(event)
 
     async def stop(self) -> None:
-        """End it as SIGTERM does: it says goodbye and closes its files. Idempotent.
+        """End it as SIGTERM does: it unregisters and closes its files. Idempotent.
 
         Cancellation: it ends all the same.
         """
@@ -123,8 +122,8 @@ class SimulatedServer(Generic[Running]):
         """End it as SIGKILL does; see the module header.
 
         Args:
-            lose: called with the data directory and a copy of it as it is now, from which it takes what is lost beside
-                the process; the next start finds that copy.
+            lose: called with the data directory and a copy of it as it is now; removes from the copy what is lost
+                beside the process. The next start finds that copy.
 
         Cancellation: it ends, and its data directory may be that of a clean stop.
         """
@@ -141,7 +140,7 @@ class SimulatedServer(Generic[Running]):
             at_the_crash.rename(self._data_dir)
 
     def _copy_data(self) -> Path | None:
-        """Copy what the system has of the server's files: everything it wrote, whether synced or not."""
+        """Copy everything that the server has written, synced or not."""
         if self._data_dir is None:
             return None
         copy = self._data_dir.with_name(f"{self._data_dir.name}.crashed")

@@ -1,6 +1,6 @@
-"""A disk that fills up on demand, for each broker of a simulated cluster by itself.
+"""Disks that fill up on demand, one for each broker of a simulated cluster.
 
-What does not fit any more is refused as the system does it: the write takes what fits, and only the next one fails.
+A full disk fails as a real one does: the write that does not fit is done in part, and only the next one fails.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from pathlib import Path
 from simulation.cluster.servers import UnsyncedFiles
 
 _FITS_BYTES = 64
-"""A write of no more fails at once on a full disk; of a longer one half is written first."""
+"""On a full disk a write of at most this many bytes fails at once; of a longer one half is written first."""
 
 
 class FillingDisks(UnsyncedFiles):
-    """The message files of all brokers below one directory.
-
-    Args:
-        data_dir: each broker has a directory of its name in it.
+    """The message files of all brokers; each has a directory of its name in `data_dir`.
 
     Attributes:
-        full: names of the brokers whose disk has no room now.
-        open_files: descriptors that are open now, and whose they are.
+        full: names of the brokers whose disk is full now.
+        open_files: open descriptor -> name of its broker.
     """
 
     def __init__(self, data_dir: Path) -> None:

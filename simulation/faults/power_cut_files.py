@@ -1,14 +1,14 @@
-"""A disk that forgets what was not synced when the power goes.
+"""Files on a disk that loses what was not synced when the power goes.
 
-It keeps its own account of what is on the disk itself, beside the real files, which show what the system knows:
+The real files hold everything that was written; beside them this layer records what would be on the disk itself:
 
-    write, write, sync, write           the disk has two writes for sure, and perhaps a part of the third
+    write, write, sync, write           the disk surely has two writes, and perhaps a part of the third
     create a, sync a                    the disk has a's content, and perhaps not its name
     create a, sync a, sync_directory    the disk has both
 
-What a power cut does is drawn from a random number generator. Of the names that were made, renamed and removed since
-the last `sync_directory` the disk has those up to some moment. Of the writes to a file since its last `sync` it has
-those up to some moment, and a part of the next one. Sometimes it has one behind a gap as well, with zeros in the gap:
+A random number generator decides what a power cut loses. Of the names created, renamed and removed since the last
+`sync_directory`, the disk keeps those up to some moment. Of the writes to a file since its last `sync`, it keeps those
+up to some moment and a part of the next one. Sometimes it also keeps a later write behind a gap of zeros, because
 systems write pages in any order.
 
 The database of the broker does not go through this layer and is left as it is.
@@ -23,11 +23,11 @@ from broker.durability.metadata import FILE_NAME
 from broker.store.disk.files import Files
 
 _GAP_SHARE = 0.25
-"""How many cuts leave a write behind a gap."""
+"""Share of cuts that keep a write behind a gap."""
 
 
-class _File:
-    """A file as the disk has it, and what was written since: (position, bytes), or (size, None) for a truncation."""
+class _DiskFile:
+    """A file as the disk has it, and the changes since: (position, bytes), or (size, None) for a truncation."""
 
     __slots__ = ("durable", "pending")
 
@@ -41,7 +41,7 @@ class _File:
         self.pending.clear()
 
     def after_cut(self, random: Random) -> bytes:
-        """What a power cut leaves."""
+        """The content that a power cut leaves."""
         content = bytearray(self.durable)
         kept = random.randint(0, len(self.pending))
         for change in self.pending[:kept]:
@@ -64,18 +64,18 @@ def _change(content: bytearray, at: int, data: bytes | None) -> None:
         content[at : at + len(data)] = data
 
 
-class _Directory:
-    """The names in a directory: as the system has them, as the disk has them, and (name, file) changed in between."""
+class _DiskDirectory:
+    """The names in a directory: as the system has them, as the disk has them, and the changes in between."""
 
     __slots__ = ("durable", "names", "pending")
 
     def __init__(self) -> None:
-        self.names: dict[str, _File] = {}
-        self.durable: dict[str, _File] = {}
-        self.pending: list[dict[str, _File | None]] = []
+        self.names: dict[str, _DiskFile] = {}
+        self.durable: dict[str, _DiskFile] = {}
+        self.pending: list[dict[str, _DiskFile | None]] = []
 
-    def change(self, changes: dict[str, _File | None]) -> None:
-        """Give names to files, or with None take them away: all at once, as a rename does."""
+    def change(self, changes: dict[str, _DiskFile | None]) -> None:
+        """Give names to files, or with None remove them: all at once, as a rename does."""
         _rename(self.names, changes)
         self.pending.append(changes)
 
@@ -84,7 +84,7 @@ class _Directory:
         self.pending.clear()
 
 
-def _rename(names: dict[str, _File], changes: dict[str, _File | None]) -> None:
+def _rename(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | None]) -> None:
     for name, file in changes.items():
         if file is None:
             names.pop(name, None)
@@ -93,24 +93,18 @@ def _rename(names: dict[str, _File], changes: dict[str, _File | None]) -> None:
 
 
 class PowerCutFiles(Files):
-    """The file layer of brokers whose power may be cut; `simulation/runs/power_cuts.py` does it.
+    """The file layer of brokers whose power `simulation/runs/power_cuts.py` cuts.
 
-    Syncs cost nothing here: the real disk is not asked for any. A file that was there before is on the disk.
+    A sync here does not reach the real disk. A file from before is taken to be on the disk.
     """
 
     def __init__(self) -> None:
-        self._directories: dict[Path, _Directory] = {}
-        self._open: dict[int, _File] = {}
+        self._directories: dict[Path, _DiskDirectory] = {}
+        self._open: dict[int, _DiskFile] = {}
 
     def cut(self, directory: Path, survivor: Path, random: Random) -> None:
-        """Cut the power of the machine that has a directory, now.
-
-        Args:
-            directory: the directory.
-            survivor: a copy of it as the system has it now, which becomes what the disk has.
-            random: draws what is lost.
-        """
-        known = self._directories.get(directory, _Directory())
+        """Cut the power of the machine that has a directory; `survivor`, a copy of it, becomes what the disk has."""
+        known = self._directories.get(directory, _DiskDirectory())
         names = dict(known.durable)
         for changes in known.pending[: random.randint(0, len(known.pending))]:
             _rename(names, changes)
@@ -121,17 +115,17 @@ class PowerCutFiles(Files):
             (survivor / name).write_bytes(names[name].after_cut(random))
 
     def forget(self, directory: Path) -> None:
-        """Take what is in a directory for durable: the machine starts again."""
+        """Treat everything in a directory as durable, because the machine starts again."""
         self._directories.pop(directory, None)
 
-    def _directory(self, path: Path) -> _Directory:
-        return self._directories.setdefault(path.parent, _Directory())
+    def _directory(self, path: Path) -> _DiskDirectory:
+        return self._directories.setdefault(path.parent, _DiskDirectory())
 
-    def _known(self, path: Path) -> _File:
-        """The account of a file that is there."""
+    def _known(self, path: Path) -> _DiskFile:
+        """The record of an existing file."""
         directory = self._directory(path)
         if path.name not in directory.names:
-            directory.names[path.name] = directory.durable[path.name] = _File(path.read_bytes())
+            directory.names[path.name] = directory.durable[path.name] = _DiskFile(path.read_bytes())
         return directory.names[path.name]
 
     def open(self, path: Path, *, create: bool = False) -> int:
@@ -141,7 +135,7 @@ class PowerCutFiles(Files):
         is_new = not path.exists()
         fd = super().open(path, create=create)
         if is_new:
-            self._directory(path).change({path.name: _File()})
+            self._directory(path).change({path.name: _DiskFile()})
         self._open[fd] = self._known(path)
         return fd
 
@@ -173,7 +167,7 @@ class PowerCutFiles(Files):
 
     def sync_directory(self, path: Path) -> None:
         """See `Files.sync_directory`."""
-        self._directories.setdefault(path, _Directory()).settle()
+        self._directories.setdefault(path, _DiskDirectory()).settle()
 
     def rename(self, source: Path, target: Path) -> None:
         """See `Files.rename`."""

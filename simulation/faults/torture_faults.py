@@ -1,7 +1,7 @@
-"""What a torture run does to its cluster: crashes, stops, hangs, cuts, partitions and full disks, as chance decides.
+"""Random faults on a cluster: crashes, stops, hangs, cut connections, partitions and full disks.
 
-Consumers have slots, which are their hosts: what leaves or crashes is started again in its slot later, so that a
-cluster that is made whole is the same one every time.
+Consumers have slots, which are their hosts: a consumer that left or crashed is started again in its slot later, so a
+repaired cluster is the same every time.
 """
 
 from __future__ import annotations
@@ -20,20 +20,15 @@ from simulation.faults.full_disk import FillingDisks
 from simulation.kernel.network import Fault
 
 PAUSES_S = (0.0, 0.01, 0.2, 1.0, 3.0, 8.0)
-"""Up to how long chance waits between two faults: some come in bunches."""
+"""Limits of the pause between two faults, some of which come in bunches."""
 
 
 class Faults:
-    """The faults of one run.
-
-    Args:
-        cluster: what they are done to.
-        disks: its brokers' disks.
-        start: starts the consumer of a slot.
+    """The faults of one run; `start` starts the consumer of a slot.
 
     Attributes:
-        done: how often what was done.
-        spared: servers that are neither stopped nor crashed; all else may happen to them.
+        done: kind of fault -> how often it was done.
+        spared: servers that are neither stopped nor crashed; other faults may hit them.
     """
 
     def __init__(
@@ -56,7 +51,7 @@ class Faults:
         self._slots[slot] = await self._start(slot)
 
     async def chaos(self, duration_s: float) -> None:
-        """Break things for so long. Cancellation: what is broken stays broken."""
+        """Do random faults for `duration_s`. Cancellation: those that are active stay."""
         steps: list[tuple[Callable[[], Awaitable[bool]], int]] = [
             (self._join, 8),
             (self._leave, 2),
@@ -81,7 +76,7 @@ class Faults:
             await anyio.sleep(self._random.choice(PAUSES_S) * self._random.random())
 
     async def make_whole(self) -> None:
-        """Repair everything. Cancellation: some of it may be broken still."""
+        """Heal all faults, and start every stopped server and consumer. Cancellation: some may be left."""
         self._disks.full.clear()
         for fault in (*self._faults, *self._hung.values()):
             fault.heal()

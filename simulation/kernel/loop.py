@@ -1,4 +1,4 @@
-"""An event loop in virtual time: when nothing is ready, its clock jumps to the next thing that will happen.
+"""An event loop in virtual time: when nothing is ready, its clock jumps to the next timer or arrival.
 
 Only two ends of asyncio are replaced: the clock, and the `select` call that would wait in the kernel. Timers, tasks,
 transports and servers are asyncio's own, so shipped code runs unmodified, in one thread, as fast as Python can run it.
@@ -39,7 +39,7 @@ MAX_START_S = 1e6
 """Asyncio tells timers apart by a nanosecond, and a float of some ten million seconds cannot hold one."""
 
 DEFAULT_LIMIT_S = 86_400.0
-"""A simulation that lives on its timers never ends by itself; a virtual day is more than any scenario needs."""
+"""A simulation that only waits for timers never ends by itself; a virtual day is more than any scenario needs."""
 
 
 class Network(Protocol):
@@ -64,13 +64,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     Files and plain functions are real. `run_in_executor` calls them in place, or `blocking_s` later. Everything else
     outside of the process raises `NotSimulated`.
 
-    Args:
-        start_s: What `time()` begins at, seconds.
-        limit_s: Virtual seconds after which the simulation is given up with `SimulationTimeout`.
+    `time()` begins at `start_s`. After `limit_s` virtual seconds the simulation ends with `SimulationTimeout`.
     """
 
     blocking_s = 0.0
-    """Virtual seconds that each call in an executor takes, from when it is set; for slow disks."""
+    """Virtual seconds that each later call in an executor takes; for slow disks."""
     _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, *, start_s: float = 0.0, limit_s: float = DEFAULT_LIMIT_S) -> None:
@@ -90,22 +88,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.kernel.now_s
 
     def run_forever(self) -> None:
-        """Run until stopped, cancelling in an order that only the program decides."""
+        """Run until stopped; the order of cancellations depends on the program alone."""
         with numbered_cancel_scopes(self._scope_numbers):
             super().run_forever()
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call `func` here, now or `blocking_s` later, whatever the executor.
+        """Call `func` in this thread, now or `blocking_s` later; `executor` is ignored.
 
-        A thread would run while the virtual clock jumps, and finish in an order that no seed decides.
-
-        Args:
-            executor: Not used.
-            func: What to call.
-            *args: Its arguments.
-
-        Returns:
-            A future of the result or the exception; already done if calls take no time.
+        A thread would run while the virtual clock jumps, and finish in an order that no seed decides. The future is
+        already done if calls take no time.
         """
         future: asyncio.Future[T] = self.create_future()
         if self.blocking_s:
@@ -132,13 +123,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def create_server(  # type: ignore[override]  # the base has an overload for each kind of socket
         self, protocol_factory: ProtocolFactory, host: str | None = None, port: int = 0, **options: Any
     ) -> asyncio.Server:
-        """Listen on the simulated network.
+        """Listen on the simulated network; tasks that the server's connections start run on this host.
 
-        Args:
-            protocol_factory: As everywhere in asyncio.
-            host: Where to listen; what the server's connections start runs on this host.
-            port: 0 for one that is free, the same ones in every run.
-            **options: asyncio's own.
+        Port 0 takes a free one, the same in every run.
 
         Raises:
             OSError: The port is taken.
@@ -212,7 +199,7 @@ for _name, _advice in _NOT_SIMULATED.items():
 
 
 def _call_for(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -> None:
-    """Call for whoever waits for the result, or for the error, as an executor does."""
+    """Call `func` and give its result or error to the future, as an executor does."""
     called: Future[T] = Future()
 
     def failed(_: object, error: BaseException | None, __: object) -> bool:
@@ -223,7 +210,7 @@ def _call_for(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -
     with contextlib.ExitStack() as stack:
         stack.push(failed)
         called.set_result(func(*args))
-    if not future.done():  # nobody waits any more
+    if not future.done():  # else the waiting task was cancelled
         if (error := called.exception()) is not None:
             future.set_exception(error)
         else:

@@ -4,14 +4,14 @@ Each node has a host name; any string will do. A listener's host is the one it b
 its context, which tasks inherit: `with network.host("10.0.0.7"): ...`. The addresses "", 0.0.0.0, 127.0.0.1 and
 localhost mean the context's host.
 
-Invariant: a fault holds for connections that exist and for those still to be made, from its call until it is healed;
-faults that overlap are healed one by one. Two networks with equal arguments, faults and traffic behave equally.
+Invariant: a fault holds for existing and for later connections, from its call until it is healed; overlapping faults
+are healed one by one. Two networks with equal arguments, faults and traffic behave equally.
 
 Example::
 
     network = SimulatedNetwork(loop, random.Random(7), latency_s=0.002)
     with network.partition("10.0.0.1", ["10.0.0.2", "10.0.0.3"]):
-        ...  # bytes stall and connects hang; both go on after the block
+        ...  # bytes stall and connects hang; both continue after the block
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simulation.kernel.sockets import Address, Link, Listener, SimulatedConnecti
 DEFAULT_LATENCY_S = 0.000_5
 DEFAULT_WINDOW_BYTES = 64 * 1024
 MAX_WINDOW_BYTES = 256 * 1024
-"""asyncio reads at most this much at once, and a socket hands out all that has arrived."""
+"""asyncio reads at most this much at once, and a socket returns all that has arrived."""
 
 FIRST_PORT, LAST_PORT = 49_152, 65_535
 HERE = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
@@ -42,7 +42,7 @@ _current_host: ContextVar[str] = ContextVar("simulated_host", default="127.0.0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkStatistics:
-    """What a network has done so far, and how many connections it has now."""
+    """Counters of a network, and the number of its connections now."""
 
     bytes_sent: int
     bytes_delivered: int
@@ -80,10 +80,10 @@ class SimulatedNetwork:
 
     Args:
         loop: The loop whose connections it carries from now on.
-        random: Where jitter comes from.
-        latency_s: From one host to another, one way; also within a host.
+        random: Source of the jitter.
+        latency_s: One way from one host to another; also within a host.
         jitter_s: Up to this much is added to each latency.
-        window_bytes: How much of one direction is sent before its reader has read; at most 256 KiB.
+        window_bytes: Bytes that may be sent in one direction and not yet read; at most 256 KiB.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SimulatedNetwork:
 
     @contextlib.contextmanager
     def host(self, host: str) -> Generator[None]:
-        """Be on `host` in this block: what it and the tasks it starts connect comes from there."""
+        """Be on `host` in this block: connections of the block and of tasks that it starts come from there."""
         token = _current_host.set(host)
         try:
             yield
@@ -125,9 +125,7 @@ class SimulatedNetwork:
     def bind(self, host: str | None, port: int) -> Listener:
         """Take an address for a server.
 
-        Args:
-            host: Where it listens; one of `HERE` or None means the current host.
-            port: 0 for one that is free, the same ones in every run.
+        A host of `HERE`, or None, is the current host. Port 0 takes a free one, the same in every run.
 
         Raises:
             OSError: The port is taken (EADDRINUSE).
@@ -143,7 +141,7 @@ class SimulatedNetwork:
         Raises:
             ConnectionRefusedError: Nobody listens there, or a fault refuses; after the round trip.
 
-        Cancellation: the attempt is given up; a server that has not heard of it never will.
+        Cancellation: the attempt ends; a server that it has not reached never sees it.
         """
         client = self._take_port(_current_host.get(), 0)
         server = (self._resolve(host), port)
@@ -196,7 +194,7 @@ class SimulatedNetwork:
     def set_latency(self, a: str, b: str, latency_s: float, *, one_way: bool = False) -> Fault:
         """Change the latency from `a` to `b`, and back unless `one_way`; healing restores the network's own.
 
-        What is on its way arrives as it would have, and what is sent later does not overtake it.
+        What is in flight arrives at its old time, and what is sent later does not overtake it.
         """
         if latency_s < 0:
             raise ValueError(f"latency_s={latency_s} must not be negative")
@@ -212,7 +210,8 @@ class SimulatedNetwork:
     def partition(self, a: str | Iterable[str], b: str | Iterable[str], *, one_way: bool = False) -> Fault:
         """Stop everything from hosts `a` to hosts `b`, and back unless `one_way`.
 
-        Nothing is lost or reset: bytes and connection attempts stall, as when a cable is pulled, and go on when healed.
+        Nothing is lost or reset: bytes and connection attempts stall, as when a cable is pulled, and continue when
+        healed.
         """
         from_, to = _hosts(a), _hosts(b)
 
@@ -222,7 +221,7 @@ class SimulatedNetwork:
         return self._block(f"partition {' '.join(from_)} {'|' if not one_way else '/'} {' '.join(to)}", covers)
 
     def stall(self, host: str) -> Fault:
-        """Deliver nothing to or from `host`, itself included, as when its process hangs."""
+        """Deliver nothing to or from `host`, nor within it, as when its process hangs."""
         return self._block(f"stall {host}", lambda source, target: host in (source, target))
 
     def stall_connection(self, connection: SimulatedConnection) -> Fault:
@@ -242,10 +241,9 @@ class SimulatedNetwork:
         return self._fault(f"refuse {host}:{port}", partial(self._refusing.remove, (host, port)))
 
     def cut(self, a: str, b: str | None = None) -> int:
-        """Reset the connections between `a` and `b`, or all of `a`, at both ends, now.
+        """Reset the connections between `a` and `b`, or all of `a`, at both ends, now; returns their number.
 
-        Returns:
-            How many there were. There is nothing to heal: both ends may connect again.
+        There is nothing to heal: both ends may connect again.
         """
         cut = self.connections(a, b)
         for connection in cut:

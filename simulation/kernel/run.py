@@ -1,4 +1,4 @@
-"""Run a coroutine in a world of its own: a virtual clock, a simulated network and one seed for all chance.
+"""Runs a coroutine in a world of its own: a virtual clock, a simulated network and one seed for all chance.
 
 Invariant: the same main, seed and options give the same history, byte for byte. A failure therefore carries the seed,
 and running it again with that seed fails in the same way.
@@ -30,18 +30,18 @@ from simulation.kernel.network import DEFAULT_LATENCY_S, SimulatedNetwork
 T = TypeVar("T")
 
 EPOCH_MS = 1_704_067_200_000
-"""What the wall clock shows when the virtual clock shows 0: 2024-01-01T00:00:00Z."""
+"""Wall clock at virtual time 0: 2024-01-01T00:00:00Z."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What a simulated world is made of.
+    """Parts of a simulated world.
 
     Attributes:
-        loop: The loop, whose `time()` is the virtual clock in seconds, from 0.
-        network: What the loop's connections run over; faults are made here.
-        random: Chance for the scenario. The network has its own, so that one more packet leaves the scenario as it is.
-        seed: What both were made from.
+        loop: its `time()` is the virtual clock in seconds, from 0.
+        network: carries the loop's connections; faults are made here.
+        random: chance for the scenario. The network has its own, so that one more packet leaves the scenario as it is.
+        seed: both generators are made from it.
     """
 
     loop: VirtualLoop
@@ -73,16 +73,13 @@ def run_simulation(
         seed: Decides everything that is left to chance.
         latency_s: One way between any two hosts.
         jitter_s: Up to this much is added to each latency.
-        limit_s: Virtual seconds after which a `main` that is not done is given up.
-
-    Returns:
-        What `main` returned.
+        limit_s: Virtual seconds that `main` may take.
 
     Raises:
         SimulationDeadlock: `main` waits for something that cannot happen any more.
         SimulationTimeout: `main` was not done at the limit.
         ExceptionGroup: `main` succeeded, but callbacks or forgotten tasks failed, which asyncio would only log.
-        BaseException: Whatever `main` raised. All of them say in a note how to replay.
+        BaseException: An error of `main`. Each error has a note that says how to replay it.
     """
     reported: list[Exception] = []
     name = getattr(main, "__qualname__", repr(main))
@@ -109,10 +106,9 @@ def run_simulation(
 
 @contextlib.contextmanager
 def _rare_collections() -> Generator[None]:
-    """Look for cyclic garbage rarely.
+    """Collect cyclic garbage rarely.
 
-    A simulated world lives until its end as a whole: with a thousand clients in it, looking through it again and again
-    took a third of the time.
+    A simulated world is alive as a whole until its end: with a thousand clients, collections took a third of the time.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)

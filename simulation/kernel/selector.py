@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 CLEANUP_S = 60.0
-"""Virtual time that tasks get to clean up in once the limit has been reported."""
+"""Virtual time for tasks to clean up after the limit was reported."""
 
 MAX_TASKS_SHOWN = 20
 FIRST_FD = 1 << 20  # far above the descriptors of real files, so that one is never taken for a virtual file
 
 
 class SimulationDeadlock(RuntimeError):
-    """Every task waits, and no timer and no packet is on its way that could wake one."""
+    """Every task waits, and there is no timer and no packet that could wake one."""
 
 
 class SimulationTimeout(RuntimeError):
@@ -37,16 +37,12 @@ class NotSimulated(NotImplementedError):
 
 
 class VirtualFile(Protocol):
-    """What the selector needs to know of a simulated socket."""
+    """The part of a simulated socket that the selector uses."""
 
     fd: int
 
     def poll(self) -> int:
-        """Say what would not block now.
-
-        Returns:
-            `selectors.EVENT_READ` and `selectors.EVENT_WRITE`, or-ed.
-        """
+        """Return what would not block now: `selectors.EVENT_READ` and `selectors.EVENT_WRITE`, or-ed."""
         ...
 
 
@@ -93,18 +89,15 @@ class VirtualSelector(selectors.BaseSelector):
         heapq.heappush(self._booked, (when_s, next(self._order), happen))
 
     def wake(self, file: VirtualFile) -> None:
-        """Look at `file` in the next turn of the loop; something happened to it."""
+        """Poll `file` in the next event-loop iteration, because something happened to it."""
         self._woken[file] = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready, and move the clock instead of waiting.
+        """Return the watched files that are ready, each with its events, and move the clock instead of waiting.
 
         Args:
-            timeout: 0 when the loop has callbacks to run. Other values only say that it has none: the instant to jump
-                to is read from the timers themselves, since now + (when - now) may miss it by a rounding.
-
-        Returns:
-            The watched files that are ready, each with what it is ready for.
+            timeout: 0 when the loop has callbacks to run. Any other value means that it has none; the time to jump to
+                is read from the timers themselves, because now + (when - now) may miss it by a rounding.
 
         Raises:
             SimulationDeadlock: Nothing is ready, booked or scheduled.
@@ -165,7 +158,7 @@ class VirtualSelector(selectors.BaseSelector):
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Watch a virtual file no longer; raises KeyError if it was not watched."""
+        """Stop watching a virtual file; raises KeyError if it was not watched."""
         return self._keys.pop(fileobj)
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -177,7 +170,7 @@ class VirtualSelector(selectors.BaseSelector):
         return self._keys
 
     def close(self) -> None:
-        """Drop everything that was still to happen."""
+        """Drop everything that is still booked."""
         self._booked.clear()
         self._woken.clear()
         self._keys.clear()

@@ -1,4 +1,4 @@
-"""TCP as a simulated kernel gives it to asyncio: listeners, sockets, and the pipes between two of them.
+"""TCP of the simulated kernel, as asyncio uses it: listeners, sockets, and the pipes between two of them.
 
 It simulates the kernel, not asyncio: these objects answer the calls that asyncio makes on a socket, and the loop builds
 its own transports and servers on top of them. So flow control, half-closing, aborting and closing behave as on a real
@@ -26,11 +26,11 @@ from simulation.kernel.selector import VirtualSelector
 
 Address = tuple[str, int]
 Arrival = bytes | Callable[[], object]
-"""What travels: bytes of the stream, or something that happens on arrival (open, end of stream, reset)."""
+"""What a pipe carries: bytes of the stream, or something that happens on arrival (open, end of stream, reset)."""
 
 
 class Wire:
-    """What all sockets of a network share: the kernel's clock and poll, what varies by chance, limits and counters."""
+    """Shared by all sockets of a network: the kernel's clock and poll, chance, limits and counters."""
 
     def __init__(self, kernel: VirtualSelector, random: Random, *, jitter_s: float, window_bytes: int) -> None:
         self.kernel, self.random = kernel, random
@@ -54,7 +54,7 @@ class Link:
         self.blocks += 1
 
     def unblock(self) -> None:
-        """Take one stop away; with the last one what was held up flows."""
+        """Undo one `block`; with the last one what was held up flows."""
         self.blocks -= 1
         for pipe in tuple(self.pipes):
             pipe.resume()
@@ -63,7 +63,7 @@ class Link:
 class Pipe:
     """One direction of one connection.
 
-    It has at most one booking with the kernel, for what arrives first, however much is on its way.
+    It has at most one booking with the kernel, for the next arrival, however much is in flight.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Pipe:
         sender.outbound = receiver.inbound = self
 
     def send(self, item: Arrival) -> None:
-        """Let `item` arrive after the latency of the link, and behind everything sent before it."""
+        """Let `item` arrive after the latency of the link, and after everything sent before it."""
         wire = self._wire
         now_s = wire.kernel.now_s
         if now_s != self._sent_s:  # what leaves at one instant arrives at one instant
@@ -107,19 +107,19 @@ class Pipe:
         self.blocks += 1
 
     def unblock(self) -> None:
-        """Take one stop away; with the last one what was held up flows."""
+        """Undo one `block`; with the last one what was held up flows."""
         self.blocks -= 1
         self.resume()
 
     def resume(self) -> None:
-        """Send again what was held up. If another fault still holds it, it does not get far."""
+        """Send again what was held up; another fault that still holds stops it again."""
         again_s = self._wire.kernel.now_s + self.link.latency_s
         self._in_flight = deque((max(due_s, again_s), item) for due_s, item in self._in_flight)
         if self._in_flight and not self._booked:
             self._book()
 
     def drop(self) -> None:
-        """Lose everything that is on its way."""
+        """Lose everything that is in flight."""
         self._in_flight.clear()
 
     def _book(self) -> None:
@@ -188,17 +188,14 @@ class VirtualSocket(_SocketFile):
         return self._peer
 
     def poll(self) -> int:
-        """See `VirtualFile.poll`; a broken connection is ready for everything, so that everything finds out."""
+        """See `VirtualFile.poll`; a broken connection is ready for everything, so that reads and writes fail."""
         ready = selectors.EVENT_READ if self._unread or self._ended or self._broken else 0
         if self._broken or self.outbound.unread < self._wire.window_bytes:
             ready |= selectors.EVENT_WRITE
         return ready
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send as much as the window has room for.
-
-        Returns:
-            The number of bytes sent, at least 1.
+        """Send as much as the window has room for; returns the number of bytes, at least 1.
 
         Raises:
             BlockingIOError: The window is full.
@@ -251,11 +248,7 @@ class VirtualSocket(_SocketFile):
             self.outbound.send(self.outbound.receiver.end)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close as a kernel does: what was sent is still delivered, what was not read resets the connection.
-
-        Args:
-            reset: Reset it in any case.
-        """
+        """Close as a kernel does: bytes sent are still delivered; unread bytes, or `reset`, reset the connection."""
         if self.closed:
             return
         self.closed = True
@@ -268,7 +261,7 @@ class VirtualSocket(_SocketFile):
 
     def take(self, data: bytes) -> None:
         """Bytes arrive."""
-        if self.closed:  # nobody will read them, and a kernel tells the sender so
+        if self.closed:  # they will never be read, and a kernel answers that with a reset
             self.outbound.send(self.outbound.receiver.break_)
             return
         self._unread.append(data)
@@ -290,12 +283,7 @@ class VirtualSocket(_SocketFile):
 class SimulatedConnection:
     """Two sockets and the pipes between them.
 
-    Args:
-        wire: What the sockets of the network share.
-        client: The address that connects.
-        server: The address that listens.
-        links: From the client's host to the server's, and back.
-        on_closed: Called with the connection once both ends are closed.
+    `links` are from the client's host to the server's, and back. `on_closed` is called once both ends are closed.
     """
 
     def __init__(
@@ -317,7 +305,7 @@ class SimulatedConnection:
         )
 
     def establish(self, listener: Listener) -> None:
-        """The client is answered: it may send from now on, behind its last word of the handshake."""
+        """Complete the handshake: the client may send from now on, after its last packet of the handshake."""
 
         def admit() -> None:
             self._admitted = True
@@ -326,11 +314,11 @@ class SimulatedConnection:
         self.pipes[0].send(admit)
 
     def cut(self) -> None:
-        """Reset the connection at both ends, now; what was on its way is lost."""
+        """Reset the connection at both ends, now; what was in flight is lost."""
         for pipe in self.pipes:
             pipe.drop()
             pipe.receiver.break_()
-        if not self._admitted:  # and now never will be: the server's end has nobody to close it
+        if not self._admitted:  # nor ever will be, so no server closes this end
             self.server_socket.close()
 
     def abandon(self) -> None:
@@ -357,7 +345,7 @@ class Listener(_SocketFile):
         kernel.attach(self)
 
     def listen(self, _backlog: int) -> None:
-        """Take connections from now on; their number is not limited."""
+        """Accept connections from now on; their number is not limited."""
         self.listening = True
 
     def poll(self) -> int:
@@ -365,7 +353,7 @@ class Listener(_SocketFile):
         return selectors.EVENT_READ if self._queue else 0
 
     def admit(self, server_socket: VirtualSocket) -> None:
-        """The last word of a handshake arrives."""
+        """The last packet of a handshake arrives."""
         if self.closed:
             server_socket.close(reset=True)
             return
@@ -380,7 +368,7 @@ class Listener(_SocketFile):
         return accepted, accepted.getpeername()
 
     def close(self) -> None:
-        """Listen no longer; connections that nobody accepted are reset."""
+        """Stop listening; connections that were not accepted are reset."""
         if self.closed:
             return
         self.closed, self.listening = True, False

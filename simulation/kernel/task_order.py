@@ -1,11 +1,11 @@
 """Tasks and cancel scopes whose order in a set is the same in every run.
 
 asyncio and anyio keep the tasks of a group, and the scopes nested in a cancel scope, in sets, and cancel in the order
-of the set. By default that is the order of addresses in memory: no seed decides it, and an earlier test changes it.
+of the set. By default that order follows addresses in memory, which no seed decides and an earlier test changes.
 
-Invariant: what is numbered keeps its number for life, and compares by identity as before; only its hash is the number.
+Invariant: a numbered object keeps its number for life and compares by identity as before; only its hash is the number.
 
-Example: a group of tasks 1, 2 and 3 is cancelled as 1, 2, 3; without this, as 2, 3, 1 if their memory lay so.
+Example: a group of tasks 1, 2 and 3 is cancelled as 1, 2, 3; without this, perhaps as 2, 3, 1.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _NumberedCancelScope(anyio_backend.CancelScope):
 def numbered_cancel_scopes(numbers: Iterator[int]) -> Generator[None]:
     """Number the cancel scopes that are made in this block, those of anyio's task groups included.
 
-    anyio has no public place to say which class it shall use, so the name in its asyncio backend is exchanged.
+    anyio has no public setting for the class, so the name in its asyncio backend is replaced.
     """
     original = anyio_backend.CancelScope, _NumberedCancelScope.numbers
     anyio_backend.CancelScope, _NumberedCancelScope.numbers = _NumberedCancelScope, numbers  # type: ignore[misc]

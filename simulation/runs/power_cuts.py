@@ -1,8 +1,8 @@
 """Power cuts: brokers lose power again and again under load, and then every promise is checked.
 
-Producers send from several lanes at once, plain and delayed messages; consumers fail some, which come again through the
-retry topic. Syncs take virtual time, so cuts hit writes that wait for one. With `FlushMode.SYNC` nothing that was
-acknowledged is lost; with `FlushMode.ASYNC` something is, sooner or later, which shows that the check can fail:
+Producers send plain and delayed messages from several lanes at once; consumers fail some, which are redelivered through
+the retry topic. Syncs take virtual time, so cuts hit writes that wait for one. With `FlushMode.SYNC` no acknowledged
+message is lost; with `FlushMode.ASYNC` some are, sooner or later, which shows that the check can fail:
 
     python -m simulation.runs.power_cuts --cuts 200 --seed 7
     python -m simulation.runs.power_cuts --cuts 20 --seed 7 --flush async
@@ -39,26 +39,24 @@ TOPIC, GROUP = "t", "g"
 QUEUES = 1
 PRODUCERS, LANES, CONSUMERS = 2, 4, 2
 SYNC_S = 0.004
-"""How long a sync takes; a cut in this time finds messages written and nobody answered."""
+"""How long a sync takes; a cut in this time finds messages written and not yet acknowledged."""
 SEGMENT_BYTES = 8_192
-"""So small that cuts hit the change from one segment to the next."""
+"""Small, so that cuts hit the change from one segment to the next."""
 DRAINED_S = 120.0
-"""Until when what was acknowledged must have been consumed after the last cut: routes are polled every 30 s."""
+"""Time limit to consume every acknowledged message after the last cut; routes are polled every 30 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerCutResult:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
-        cuts: how often a broker lost power.
-        acknowledged: sends that a broker said it has.
-        failed: sends that ended with an error; the messages may be there or not.
+        failed: sends that ended with an error; the messages may be stored or not.
         duplicates: deliveries beyond the first of each message.
-        lost: acknowledged, and never consumed.
+        lost: messages acknowledged and never consumed.
         changed: offsets under which two different messages were acknowledged or delivered.
-        out_of_order: first deliveries of a queue that came after one with a higher offset, and acknowledged messages of
-            one lane whose offsets are not in the order of sending.
+        out_of_order: first deliveries of a queue after one with a higher offset, and acknowledged messages of one lane
+            whose offsets are not in the order of sending.
         took_s: virtual seconds.
     """
 
@@ -73,7 +71,7 @@ class PowerCutResult:
 
     @property
     def kept_every_promise(self) -> bool:
-        """Whether nothing was lost, nothing changed and everything came in order."""
+        """Whether nothing was lost or changed, and all was in order."""
         return not (self.lost or self.changed or self.out_of_order)
 
     def __str__(self) -> str:
@@ -85,8 +83,8 @@ class PowerCutResult:
 
 
 @dataclass
-class _Run:
-    """One run: the load on a cluster, and what it wrote down."""
+class _PowerCutRun:
+    """One run: the load on a cluster, and the record of it."""
 
     cluster: SimulatedCluster
     data_dir: Path
@@ -99,7 +97,7 @@ class _Run:
     # --- load --------------------------------------------------------------------------------------------------------
 
     async def lane(self, producer: SimulatedProducer, lane: int) -> None:
-        """Send one message after the other: to one queue, or, from every fourth lane, some time later."""
+        """Send sequentially to one queue; every fourth lane sends delayed messages."""
         simulation = self.cluster.simulation
         brokers = sorted(self.cluster.brokers)
         queue = MessageQueue(TOPIC, brokers[lane % len(brokers)], lane // len(brokers) % QUEUES)
@@ -143,7 +141,7 @@ class _Run:
         random = self.cluster.simulation.random
         self.files.cut(directory, survivor, random)
         if self.flush is FlushMode.ASYNC and random.random() < 0.5:
-            # Commits of the database reach the disk in their order, some time: perhaps none since the start has.
+            # Commits of the database reach the disk late and in order: perhaps none since the start has.
             for path in survivor.glob(f"{FILE_NAME}*"):
                 path.unlink()
             for path in sorted(self._noted(directory.name).iterdir()):
@@ -215,16 +213,9 @@ class _Run:
 async def power_cuts(
     simulation: Simulation, data_dir: Path, *, cuts: int, flush: FlushMode = FlushMode.SYNC
 ) -> PowerCutResult:
-    """Cut the power of brokers under load, again and again.
+    """Cut the power of brokers under load, `cuts` times; their data is below the empty `data_dir`.
 
-    Args:
-        simulation: the world; its seed decides everything. Its executors are slow from now on.
-        data_dir: an empty directory for the brokers.
-        cuts: how often.
-        flush: what an acknowledgement promises.
-
-    Returns:
-        What came of it; it is not judged here.
+    The simulation's executors are slow from now on. The result is not judged here.
 
     Raises:
         RlabError: a broker did not start again.
@@ -235,7 +226,7 @@ async def power_cuts(
     files = PowerCutFiles()
     options = StoreOptions(segment_bytes=SEGMENT_BYTES, tail_bytes=SEGMENT_BYTES)
     async with SimulatedCluster(simulation, data_dir, brokers=2, flush=flush, files=files, store=options) as cluster:
-        run = _Run(cluster, data_dir, files, flush)
+        run = _PowerCutRun(cluster, data_dir, files, flush)
         await cluster.create_topic(TOPIC, QUEUES)
         for name in cluster.brokers:
             run.note_metadata(name)

@@ -2,13 +2,13 @@
 
     python -m simulation.runs.torture --hours 1 --seed 7
 
-Two name servers, two brokers with small segments, a group that does its work, a group that fails at it now and then or
-for good, producers at a steady rate. Time goes in rounds. In the first two thirds of each, chance breaks things:
-servers and clients crash, hang, stop and start again, connections are cut, hosts lose sight of each other, disks are
-full. Then everything is made whole, must find its balance, and everything acknowledged must be consumed. In that moment
-of rest everything is counted that could leak (`simulation/checks/leaks.py`), and the next round begins.
+It has two name servers, two brokers with small segments, a group that succeeds, a group that fails on some messages,
+for a time or always, and producers at a steady rate. In the first two thirds of each round there are random faults:
+servers and clients crash, hang, stop and start again, connections are cut, hosts are partitioned, disks are full. Then
+all is repaired, the groups must converge, and every acknowledged message must be consumed. At that moment of rest
+everything that could leak is counted (`simulation/checks/leaks.py`), and the next round begins.
 
-Invariant: equal options give equal histories; whatever is found is found again with its seed.
+Invariant: equal options give equal histories, so a failure can be repeated with its seed.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from simulation.kernel.run import Simulation, run_simulation
 
 TOPIC, QUEUES = "orders", 8
 WORKING, FAILING, DLQ_READER = "works", "fails", "buries"
-"""Groups: one that works, one that fails now and then, and one that reads the dead letters of that."""
+"""Groups: one that succeeds, one that fails on some messages, and one that reads the DLQ of the second."""
 WHOLE_AGAIN_S = 60.0
-"""How long the groups may take to find their balance once everything is whole, and then to catch up."""
+"""How long the groups may take to converge after the repair, and then to catch up."""
 REST_S = PULL_SUSPEND_S + REBALANCE_INTERVAL_S
-"""How long nothing is sent before the count: every pull is held anew, and every member has looked at its group."""
+"""Pause without sends before the count: every pull is held anew, and every member has run a pass."""
 MAX_ATTEMPTS, RETRY_DELAY_MS = 3, 1_500
 _HEAD = struct.Struct(">IQ")
 _MARGINS = {
-    "consumer: EventLog._buffer": Margin(1.2, 200, trend=False),  # of the last second, whatever happened in it
-    # Views of a group that no change made a member ask for again are those of the last pass that did.
+    "consumer: EventLog._buffer": Margin(1.2, 200, trend=False),  # events of the last second
+    # A member list is fetched again only after a change, so it may be from any moment before the repair.
     "consumer: GroupView._members_of": Margin(1.5, 64, trend=False),
     "consumer: GroupView.members": Margin(1.5, 64, trend=False),
     "memory: blocks": Margin(1.03, 5_000),
@@ -72,13 +72,11 @@ class TortureOptions:
 
     Attributes:
         seed: decides everything that is left to chance.
-        rounds: how many.
-        round_s: how long each of them is, in virtual seconds; longer if the cluster takes longer to be whole again.
+        round_s: length of a round in virtual seconds; longer if the cluster takes longer to catch up.
         consumers: in each of the two groups.
-        producers: how many.
         rate: messages per second, of all producers together.
-        warm_up: rounds whose counts do not matter.
-        quirks: defects of the reference to reproduce; one that loses or mixes something up must be found.
+        warm_up: rounds whose counts are ignored.
+        quirks: defects of RocketMQ to reproduce; one that loses or reorders messages must be found.
     """
 
     seed: int = 0
@@ -93,16 +91,16 @@ class TortureOptions:
 
 @dataclass(slots=True)
 class TortureVerdict:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
         violations: what must not have happened and did.
-        grown: what there was more of in the second half than in the first.
+        grown: see `LeakDetector.grown`.
         levels: everything that was counted, round by round.
-        faults: how often what was done to the cluster.
-        sent, failed_sends: messages acknowledged, and given up.
+        faults: kind of fault -> how often it was done to the cluster.
+        sent, failed_sends: messages acknowledged, and failed sends.
         deliveries, deliveries_again: calls of listeners, and those for a message that was delivered before.
-        dead_letters: messages that the failing group gave up.
+        dead_letters: dead-letter messages of the failing group.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -124,15 +122,9 @@ class TortureVerdict:
 def run_torture(
     options: TortureOptions, data_dir: Path, report: Callable[[str], object] = lambda line: None
 ) -> TortureVerdict:
-    """Torture a cluster.
+    """Torture a cluster whose brokers store below `data_dir`; `report` is called with a line for each round.
 
-    Args:
-        options: see `TortureOptions`.
-        data_dir: brokers store below it.
-        report: called with a line for each round.
-
-    Returns:
-        The verdict; a run that goes wrong ends with its round.
+    A violation ends the run with its round.
     """
 
     async def main(simulation: Simulation) -> TortureVerdict:
@@ -144,7 +136,7 @@ def run_torture(
             name_servers=2,
             brokers=2,
             store=store,
-            retention=RetentionOptions(retain_bytes=MIB),  # what is stored must not be what grows
+            retention=RetentionOptions(retain_bytes=MIB),  # stored messages must not be what grows
             files=disks,
             trace=True,
             quirks=options.quirks,
@@ -176,7 +168,7 @@ class _Torture:
         cluster.client_options |= {"heartbeat_interval_s": 2.5, "route_poll_interval_s": 5.0, "trace": True}
 
     async def run(self) -> TortureVerdict:
-        """Run all rounds, or up to the first that ends badly."""
+        """Run all rounds, or up to the first with a violation."""
         verdict, invariants = self.verdict, self.invariants
         await self.cluster.create_topic(TOPIC, queues=QUEUES)
         faults = Faults(self.cluster, self.disks, self._start_consumer)
@@ -201,16 +193,16 @@ class _Torture:
     async def _round(self, number: int, faults: Faults) -> None:
         loop = self.simulation.loop
         ends_at = loop.time() + self.options.round_s
-        # What lives long has the time to grow: once everything is warm, one of each kind of server is spared.
+        # Leaks need time to show: after the warm-up one server of each kind is spared.
         spared = [next(iter(self.cluster.name_servers)), next(iter(self.cluster.brokers))]
         faults.spared = spared if number >= self.options.warm_up else []
         await faults.chaos(self.options.round_s * 2 / 3)
         await faults.make_whole()
         problems = []
         try:
-            balanced_s = await self.cluster.wait_converged(WHOLE_AGAIN_S, retry_topics=True)
+            converged_s = await self.cluster.wait_converged(WHOLE_AGAIN_S, retry_topics=True)
         except NotConverged as error:
-            balanced_s = WHOLE_AGAIN_S
+            converged_s = WHOLE_AGAIN_S
             problems.append(str(error))
         self.sending = anyio.Event()
         drained_at = loop.time() + WHOLE_AGAIN_S
@@ -222,14 +214,14 @@ class _Torture:
         self.leaks.note(self._sample())
         self.sending.set()
         self.verdict.violations += [f"round {number + 1}: {problem}" for problem in problems]
-        self.report(self._line(number, balanced_s))
+        self.report(self._line(number, converged_s))
         await anyio.sleep(max(0.0, ends_at - loop.time()))
 
-    def _line(self, number: int, balanced_s: float) -> str:
+    def _line(self, number: int, converged_s: float) -> str:
         sample, check = self.leaks.samples[-1], self.invariants.checks[WORKING]
         return (
-            f"round {number + 1:3} at {self.simulation.loop.time():7.0f} s: balanced in {balanced_s:5.1f} s, "
-            f"{check.sent:,} sent, {check.failed_sends:,} given up, {self.invariants.deliveries:,} delivered, "
+            f"round {number + 1:3} at {self.simulation.loop.time():7.0f} s: converged in {converged_s:5.1f} s, "
+            f"{check.sent:,} sent, {check.failed_sends:,} failed, {self.invariants.deliveries:,} delivered, "
             f"{self.invariants.deliveries_again:,} again, {self.verdict.dead_letters:,} dead; "
             f"{sample['asyncio: tasks']:g} tasks, {sample['asyncio: timers']:g} timers, "
             f"{sample['network: connections']:g} connections, {sample['process: descriptors']:g} descriptors, "
@@ -307,7 +299,7 @@ class _Torture:
         return on_messages
 
     async def _produce(self, index: int) -> None:
-        """Send at a rate, one after another; the process is killed now and then, and another takes over."""
+        """Send at a rate, sequentially; the process is killed now and then, and another continues."""
         random = self.simulation.random
         pause_s = self.options.producers / self.options.rate
         number = 0
@@ -349,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    logging.disable(logging.ERROR)  # clients and brokers complain all the time, and rightly
+    logging.disable(logging.ERROR)  # clients and brokers log errors all the time, because of the faults
     with tempfile.TemporaryDirectory() as data_dir:
         verdict = run_torture(options, Path(data_dir), say)
     say("faults: " + ", ".join(f"{what} {n}" for what, n in sorted(verdict.faults.items())))

@@ -1,12 +1,11 @@
-"""Watches a swarm: what became of its messages, and how long its group took to find its balance each time. Pure.
+"""Observes a swarm: counts its messages, and measures how long its group takes to converge each time. Pure.
 
-A rebalance begins when a member joins or leaves, when the queues of the topic change, or, while all is well, when a
-queue changes hands by itself (a broker went away, a connection broke). It ends when every queue is where it belongs.
-Whatever else happens meanwhile belongs to it: eight members that start together are one rebalance.
+A rebalance begins when a member joins or leaves, when the queues of the topic change, or when a queue of a converged
+group changes its owner for another reason (a broker is down, a connection broke). It ends when the group has converged.
+Further changes until then belong to it: eight members that start together are one rebalance.
 
-Members are those that the swarm's own clients report (CLIENT_START, CLIENT_STOP), so the group has to be the swarm's
-alone. Events of several processes come in bunches; `settle_ms` holds each event back for so long and lets them pass in
-the order of their times.
+Members are those that the swarm's own clients report (CLIENT_START, CLIENT_STOP), so no other members may be in the
+group. Events of several processes arrive in bunches; each is held for `settle_ms`, and they pass in order of time.
 """
 
 from __future__ import annotations
@@ -24,21 +23,20 @@ from simulation.checks.delivery import DeliveryCheck
 from simulation.checks.ownership import OwnershipTracker, Rebalance
 
 MAX_TIMES = 10_000
-"""Rebalances whose times the percentiles are made of; the oldest are forgotten."""
+"""Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
 
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 
 
 @dataclass(slots=True, kw_only=True)
 class SwarmCounts:
-    """What happened from the first consumer that joined until the last one has left: what a trace of the run holds.
+    """Counts from the first join to the last leave, which are those of a trace of the run.
 
     Attributes:
-        members_joined, members_left: consumers.
         acquisitions: times that a consumer got a queue of the topic.
-        moves: how many of these came from another consumer, or were the first of the queue.
-        handed_out: messages that listeners were given, those that came again counted again.
-        duplicates: how many of them came again.
+        moves: acquisitions from another consumer, or of a queue without an earlier owner.
+        handed_out: messages dispatched to listeners, duplicates included.
+        duplicates: how many of them were duplicates.
     """
 
     members_joined: int = 0
@@ -51,20 +49,20 @@ class SwarmCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmSummary:
-    """What came of a swarm.
+    """Result of a swarm.
 
     Attributes:
-        ok: nothing was lost, and the group was balanced at the end.
+        ok: nothing was lost, and the group had converged at the end.
         sent: messages acknowledged to a producer.
-        failed_sends: sends that were given up; some of their messages may be stored.
+        failed_sends: sends that failed; some of their messages may be stored.
         received_unique: messages received, each counted once.
         lost: messages acknowledged and not received.
         duplicates: receipts beyond the first of each message.
         consumers: members at the end.
         queues: queues of the topic at the end.
-        rebalances: how often the group lost its balance and found it again.
-        queues_moved: how often a queue came to another owner.
-        converged_ms_p50, converged_ms_p95: how long that took; None without a rebalance.
+        rebalances: how many have ended.
+        queues_moved: how often a queue went to another owner.
+        converged_ms_p50, converged_ms_p95: duration of a rebalance; None without one.
         double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
         in_all: counts of the whole run; None until its consumers have left. `rlab report` has the same ones.
     """
@@ -87,18 +85,10 @@ class SwarmSummary:
 
 
 class SwarmObserver:
-    """A `SwarmSink` that keeps the books.
+    """A `SwarmSink` that counts and measures.
 
-    Args:
-        group: the group of the swarm.
-        topic: its topic.
-        strategy: how its consumers share the queues.
-        settle_ms: how long events are held back to be sorted; 0 if they come in order.
-        on_rebalance: called with each rebalance that ended.
-
-    Attributes:
-        check: what became of the messages.
-        tracker: who owns what.
+    `settle_ms` is how long events are held to be sorted, 0 if they come in order. `on_rebalance` is called with each
+    rebalance that ended.
     """
 
     def __init__(
@@ -132,14 +122,14 @@ class SwarmObserver:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Take an event; it counts at once, or when `advance` lets it pass."""
+        """Note an event; it counts at once, or when `advance` lets it pass."""
         if self._settle_ms:
             heapq.heappush(self._held, (event.t_ms, event.node, event.seq, event))
         else:
             self._pass(event)
 
     def set_queues(self, queues: Iterable[MessageQueue], now_ms: float) -> None:
-        """Say which queues the topic has now; called again and again, as the route shows them."""
+        """Set the queues of the topic; to be called with every route."""
         new = tuple(sorted(queues))
         if new == self._queues:
             return
@@ -150,13 +140,13 @@ class SwarmObserver:
         self._look_for_end()
 
     def advance(self, now_ms: float) -> None:
-        """Let held events pass that are old enough, and bring the times up to date."""
+        """Let held events pass that are old enough, and update the times."""
         while self._held and self._held[0][0] <= now_ms - self._settle_ms:
             self._pass(heapq.heappop(self._held)[3])
         self.tracker.account(now_ms - self._settle_ms)
 
     def in_all(self) -> SwarmCounts:
-        """Let whatever is held pass, and count the whole run; for when its consumers have left."""
+        """Let all held events pass, and count the whole run; to be called once its consumers have left."""
         while self._held:
             self._pass(heapq.heappop(self._held)[3])
         check = self.check
@@ -219,7 +209,7 @@ class SwarmObserver:
 
     @property
     def balanced(self) -> bool:
-        """Whether every queue is where it belongs, as far as events have passed."""
+        """Whether the group has converged, as far as events have passed."""
         return not self._rebalancing and not self._held
 
     def summary(self) -> SwarmSummary:
@@ -244,7 +234,7 @@ class SwarmObserver:
 
 
 def _percentile(ordered: list[float], share: float) -> float | None:
-    """The nearest-rank percentile: a time that was measured, never one between two."""
+    """The nearest-rank percentile: a measured time, never one between two."""
     if not ordered:
         return None
     return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], 1)

@@ -1,16 +1,16 @@
 """A swarm: consumers of one group that come and go, and producers at a steady rate, against any cluster.
 
-Only shipped clients, and only the running loop: the same swarm runs on sockets and in the simulation. What happens goes
-to a sink at once, so that one swarm may be watched where it runs, or be one part of many in other processes.
+It uses only shipped clients and the running loop, so the same swarm runs on sockets and in the simulation. A sink gets
+everything that happens at once, so a swarm may be observed in its process, or be one part of many in other processes.
 
     async with run_swarm(options, sink) as swarm:      # its consumers have joined
         swarm.start_producing()
         ...
-        await swarm.fall_quiet()                       # what was under way is acknowledged or given up
+        await swarm.fall_quiet()                       # outstanding sends are answered or have failed
                                                        # its consumers have left
 
-Each message begins with (run, producer, number), see `simulation/checks/delivery.py`: messages of other runs that lie
-in the topic are left out.
+Each message begins with (run, producer, number), see `simulation/checks/delivery.py`; messages of other runs in the
+topic are ignored.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ logger = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">QIQ")
 MAX_IN_FLIGHT = 256
-"""Unanswered sends of one producer; so many more may be due, and what would be due beyond that is let go."""
+"""Outstanding sends of one producer; as many more may be due, and the rest is skipped."""
 MAX_LATE_S = 1.0
 """How far a stalled loop may fall behind the rate and catch up; after a longer stall there is no burst."""
 JOIN_AT_ONCE = 32
-"""Consumers that join at the same time: the brokers tell the others of them in one go."""
+"""Consumers that join at the same time: the brokers notify the others of them at once."""
 TICK_S = 0.005
-"""Sends begin in bunches of what is due after so long, so that they share their writes."""
+"""Sends that are due within this time begin together, so that they share their writes."""
 OUTAGE_OVER_S = 15.0
-"""Sends that are given up are one outage, with one warning, until none was for so long; above all tries of a send."""
+"""Failed sends are one outage, with one warning, until none failed for this time; above all tries of a send."""
 
 
 class SwarmSink(Protocol):
-    """What a swarm tells; called at once, must not block."""
+    """Receives what a swarm reports; called at once, must not block."""
 
     def acknowledged(self, producer: int, number: int) -> object:
-        """A broker has the message."""
+        """A broker acknowledged the message."""
 
     def failed(self, producer: int, number: int) -> object:
-        """A send was given up."""
+        """A send failed."""
 
     def received(self, producer: int, number: int) -> object:
         """A consumer got the message."""
@@ -77,17 +77,17 @@ class SwarmOptions:
         name_servers: addresses, separated by commas.
         topic: the topic; it has to exist.
         group: the group, which should have no other members.
-        run: tells this run's messages from those of others in the topic; all parts of a swarm have the same.
-        prefix: names of the consumers are this and a number from 1; unlike that of any other part.
+        run: marks the messages of this run; all parts of a swarm have the same.
+        prefix: names of the consumers are this and a number from 1; no other part has the same.
         consumers: how many join at first.
         producers: how many there are.
-        first_producer: number of the first one; parts of a swarm count theirs apart.
+        first_producer: number of the first one; no other part has the same numbers.
         rate: messages per second of all producers together.
         body_bytes: size of each message's body.
-        keys: of each producer, which the messages have in turns; 0 for none.
-        churn_s: seconds between two consumers joining or leaving by chance; 0 for never.
+        keys: number of keys of each producer, used in turns; 0 for none.
+        churn_s: seconds between two random joins or leaves; 0 for none.
         seed: decides what is left to chance.
-        strategy: name of the one with which its consumers share queues; see `client/allocate/registry.py`.
+        strategy: name of the allocation strategy of the consumers; see `client/allocate/registry.py`.
         consumer_options: further options of each `PushConsumer`.
         client_options: further options of every client (`ClientConfig`).
         clock_ms: wall clock in milliseconds.
@@ -122,11 +122,7 @@ class SwarmOptions:
 
 
 class Pace:
-    """How many of many things are due, at a steady rate. Pure.
-
-    Args:
-        rate: per second.
-        now: seconds; the first is due now.
+    """Counts how many sends are due at a steady rate per second; the first is due at `now`. Pure.
 
     Attributes:
         next_at: when the next one is due, in seconds.
@@ -137,7 +133,7 @@ class Pace:
         self._interval_s = 1 / rate
 
     def take(self, now: float) -> int:
-        """How many have become due since the last call; those that are later than `MAX_LATE_S` are let go."""
+        """Number that became due since the last call; those that are later than `MAX_LATE_S` are skipped."""
         self.next_at = max(self.next_at, now - MAX_LATE_S)
         if now < self.next_at:
             return 0
@@ -147,11 +143,11 @@ class Pace:
 
 
 class Swarm:
-    """A running swarm; made by `run_swarm`. It may also be steered by hand, with `join` and `leave`.
+    """A running swarm, made by `run_swarm`; `join` and `leave` may also be called from outside.
 
     Attributes:
-        consumers: name -> consumer, for those that are members now.
-        tasks: where producers run, and whatever else belongs to the swarm.
+        consumers: name -> consumer, of the present members.
+        tasks: runs the producers and the other tasks of the swarm.
     """
 
     tasks: TaskGroup
@@ -171,13 +167,7 @@ class Swarm:
     # --- consumers ---------------------------------------------------------------------------------------------------
 
     async def join(self, name: str | None = None) -> str:
-        """Start a consumer and subscribe it.
-
-        Args:
-            name: of its client instance; by default the next number behind the prefix.
-
-        Returns:
-            The name.
+        """Start a consumer and subscribe it; returns its name, by default the prefix and the next number.
 
         Raises:
             ConnectFailed: no name server answers.
@@ -211,10 +201,10 @@ class Swarm:
         return name
 
     async def leave(self, name: str) -> None:
-        """Shut a consumer down: it finishes what it has, commits, and unregisters.
+        """Shut a consumer down: its listeners finish, it commits and unregisters.
 
         Raises:
-            IllegalOperation: there is none of that name.
+            IllegalOperation: there is no consumer of that name.
 
         Cancellation: it leaves all the same; its brokers may see it only by the closed connection.
         """
@@ -228,11 +218,11 @@ class Swarm:
 
         Raises:
             ConnectFailed: no name server answers the first one.
-            ExceptionGroup: it answers later ones no more.
+            ExceptionGroup: no name server answers a later one.
 
         Cancellation: some may have joined.
         """
-        # The first one alone: what is wrong is mostly wrong for all of them, and then one error says it.
+        # The first one alone: most errors would hit all of them, and one error is enough.
         if self._options.consumers:
             await self.join()
         left = iter(range(self._options.consumers - 1))
@@ -259,12 +249,12 @@ class Swarm:
                     self._sink.received(producer, number)
 
     async def join_and_leave(self) -> None:
-        """Let a consumer join or leave by chance, again and again, until `fall_quiet`.
+        """Let consumers join or leave by chance until `fall_quiet`.
 
-        Cancellation: whoever is about to join or leave does so.
+        Cancellation: a consumer that is about to join or leave does so.
         """
         with self._churning:
-            # Parts of one swarm do not all act in the same moment.
+            # Parts of one swarm begin at different moments.
             await anyio.sleep(self._random.random() * self._options.churn_s)
             while True:
                 with anyio.CancelScope(shield=True):
@@ -293,9 +283,9 @@ class Swarm:
             self.tasks.start_soon(self._produce, index, self._pacing[-1])
 
     async def fall_quiet(self) -> None:
-        """Stop to send, and to join and leave; wait until every message under way is acknowledged or given up.
+        """Stop sends, joins and leaves; wait until every outstanding send is answered or has failed.
 
-        Cancellation: all that stops all the same.
+        Cancellation: they stop all the same.
         """
         self._churning.cancel()
         for scope in self._pacing:
@@ -325,7 +315,7 @@ class Swarm:
                     sending.start_soon(self._send_what_is_due, producer, index, numbers, due, pacing)
                 with pacing:
                     await _release_at_rate(due, rate)
-                # Workers that wait for work look once more, and find that there is none.
+                # Wake the waiting workers once more, so that they see the end.
                 for _ in range(workers):
                     due.release()
         finally:
@@ -357,7 +347,7 @@ class Swarm:
         """Warn once an outage; the sink counts the rest."""
         now = anyio.current_time()
         if now - self._gave_up_at >= OUTAGE_OVER_S:
-            logger.warning("sends fail, and are only counted from now on: %s", error)
+            logger.warning("sends fail; further failures of this outage are only counted: %s", error)
         else:
             logger.debug("send: %s", error)
         self._gave_up_at = now
@@ -368,22 +358,19 @@ async def _release_at_rate(due: anyio.Semaphore, rate: float) -> None:
     pace = Pace(rate, anyio.current_time())
     while True:
         await anyio.sleep_until(max(pace.next_at, anyio.current_time() + TICK_S))
-        # While nothing can be sent, what is due does not add up either.
+        # While sends are blocked, those that are due do not add up.
         for _ in range(min(pace.take(anyio.current_time()), MAX_IN_FLIGHT - due.value)):
             due.release()
 
 
 @asynccontextmanager
 async def run_swarm(options: SwarmOptions, sink: SwarmSink) -> AsyncIterator[Swarm]:
-    """Run a swarm while the block runs.
-
-    Yields:
-        The swarm; its first consumers have joined, and no message was sent yet.
+    """Run a swarm while the block runs; at its begin the first consumers have joined, and no message was sent yet.
 
     Raises:
         ConnectFailed: no name server answers.
 
-    Cancellation: sends under way are given up, and the consumers leave properly.
+    Cancellation: outstanding sends are cancelled, and the consumers leave properly.
     """
     swarm = Swarm(options, sink)
     try:
