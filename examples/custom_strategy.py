@@ -1,13 +1,13 @@
-"""A strategy of one's own: members are given queues in proportion to a weight that stands in their client id.
+"""A custom strategy: assigns queues to members in proportion to a weight in their client id.
 
     python examples/custom_strategy.py
 
-A strategy is a pure function of all queues, all members and «who am I»; each member runs it for itself, so all of them
-must have the same one. It is right when the shares of all members cover every queue exactly once, whatever the number
-of queues and members. Whoever writes one should check that first, as `check` does here, and then watch it in a group;
-here in virtual time. In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; for
-`rlab consume --strategy BY_WEIGHT`, and for `rlab group show` to know the targets of its members, the package that
-holds it names it in an entry point (`docs/strategies.md`).
+A strategy is a pure function of all queues, all members and the caller's client id. Each member runs it by itself, so
+all members must use the same one. It is correct if the results of all members cover every queue exactly once, for any
+number of queues and members. Check that first, as `check` does here, and then try it in a group, here in virtual time.
+In a real cluster it is `PushConsumer(..., strategy=AllocateMessageQueueByWeight())`; for `rlab consume --strategy
+BY_WEIGHT`, and for `rlab group show` to know the targets of its members, its package registers it as an entry point
+(`docs/strategies.md`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class AllocateMessageQueueByWeight:
         index = position_of(consumer_group, current_cid, mq_all, cid_all)
         if index is None:
             return []
-        # Each block ends where the next one begins, so no queue is in two blocks and none is left out, however the
-        # weights divide.
+        # Each block ends where the next one begins, so every queue is in exactly one block, whatever the weights.
         weights = [weight_of(client_id) for client_id in cid_all]
         before = sum(weights[:index])
         begin = len(mq_all) * before // sum(weights)
@@ -50,7 +49,7 @@ def weight_of(client_id: str) -> int:
 
 
 def check(strategy: AllocateMessageQueueStrategy) -> int:
-    """Assert that each queue has exactly one owner, for many groups; returns for how many."""
+    """Assert that each queue has exactly one owner, for many groups; returns the number of groups."""
     groups = 0
     for members in range(1, 8):
         client_ids = sorted(f"host{number}@c*{1 + number % 4}" for number in range(members))
@@ -63,7 +62,7 @@ def check(strategy: AllocateMessageQueueStrategy) -> int:
 
 
 async def scenario(simulation: Simulation) -> str:
-    """Two members of weight 1 and one of weight 2 share 16 queues."""
+    """Assign 16 queues to two members of weight 1 and one of weight 2."""
     strategy = AllocateMessageQueueByWeight()
     with tempfile.TemporaryDirectory() as directory:
         async with SimulatedCluster(simulation, Path(directory), brokers=2) as cluster:

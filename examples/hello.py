@@ -2,8 +2,8 @@
 
     python examples/hello.py
 
-Nothing has to be started before it, and nothing is left behind: ports are free ones, and the data directory is
-temporary. The last line says how many messages were sent and how many came back.
+It needs nothing else and leaves nothing behind: it uses free ports and a temporary data directory. The last line shows
+how many messages were sent and received.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[str]:
 
 
 async def main() -> None:
-    """Send some messages and wait until all of them have come back."""
+    """Send some messages and wait until all of them are received."""
     received: list[str] = []
     everything = anyio.Event()
 

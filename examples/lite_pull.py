@@ -1,9 +1,9 @@
-"""Ask for messages instead of being called with them: poll, pause, commit, and read a queue again from its beginning.
+"""Lite pull consumer: poll, pause, commit, and seek to the beginning of a queue.
 
     python examples/lite_pull.py
 
-A member of a group polls its share of the queues. What a poll returned counts as processed when the next one comes, so
-the last one needs a commit. Then another consumer assigns one queue to itself, without a group, and seeks back in it.
+A member of a group polls the queues assigned to it. The messages of a poll count as processed at the next poll, so the
+last ones need a commit. Then another consumer assigns one queue to itself, without a group, and seeks back in it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[str]:
 
 
 async def member(name_server: str) -> int:
-    """Poll as a member of a group until nothing comes; returns how many messages came."""
+    """Poll as a member of a group until there are no messages; returns the number of messages."""
     first = ConsumeFrom.FIRST_OFFSET
     async with LitePullConsumer(name_server, group="polling", consume_from=first, poll_batch=5) as consumer:
         await consumer.subscribe(TOPIC)
@@ -53,12 +53,12 @@ async def member(name_server: str) -> int:
 
 
 async def reader(name_server: str, queue: MessageQueue) -> int:
-    """Read one queue, whoever else reads it, and then once more; returns how many messages that were."""
+    """Read one queue twice, independently of other consumers; returns the number of messages."""
     async with LitePullConsumer(name_server, group="reading", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         await consumer.assign([queue])
         first = await consumer.poll()
         consumer.pause([queue])
-        assert await consumer.poll(timeout_s=0.2) == [], "a paused queue hands out nothing"
+        assert await consumer.poll(timeout_s=0.2) == [], "a paused queue delivers nothing"
         consumer.resume([queue])
         await consumer.seek_to_begin(queue)
         again = await consumer.poll()
@@ -67,7 +67,7 @@ async def reader(name_server: str, queue: MessageQueue) -> int:
 
 
 async def main() -> None:
-    """Send some messages, and have both kinds of consumers read them."""
+    """Send some messages and read them with both kinds of consumers."""
     with tempfile.TemporaryDirectory() as directory:
         async with cluster(Path(directory)) as name_server:
             async with Producer(name_server) as producer:

@@ -1,12 +1,11 @@
-"""One message on its way, byte by byte: as it is sent, stored, pulled and committed.
+"""One message byte by byte: sent, stored, pulled and committed.
 
     python examples/one_message.py
 
-A broker, a producer and a consumer in virtual time; between the broker and the others stands a wiretap that passes on
-every byte and keeps the frames. What is printed is what went over the wire and what stands in the broker's file.
-`docs/one-message.md` explains it.
+A broker, a producer and a consumer run in virtual time; a wiretap between the broker and the others forwards every byte
+and keeps the frames. Printed are the bytes on the wire and in the broker's file. `docs/one-message.md` explains them.
 
-    python examples/one_message.py docs      writes it into that page again
+    python examples/one_message.py docs      updates that page
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Rows = list[tuple[bytes, str]]
 
 
 class Wiretap:
-    """Passes bytes on between clients and a broker, and keeps every frame in the order in which they came.
+    """Forwards bytes between clients and a broker, and keeps every frame in the order of arrival.
 
     Attributes:
         frames: (sent by a client, frame) pairs.
@@ -83,7 +82,7 @@ class Wiretap:
 
 
 async def follow(simulation: Simulation, data_dir: Path) -> dict[str, Rows]:
-    """Send a message and follow it; returns the bytes of each step with their meaning."""
+    """Send a message and record each step; returns the bytes of each step with their meaning."""
     tap = Wiretap()
     with simulation.on_host("wiretap"):
         await asyncio.start_server(tap.connected, "0.0.0.0", BROKER_PORT)

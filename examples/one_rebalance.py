@@ -1,12 +1,12 @@
-"""What happens in a group, event by event: a join, a refused lease, and four ways to leave.
+"""Rebalances event by event: a join, a refused lease, and four ways to leave.
 
     python examples/one_rebalance.py
 
 Each scene runs in virtual time on a cluster of its own with two brokers and a topic of two queues on each, so that
-everybody sees the same events, to the millisecond. They are those that `rlab broker --trace FILE` writes and that every
-client sends to the topic SYS_TRACE; events of the retry topic are left out. `docs/one-rebalance.md` explains them.
+every run gives the same events, to the millisecond. They are the events that `rlab broker --trace FILE` writes and that
+every client sends to the topic SYS_TRACE, without those of the retry topic. `docs/one-rebalance.md` explains them.
 
-    python examples/one_rebalance.py docs      writes them into that page again
+    python examples/one_rebalance.py docs      updates that page
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NUMBERS = {0, 2}
 
 
 class Began(NamedTuple):
-    """Where the preparation of a scene ended: after how many events, and when."""
+    """End of the preparation of a scene: number of events and time."""
 
     events: int
     t_ms: float
 
 
 Scene = Callable[[SimulatedCluster], Awaitable[Began]]
-"""Prepares, then does what its name says; returns where the one ended and the other began."""
+"""Prepares a group, then causes a rebalance; returns the end of the preparation."""
 
 
 def now(cluster: SimulatedCluster) -> Began:
@@ -51,7 +51,7 @@ def now(cluster: SimulatedCluster) -> Began:
 
 
 async def two_members(cluster: SimulatedCluster) -> None:
-    """Two members that share the queues, and have done so for a while."""
+    """Start two members and wait until the group has been converged for a while."""
     await cluster.create_topic("orders", queues=2)
     for _ in range(2):
         await cluster.start_consumer("billing", "orders", session_timeout_s=SESSION_TIMEOUT_S)

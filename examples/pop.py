@@ -1,10 +1,11 @@
-"""Consumers that share single messages instead of queues: all of them work, and a slow one holds nobody up.
+"""POP consumers: messages are delivered singly, so all members get work, and a slow one delays no other.
 
     python examples/pop.py
 
-A topic of one queue and four members of a group. Sharing queues, one of them would have all messages and three would
-have none. Here each pops what it can do, one of them is twenty times as slow, and a message that is dropped comes again
-when its time is over. The last line says how many were sent and how many each of the four has done.
+A topic has one queue and a group four members. In mode pull one of them would own the queue and get all messages. Here
+each pops as many as it can process, one of them is twenty times slower, and a message that is not acknowledged is
+redelivered after its invisible time. The last line shows how many messages were sent and how many each member
+processed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[str]:
 
 
 async def share(name_server: str) -> Counter[str]:
-    """Let four push consumers in the mode pop do all the work; returns how much each has done."""
+    """Consume all messages with four push consumers in mode pop; returns how many each has processed."""
     done: Counter[str] = Counter()
     everything = anyio.Event()
 
@@ -63,7 +64,7 @@ async def share(name_server: str) -> Counter[str]:
                 group="workers",
                 mode="pop",
                 max_workers=1,
-                max_unacked=1,  # whoever is slow should not have many that others could do
+                max_unacked=1,  # a slow member should not hold messages that others could process
                 consume_from=ConsumeFrom.FIRST_OFFSET,
             )
             await consumers.enter_async_context(consumer)
@@ -73,7 +74,7 @@ async def share(name_server: str) -> Counter[str]:
 
 
 async def drop_one(name_server: str) -> None:
-    """Receive a message, do nothing with it, and get it again when its time is over."""
+    """Receive a message, do not acknowledge it, and receive it again after its invisible time."""
     async with PopConsumer(name_server, group="others", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
         await consumer.subscribe("orders")
         (dropped,) = await consumer.receive(1, invisible_s=0.5)
@@ -88,7 +89,7 @@ async def drop_one(name_server: str) -> None:
 
 
 async def main() -> None:
-    """Send messages, share them out, and drop one."""
+    """Send messages, drop one, and consume all."""
     with tempfile.TemporaryDirectory() as directory:
         async with cluster(Path(directory)) as name_server:
             async with Producer(name_server) as producer:

@@ -1,10 +1,10 @@
-"""Three consumers of one group come and go, and after each step the queues and their owners are printed.
+"""Three consumers of one group join and leave; after each step the owners of the queues are printed.
 
     python examples/rebalance_live.py
 
-Two brokers with four queues each, on real sockets in this process. A step is over when the group is balanced: when
-every queue is with the one member that the allocation strategy gives it. That is asked from the outside, as
-`rlab group show` does it. Nobody assigns queues: each consumer finds its share by itself.
+Two brokers with four queues each run on real sockets in this process. A step is over when the group has converged:
+every queue is owned by the member to which the allocation strategy assigns it. That is observed from the outside, as
+`rlab group show` does. No server assigns queues: each consumer computes its own assignment.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ GROUP, TOPIC = "billing", "orders"
 
 
 async def on_messages(messages: Sequence[MessageExt]) -> None:
-    """Nobody sends anything here."""
+    """Nothing is sent in this example."""
 
 
-async def balanced(admin: Admin, members: int) -> GroupInfo:
-    """Wait until the group has so many members and every queue of the topic is where it should be."""
+async def converged(admin: Admin, members: int) -> GroupInfo:
+    """Wait until the group has this many members and every queue of the topic has its target owner."""
     while True:
         info = await admin.group(GROUP)
         if len(info.members) == members and all(queue.settled for queue in info.queues if queue.queue.topic == TOPIC):
@@ -49,7 +49,7 @@ def show(info: GroupInfo) -> None:
 
 
 async def main() -> None:
-    """Start and stop consumers, and show what becomes of the queues."""
+    """Start and stop consumers, and show the owners of the queues."""
     async with AsyncExitStack() as stack:
         data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         name_server = await stack.enter_async_context(run_name_server(NameServerConfig(listen="127.0.0.1:0")))
@@ -75,10 +75,10 @@ async def main() -> None:
                 await live[name].start()
             else:
                 await live.pop(name).shutdown()
-            info = await balanced(admin, len(live))
-            print(f"{name} {step}: balanced after {(anyio.current_time() - began) * 1000:.0f} ms")
+            info = await converged(admin, len(live))
+            print(f"{name} {step}: converged after {(anyio.current_time() - began) * 1000:.0f} ms")
             show(info)
-            # The first change of a quiet group is told at once; one within 100 ms of another waits for their end.
+            # The first change of a quiet group is notified at once; another one within 100 ms is delayed.
             await anyio.sleep(0.2)
         owners = {each.owner for each in (await admin.group(GROUP)).queues if each.queue.topic == TOPIC}
         print(f"{len(owners)} member has all queues")

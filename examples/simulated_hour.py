@@ -1,10 +1,10 @@
-"""An hour in the life of a group, with faults, in virtual time; then the same hour again, equal to the last event.
+"""An hour in the life of a group, with faults, in virtual time; a second run gives exactly the same events.
 
     python examples/simulated_hour.py
 
-The name servers, brokers, producer and consumers are the ones that ship. What is simulated is the clock, which jumps to
-the next timer whenever nothing is left to do, and the network, whose faults are made here. One seed decides everything
-that is left to chance, so a run that shows something odd can be repeated as often as it takes to understand it.
+The name servers, brokers, producer and consumers are the ones that ship. The clock is simulated: it jumps to
+the next timer whenever nothing is left to do. So is the network, with the faults that are caused here. One seed decides
+every random choice, so a run that shows something odd can be repeated until it is understood.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulation.kernel.run import Simulation, run_simulation
 SEED = 7
 MINUTE_S = 60.0
 SESSION_TIMEOUT_S = 10.0
-"""After so much silence a member that hangs is taken for dead. The default is 120 s, as in RocketMQ."""
+"""Time without a heartbeat after which a session expires. The default is 120 s, as in RocketMQ."""
 
 
 async def produce(producer: SimulatedProducer, check: DeliveryCheck, until_s: float) -> None:
@@ -45,14 +45,14 @@ async def produce(producer: SimulatedProducer, check: DeliveryCheck, until_s: fl
 
 
 async def hour(simulation: Simulation, data_dir: Path) -> tuple[str, list[Event]]:
-    """Live the hour; returns what came of it, and every event of every node."""
+    """Run the hour; returns a summary, and every event of every node."""
     check = DeliveryCheck()
 
     async def step(at_minute: int, what: str, do: Callable[[], Awaitable[object]]) -> None:
         await anyio.sleep(at_minute * MINUTE_S - simulation.loop.time())
         await do()
         took_s = await cluster.wait_converged(SESSION_TIMEOUT_S + 1)
-        print(f"  minute {at_minute:2}: {what}: balanced after {took_s:.3f} s")
+        print(f"  minute {at_minute:2}: {what}: converged after {took_s:.3f} s")
 
     async with SimulatedCluster(simulation, data_dir, name_servers=2, brokers=2) as cluster:
         await cluster.create_topic("orders", queues=8)
@@ -90,7 +90,7 @@ async def hour(simulation: Simulation, data_dir: Path) -> tuple[str, list[Event]
 
 
 def run(seed: int) -> tuple[str, list[Event]]:
-    """Run the hour in a world of its own."""
+    """Run the hour in a simulation of its own."""
     with tempfile.TemporaryDirectory() as directory:
 
         async def main(simulation: Simulation) -> tuple[str, list[Event]]:
@@ -100,7 +100,7 @@ def run(seed: int) -> tuple[str, list[Event]]:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.ERROR)  # what the faults make clients and servers warn of is the point of it
+    logging.basicConfig(level=logging.ERROR)  # warnings about the faults are expected
     began_s = perf_counter()
     first = run(SEED)
     print(f"{first[0]}; took {perf_counter() - began_s:.1f} s")

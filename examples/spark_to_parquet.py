@@ -1,9 +1,9 @@
-"""A topic copied to Parquet by a Spark stream that is killed on the way: nothing is missing, nothing is there twice.
+"""Copies a topic to Parquet by a Spark stream that is killed halfway: no row is missing and none is duplicated.
 
     python examples/spark_to_parquet.py
 
-That starts a cluster of its own, fills a topic, runs the job below, kills it with SIGKILL in the middle, and runs it
-again. On your own cluster, as often as you like, alone or through spark-submit:
+It starts a cluster of its own, fills a topic, runs the job below, kills it with SIGKILL halfway, and runs it again. On
+your own cluster, repeatedly, directly or through spark-submit:
 
     python examples/spark_to_parquet.py NAME_SERVER TOPIC FOLDER [MASTER]
 """
@@ -34,13 +34,10 @@ IDENTITY = ["topic", "broker", "queue_id", "offset"]
 
 
 def copy(name_server: str, topic: str, folder: str, master: str | None = None) -> None:
-    """Copy what the topic has now and the table has not, then compare the two.
+    """Copy the messages of a topic that the table does not have yet, then compare the two.
 
-    Args:
-        name_server: address.
-        topic: what to copy.
-        folder: for the table and the stream's checkpoint; the next run goes on from there.
-        master: of Spark, by default this machine; under spark-submit what was given there.
+    The folder holds the table and the checkpoint of the stream, from which the next run continues. The master is by
+    default this machine, or the one given to spark-submit.
     """
     options = {"nameServer": name_server, "subscribe": topic}
     conf = {"spark.sql.shuffle.partitions": "2"}
@@ -49,13 +46,13 @@ def copy(name_server: str, topic: str, folder: str, master: str | None = None) -
         writer = stream.option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH)).load().writeStream.format("parquet")
         writer = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
         query = writer.start(f"{folder}/table")
-        told = -1
+        reported = -1
         while not query.awaitTermination(1):
             progress = query.lastProgress
-            if progress is not None and progress.batchId > told:
-                told = progress.batchId
-                print(f"batch {told} is written", flush=True)
-        # Through Spark, which knows the files that count: what a killed batch has left is not among them.
+            if progress is not None and progress.batchId > reported:
+                reported = progress.batchId
+                print(f"batch {reported} is written", flush=True)
+        # Read through Spark, which ignores files that a killed batch has left.
         table = spark.read.parquet(f"{folder}/table").select(IDENTITY)
         source = spark.read.format("rlab").options(**resolve_offsets(options)).load().select(IDENTITY)
         rows = table.count()
@@ -72,7 +69,7 @@ def show() -> None:
             assert process.stdout is not None
             for _, line in zip(range(KILLED_AFTER_BATCHES), process.stdout, strict=False):
                 print(line, end="")
-            # Driver, JVM and all.
+            # The driver and its JVM.
             os.killpg(process.pid, signal.SIGKILL)
         print("killed; again:")
         with job(arguments, folder) as process:
@@ -83,7 +80,7 @@ def show() -> None:
 
 @contextmanager
 def job(arguments: list[str], folder: str) -> Iterator[subprocess.Popen[str]]:
-    """Run this file as a process; what it says on standard error is shown if it fails by itself."""
+    """Run this file as a process; its standard error is shown if it fails without a kill."""
     errors = Path(folder) / "stderr"
     with errors.open("w") as stderr:
         command = [sys.executable, __file__, *arguments]
@@ -113,7 +110,7 @@ def cluster() -> Iterator[str]:
 
 
 async def fill(name_server: str) -> None:
-    """Send messages in batches, which take turns over the queues."""
+    """Send messages in batches, round robin over the queues."""
     async with Producer(name_server) as producer:
         for first in range(0, MESSAGES, BATCH):
             numbers = range(first, first + BATCH)

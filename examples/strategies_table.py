@@ -1,12 +1,12 @@
-"""How evenly each allocation strategy shares, and how much it moves, over the same histories of a group.
+"""Compares allocation strategies over the same histories of a group: evenness, and number of moved queues.
 
     python examples/strategies_table.py
 
 A history begins with a number of members and queues; then members join and leave at random, and now and then the topic
-gets more queues. After each step the shares of all members are computed as they compute them themselves.
-`docs/strategies.md` says what the strategies are.
+gets more queues. After each step the assignments of all members are computed as the members do it.
+`docs/strategies.md` explains the strategies.
 
-    python examples/strategies_table.py docs      writes the tables into that page again
+    python examples/strategies_table.py docs      updates the tables of that page
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from model.message_queue import MessageQueue
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "strategies.md"
 BROKERS = ("room1@a", "room2@b", "room1@c", "room2@d")
 NEW_QUEUES_EVERY = 7
-"""Steps: each so-many-th gives the topic one queue more per broker; all others are joins and leaves."""
+"""Every 7th step adds a queue on each broker; all others are joins and leaves."""
 Owners = dict[MessageQueue, str]
 
 
 class Size(NamedTuple):
-    """Where a history begins, and how long it is."""
+    """Start and length of a history."""
 
     queues: int
     members: int
@@ -64,7 +64,7 @@ class Rooms:
 
 
 def strategies() -> list[AllocateMessageQueueStrategy]:
-    """Those that can be compared: CONFIG and the allow-list by IP do what a person says."""
+    """Strategies that can be compared; CONFIG and the allow-list by IP depend on what a person configures."""
     quick = AllocateMessageQueueConsistentHash(10, functools.cache(md5_hash))
     return [
         *(quick if name == quick.name else each.make() for name, each in BUILT_IN_STRATEGIES.items()),
@@ -74,7 +74,7 @@ def strategies() -> list[AllocateMessageQueueStrategy]:
 
 
 def history(size: Size, seed: int = 1) -> Iterator[tuple[list[MessageQueue], list[str]]]:
-    """Queues and members after each step; the number of members stays within a quarter of where it began."""
+    """Queues and members after each step; the number of members stays within a quarter of its start."""
     rng = random.Random(seed)
     per_broker = size.queues // len(BROKERS)
     members = [_new_member(rng) for _ in range(size.members)]
@@ -98,12 +98,12 @@ def _new_member(rng: random.Random) -> str:
 
 
 def owners_of(strategy: AllocateMessageQueueStrategy, queues: Sequence[MessageQueue], members: Sequence[str]) -> Owners:
-    """Who has which queue, when every member computes its own share."""
+    """The owner of each queue if every member computes its own assignment."""
     return {queue: cid for cid in members for queue in strategy.allocate("g", cid, queues, members)}
 
 
 def loads_of(owners: Owners, members: Sequence[str]) -> dict[str, int]:
-    """How many queues each member has."""
+    """The number of queues of each member."""
     loads = dict.fromkeys(members, 0)
     for owner in owners.values():
         if owner in loads:
@@ -112,7 +112,7 @@ def loads_of(owners: Owners, members: Sequence[str]) -> dict[str, int]:
 
 
 def fewest_moves(before: Owners, queues: Sequence[MessageQueue], members: Sequence[str]) -> int:
-    """How many queues have to change hands at least, if loads shall differ by at most one."""
+    """The fewest queues that must move so that loads differ by at most one."""
     floor, extra = divmod(len(queues), len(members))
     loads = loads_of(before, members).values()
     kept = sum(min(load, floor) for load in loads) + min(extra, sum(load > floor for load in loads))
@@ -120,7 +120,7 @@ def fewest_moves(before: Owners, queues: Sequence[MessageQueue], members: Sequen
 
 
 class Figures(NamedTuple):
-    """Of one strategy over one history: the largest spread of loads, queues moved, and the least that would do."""
+    """Figures of one strategy over one history: largest spread of loads, queues moved, and the fewest possible."""
 
     spread: int
     moved: int
@@ -142,7 +142,7 @@ def measure(strategy: AllocateMessageQueueStrategy, size: Size) -> Figures:
 
 
 def names_table() -> str:
-    """The strategies that a name is enough to make."""
+    """The strategies that can be made by name."""
     rows = [["name", "class in `client.allocate`", "shares"]]
     for name, each in BUILT_IN_STRATEGIES.items():
         kind = type(each.make())

@@ -1,5 +1,14 @@
-"""`rlab bench`: what the cluster does per second, and how long a group takes to converge, on this machine.
+"""`rlab bench`: rates, latencies and memory of a cluster on this machine, and the time a group takes to converge.
 
-Figures of another machine say little, so the speed of messages is measured against a bare echo in the same run
-(`cli/bench/kit/echo.py`), round by round in turns.
+Figures of another machine say little, so message rates are measured against a bare echo in the same run
+(`kit/echo.py`), round by round in turns (`kit/rounds.py`). Read these two first, then any benchmark.
+
+command, catalog    options and table; every benchmark by its name
+disk/               the store: sends with and without files, recovery, cold reads, memory; uses throughput/
+throughput/         sends, pulls, pops, ordered consumption, pull against pop
+rebalance/          joins, moves, stalls, memory of members, the sticky strategy
+spark               the source and the sink of `pipeline`
+kit/                servers in processes, consumers, rounds, results
+
+`kit` imports none of the others, and only `catalog` knows all benchmarks.
 """

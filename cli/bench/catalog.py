@@ -1,4 +1,4 @@
-"""Every benchmark by its name, and how they are run."""
+"""Every benchmark by its name, and a loop that runs some of them."""
 
 from __future__ import annotations
 

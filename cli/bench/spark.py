@@ -1,7 +1,7 @@
-"""spark: what a session with two tasks at a time reads and writes in a second, and how soon it sees a message.
+"""spark: rows per second that a session with two concurrent tasks reads and writes, and its latency for a message.
 
-Everything runs on this machine: the name server, the broker, the JVM and its Python workers. Every figure is taken when
-the JVM is warm; its first query takes seconds more.
+Everything runs on this machine: the name server, the broker, the JVM and its Python workers. Every figure is measured
+on a warm JVM; its first query takes seconds more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
     Raises:
         RlabError: pyspark or Java is missing, or a server did not start.
 
-    Cancellation: the session is stopped, and with it what it runs; every process ends.
+    Cancellation: the session and its queries are stopped; every process ends.
     """
     async with cluster_processes({TOPIC: QUEUES}) as cluster, temporary_folder() as folder:
         await fill_topic(cluster.name_server, SPARK_BODY, sizes.spark_rows, progress)
@@ -63,14 +63,14 @@ async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
 async def measure_session(
     spark: SparkSession, name_server: str, folder: Path, sizes: Sizes, progress: Progress
 ) -> list[Result]:
-    """Measure everything that one session shows.
+    """Measure all figures of one session.
 
     The cluster's `TOPIC` has `sizes.spark_rows` messages; checkpoints and tables go to `folder`.
 
     Raises:
         RlabError: a topic could not be made or read.
 
-    Cancellation: what Spark runs is left to whoever stops the session.
+    Cancellation: running queries go on until the session is stopped.
     """
     rows = sizes.spark_rows
     reads = await _read_turns(spark, name_server, sizes, progress)
@@ -115,7 +115,7 @@ async def _blocking(spark: SparkSession, work: Callable[[], _T]) -> _T:
         use_session(spark)
         return work()
 
-    # Cancelled, it fails by itself once the session has stopped.
+    # If cancelled, it fails as soon as the session is stopped.
     return await to_thread.run_sync(run, abandon_on_cancel=True)
 
 
@@ -139,7 +139,7 @@ async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, pr
 
     async def one() -> float:
         progress("read, one executor")
-        # One task reads queue after queue, so the other executor has nothing to do.
+        # One task reads queue after queue, so the other executor is idle.
         frame = _topic(spark.read, name_server).load().coalesce(1)
         return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
 
@@ -156,7 +156,7 @@ async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, pr
 async def _trickle(
     spark: SparkSession, name_server: str, folder: Path, sizes: Sizes, progress: Progress
 ) -> list[Result]:
-    """How long after its send a message has been seen by `foreachBatch`, with one message every 50 ms."""
+    """Latency from the send of a message to `foreachBatch`, with one message every 50 ms."""
     await create_topics(name_server, {_TRICKLE: QUEUES})
     latencies_ms: list[float] = []
 
@@ -170,7 +170,7 @@ async def _trickle(
     query = await _blocking(spark, writer.start)
     try:
         async with Producer(name_server) as producer:
-            # What a batch needs is compiled during the first fifty or so; a stream that runs for days has that done.
+            # Code of a batch is compiled during the first fifty or so; a stream that runs for days has that behind it.
             warm = 2 * sizes.trickle
             for n in range(warm + sizes.trickle):
                 progress(f"trickle: {n} of {warm + sizes.trickle} messages")
@@ -188,7 +188,7 @@ async def _trickle(
 
 
 def _topic(reader: Any, name_server: str, topic: str = TOPIC, **options: str) -> Any:
-    """A reader of `spark.read` or `spark.readStream` with the options that every one here has."""
+    """A reader of a topic with the common options, from `spark.read` or `spark.readStream`."""
     return reader.format("rlab").option("nameServer", name_server).option("subscribe", topic).options(**options)
 
 

@@ -1,9 +1,9 @@
-"""catch-up: a consumer reads a backlog from files that are in nobody's memory.
+"""catch-up: rate at which a consumer reads a backlog from files that are not in memory.
 
-Before each pass the broker is stopped and the system is told to forget the pages of its files; then it is started
-again, and a new group reads everything from the first message. Measured from the first message to the last, in one
-Python process on each side. catch-up is a push consumer that takes messages in batches, catch-up-single one with
-everything as it comes, whose listener is called for each message; catch-up-pull only pulls and decodes.
+Before each pass the broker is stopped and its files are dropped from the page cache; then it is started again, and a
+new group reads everything from the first message. Measured from the first message to the last, in one Python process on
+each side. catch-up is a push consumer that takes messages in batches, catch-up-single one with everything as it comes,
+whose listener is called for each message; catch-up-pull only pulls and decodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from remoting.client import RemotingClient
 from remoting.wire.request_code import RequestCode
 
 CATCH_UP_BATCH = 256
-"""Messages of a pull, and of a call of the listener: what somebody who has much to catch up asks for."""
+"""Messages of a pull and of a call of the listener, as a consumer with a large lag would set them."""
 
 Pass = Callable[[str, str], Coroutine[Any, Any, float]]
 """(name server, name of a new group) -> messages per second."""
@@ -60,8 +60,8 @@ async def bench_catch_up(sizes: Sizes, progress: Progress) -> list[Result]:
         for number in range(sizes.passes):
             for name, measure in sides.items():
                 progress(f"{name}, pass {number + 1} of {sizes.passes}")
-                if not await anyio.to_thread.run_sync(forget_pages, folder):
-                    note = "this system cannot be told to forget pages: the files were warm"
+                if not await anyio.to_thread.run_sync(drop_page_cache, folder):
+                    note = "this system cannot drop files from its page cache: they were warm"
                 async with broker_process(name_server, folder):
                     rates[name].append(await measure(name_server, f"{name}-{number}"))
     return [
@@ -70,14 +70,14 @@ async def bench_catch_up(sizes: Sizes, progress: Progress) -> list[Result]:
     ]
 
 
-def forget_pages(folder: Path) -> bool:
-    """Make the next read of the log come from the disk; returns False where the system cannot do that."""
+def drop_page_cache(folder: Path) -> bool:
+    """Drop the log from the page cache; returns False if the system cannot do that."""
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in folder.glob(f"*{LOG_SUFFIX}"):
         fd = os.open(path, os.O_RDONLY)
         try:
-            os.fdatasync(fd)  # a page that is not written cannot be forgotten
+            os.fdatasync(fd)  # a page that is not written cannot be dropped
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)

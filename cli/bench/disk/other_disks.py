@@ -1,15 +1,15 @@
-"""A broker on a disk that there is not: the peers of the store's benchmarks. A child process of them, no command.
+"""A broker with a replaced file layer, the baseline of the store's benchmarks; a child process of them.
 
     python -m cli.bench.disk.other_disks optional --listen 127.0.0.1:0 --namesrv HOST:PORT --data DIR
     python -m cli.bench.disk.other_disks slow ... --flush sync
 
-Only the file layer of the message store differs (`broker/store/disk/files.py`), the rest is the ordinary broker.
+Only the file layer of the message store differs (`broker/store/disk/files.py`); the rest is the ordinary broker.
 
-- optional: the real files; from the signal `FORGET` on nothing is written or synced any more, until `KEEP`. So both
-  sides of store-async are the same process and the same connection: two processes that do the same differ by half,
-  for as long as they run, by where the system happens to place them.
-- slow: each sync takes 4 ms longer. How many messages share one is seen also on a machine whose own disk answers a
-  sync from a cache, where hardly anything is left to share.
+- optional: the real files; from the signal `FORGET` until `KEEP` nothing is written or synced. So both sides of
+  store-async are the same process and the same connection: two equal processes can differ by half for as long as they
+  run, because of their placement by the system.
+- slow: each sync takes 4 ms longer, so that the grouping of messages per sync shows even on a machine whose disk
+  answers a sync from a cache.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from cli.runtime import run, wait_for_eof
 from model.flush_mode import FlushMode
 
 SLOW_SYNC_S = 0.004
-"""About what a sync takes on a solid-state disk without a protected cache."""
+"""About the time of a sync on a solid-state disk without a protected cache."""
 
 
 KEEP, FORGET = signal.SIGUSR1, signal.SIGUSR2
 
 
 class OptionalFiles(Files):
-    """The real files, or none: then it takes everything and keeps nothing, so only the newest messages can be read."""
+    """The real files, or none: then every write succeeds and is dropped, so only the newest messages can be read."""
 
     keeps = True
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
-        """Write, or claim to have."""
+        """Write, or claim success."""
         return super().pwrite(fd, data, position) if self.keeps else len(data)
 
     def sync(self, fd: int) -> None:
-        """Sync, or claim to have."""
+        """Sync, or claim success."""
         if self.keeps:
             super().sync(fd)
 
     def listen(self) -> None:
-        """Change with the signals."""
+        """Switch on signals."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(KEEP, setattr, self, "keeps", True)
         loop.add_signal_handler(FORGET, setattr, self, "keeps", False)
@@ -63,7 +63,7 @@ class SlowFiles(Files):
     def sync(self, fd: int) -> None:
         """Sync, slowly."""
         super().sync(fd)
-        # It holds up the thread of the sync and not the loop, as the disk would.
+        # It blocks the thread of the sync and not the event loop, as a disk would.
         Event().wait(SLOW_SYNC_S)
 
 

@@ -1,9 +1,8 @@
-"""recovery: how long a broker that was killed takes to serve again.
+"""recovery: time that a killed broker takes to serve again.
 
-Every row is the fastest of a few restarts after SIGKILL, since whatever else runs can only add: from the start of the
-process to the line that says that it serves. What it has to read is what was written since the last checkpoint, that
-is since the last segment with an index file (`broker/store/recovery.py`); a broker that stopped or recovered has one
-for all that it stored. So
+Every row is the fastest of a few restarts after SIGKILL, because other load can only add time: from the start of the
+process to its announcement. A restart reads the log written since the last checkpoint, which is the last segment with
+an index file (`broker/store/recovery.py`); a broker that stopped or recovered has index files for all segments. So
 
     recovery-stored-1x, 4x, 16x       little written since, more and more stored before: the same time
     recovery-since-1, 4, 16, 60       the same stored before, more and more (MiB) written since: more time
@@ -30,11 +29,11 @@ from cli.bench.kit.rounds import MIB, Progress, Sizes
 from cli.bench.throughput.send import QUEUES
 
 STORED = (1, 4, 16)
-"""Multiples of `Sizes.recovery_bytes` that are stored when little was written since."""
+"""Multiples of `Sizes.recovery_bytes` stored before the checkpoint, with little written since."""
 SINCE = (1, 4, 16, 60)
-"""64ths of `Sizes.recovery_bytes`, which is a segment by default, that were written since."""
+"""64ths of `Sizes.recovery_bytes`, by default a segment, written since the checkpoint."""
 _RECORD_BYTES = 343
-"""Of the messages that are sent here, in the log."""
+"""Size in the log of the messages that are sent here."""
 
 
 async def bench_recovery(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -56,9 +55,9 @@ class Row:
     """Restarts of one kind.
 
     Attributes:
-        name: of the result.
-        times_s: how long each took.
-        stored_bytes: of the log, at the last of them.
+        name: name of the result.
+        times_s: time of each restart.
+        stored_bytes: size of the log at the last of them.
         since_bytes: the part of it without an index, which a restart has to read.
     """
 
@@ -82,7 +81,7 @@ def log_sizes(folder: Path) -> tuple[int, int]:
 
 
 def results_of(rows: Sequence[Row]) -> list[Result]:
-    """Make results; the first row is the baseline of all."""
+    """Make results; the first row is the baseline of all rows."""
     first = min(rows[0].times_s)
     return [
         Result(

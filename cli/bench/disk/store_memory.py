@@ -1,10 +1,10 @@
-"""store-memory: what a broker that stores much more than it may keep in memory takes of it. Only by name.
+"""store-memory: memory of a broker that stores much more than its memory budgets. Run only by name.
 
 2 GiB are stored and read back from the first message by one consumer.
 
-    store-memory        the most resident memory the broker has had, against what it may have: what it took before the
-                        first message, which is the interpreter and its code, and the budgets of `StoreOptions`
-    store-descriptors   what it has open at the end, against what it had before the reads and the files it may keep open
+    store-memory        peak resident memory of the broker, against its limit: the memory before the first message,
+                        which is the interpreter and its code, and the budgets of `StoreOptions`
+    store-descriptors   files open at the end, against those open before the reads and the files it may keep open
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from cli.bench.throughput.send import QUEUES
 from client import ConsumeFrom, MessageExt, PushConsumer
 
 BODY = bytes(4096)
-_TOLD_EVERY = 10_000
+_REPORT_EVERY = 10_000
 _CLOSING = 4
-"""Connections of the consumer that may not be gone yet."""
+"""Connections of the consumer that may not be closed yet."""
 
 
 async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -53,7 +53,7 @@ async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 def budget_bytes(options: StoreOptions) -> int:
-    """What the messages of a store may take of the memory, however many there are."""
+    """Memory that a store may use for messages, however many there are."""
     return options.tail_bytes + options.index_cache_bytes + options.segment_records * ENTRY_BYTES
 
 
@@ -71,7 +71,7 @@ async def read_all(name_server: str, count: int, progress: Progress) -> None:
 
     async def listener(messages: Sequence[MessageExt]) -> None:
         nonlocal seen
-        if seen // _TOLD_EVERY != (seen + len(messages)) // _TOLD_EVERY:
+        if seen // _REPORT_EVERY != (seen + len(messages)) // _REPORT_EVERY:
             progress(f"reading: {seen:,} of {count:,} messages")
         seen += len(messages)
         if seen == count:

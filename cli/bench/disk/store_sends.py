@@ -1,9 +1,8 @@
-"""store-async and store-sync: what it costs a producer that its messages are kept.
+"""store-async and store-sync: cost of stored and of synced messages for a producer.
 
-store-async compares awaited sends, 64 in flight, with those to a broker that keeps nothing. store-sync, which is
-acknowledged after the sync, compares 64 producers with the rate at which single messages can be written and synced in
-the same folder by a bare loop; because a sync is nearly free on many virtual machines, it does so on a disk whose sync
-takes 4 ms as well.
+store-async compares awaited sends, 64 in flight, with sends to a broker that writes nothing. store-sync, in which sends
+are answered after the sync, compares 64 producers with a bare loop that writes and syncs single messages in the same
+folder; because a sync is nearly free on many virtual machines, it is also measured on a disk whose sync takes 4 ms.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from model.record import encode_record
 
 _OTHER_DISKS = "cli.bench.disk.other_disks"
 _NEARLY_FREE_MS = 0.5
-"""A sync that is answered from a cache: no disk writes so soon."""
+"""A sync this fast is answered from a cache."""
 
 
 async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
@@ -82,7 +81,7 @@ async def _bench_sync(
         name_server = await stack.enter_async_context(name_server_process())
         await stack.enter_async_context(broker_process(name_server, folder / "broker", "--flush", "sync", entry=entry))
         await create_topics(name_server, {TOPIC: QUEUES})
-        # Each has a batcher of its own, so nothing is grouped before the broker does it.
+        # Each has a batcher of its own, so sends are grouped only by the broker.
         producers = [await stack.enter_async_context(Producer(name_server)) for _ in range(IN_FLIGHT)]
         bare = syncing(folder / "bare", files, sizes, progress)
         many = await in_turns(
@@ -94,7 +93,7 @@ async def _bench_sync(
     sync_ms = 1000 / median_turn(many).baseline
     note = f"a sync takes {sync_ms:.2g} ms"
     if sync_ms < _NEARLY_FREE_MS:
-        note += ", nearly nothing: little is left to share"
+        note += ", nearly nothing: grouping gains little"
     return [result_of(name, many, note), result_of(f"{name}-1", one)]
 
 

@@ -1,4 +1,4 @@
-"""Groups of consumers in this process, each consumer a client of its own, with what they should own."""
+"""Groups of consumers in this process, each a client of its own, and the queues that they should own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from model.names import retry_topic
 Listener = Callable[[Sequence[MessageExt]], Awaitable[None]]
 
 Targets = dict[str, list[MessageQueue]]
-"""What members own, sorted, by client id."""
+"""Queues of each member, sorted, by client id."""
 
 _AT_ONCE = 50
 
@@ -72,13 +72,13 @@ async def running(
 
 
 async def queues_of(name_server: str, group: str) -> dict[str, list[MessageQueue]]:
-    """Queues of what a group reads, by topic: `TOPIC` and the group's own retry topic."""
+    """Queues that a group reads, by topic: `TOPIC` and the retry topic of the group."""
     async with Admin(name_server) as admin:
         return {topic: (await admin.route(topic)).subscribe_queues() for topic in (TOPIC, retry_topic(group))}
 
 
 def targets(group: str, client_ids: Iterable[str], queues: Mapping[str, Sequence[MessageQueue]]) -> Targets:
-    """Compute what every member of a group should own."""
+    """Compute the target of every member of a group."""
     members = sorted(client_ids)
     strategy = AllocateMessageQueueAveragely()
     return {

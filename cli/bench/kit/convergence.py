@@ -1,11 +1,10 @@
-"""Watches the tables of many consumers in this process, and knows at once when all of them are as they should be.
+"""Watches many consumers in this process for the moment at which each owns exactly its target.
 
-It looks at events and not at the consumers: asking a hundred of them again and again would cost the time that is
-measured.
+It is fed by their events instead of asking them: to ask a hundred consumers repeatedly would distort the measured time.
 
-    watch.expect({"c1": [q0], "c2": [q1]})          c1 has q0 and q1: one to give up, one to acquire
-    note(QUEUE_DROPPED c1 q1)                       one is left
-    note(QUEUE_ACQUIRED c2 q1)                      balanced
+    watch.expect({"c1": [q0], "c2": [q1]})          c1 owns q0 and q1: it must drop q1, c2 must acquire it
+    note(QUEUE_DROPPED c1 q1)                       one change is left
+    note(QUEUE_ACQUIRED c2 q1)                      converged
 """
 
 from __future__ import annotations
@@ -23,54 +22,55 @@ _Pair = tuple[str, MessageQueue]
 
 
 class NotConverged(ServerError):
-    """A group did not reach its target in time."""
+    """A group did not converge in time."""
 
 
 class ConvergenceWatch:
-    """Compares what consumers own with what they should own; `note` is the `event_sink` of each of them."""
+    """Compares owned queues with targets; `note` is the `event_sink` of each consumer."""
 
     def __init__(self) -> None:
         self._held: set[_Pair] = set()
         self._wrong: set[_Pair] = set()
-        self._right_since = 0.0
-        self._put_right = anyio.Event()
+        self._converged_at = 0.0
+        self._converged = anyio.Event()
 
     def note(self, event: Event) -> None:
         """Take an event; an `EventSink`."""
         if event.kind in (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED):
             pair = (event.client, MessageQueue(event.topic, event.broker, event.queue_id))
-            # Both sets change by this one pair: what is gained was missing or is one too many, and the same for lost.
+            # Both sets change by this pair: a queue gained was missing or is one too many, and likewise a queue lost.
             self._held ^= {pair}
             self._wrong ^= {pair}
-            self._look()
+            self._check()
 
     def expect(self, target: Mapping[str, Iterable[MessageQueue]]) -> None:
-        """Set what every consumer should own, by client id; who is not in it should own nothing."""
+        """Set the target of every consumer by client id; a consumer without an entry should own nothing."""
         self._wrong = self._held ^ {(client_id, queue) for client_id, queues in target.items() for queue in queues}
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if not self._wrong:
-            self._right_since = time.perf_counter()
-            self._put_right.set()
+            self._converged_at = time.perf_counter()
+            self._converged.set()
 
     async def wait_converged(self, timeout_s: float) -> float:
-        """Wait until everybody owns what was last expected. One caller at a time.
+        """Wait until every consumer owns exactly its target. One caller at a time.
 
         Returns:
-            `time.perf_counter()` at the moment when it was so.
+            `time.perf_counter()` at that moment.
 
         Raises:
-            NotConverged: it took longer.
+            NotConverged: it took longer than `timeout_s`.
 
         Cancellation: harmless.
         """
         with anyio.move_on_after(timeout_s):
             while self._wrong:
-                self._put_right = anyio.Event()
-                await self._put_right.wait()
+                self._converged = anyio.Event()
+                await self._converged.wait()
         if self._wrong:
             raise NotConverged(
-                f"after {timeout_s:g} s {len(self._wrong)} queues are not where they should be: is this machine busy?"
+                f"after {timeout_s:g} s {len(self._wrong)} queues are not with their target owner: "
+                "is this machine busy?"
             )
-        return self._right_since
+        return self._converged_at

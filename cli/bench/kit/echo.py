@@ -1,15 +1,15 @@
-"""The bare echo: what two Python processes can do at the most with the frames of a send.
+"""The bare echo: the highest rate at which two Python processes can exchange the frames of a send.
 
 Both sides are an `asyncio.Protocol` under uvloop; frames and their packing are those of a real send of a 256-byte body.
 
-- The server finds the frames in what it reads, by their length, unpacks each, packs the same fields again as the
-  response of its opaque, and writes them all back in one write. It checks nothing and keeps nothing.
-- The client packs one frame for each request, hands out a future, and writes the frames of one loop turn together. Of
-  what comes back it unpacks each frame and completes the future with the same opaque. It has no timeouts, no limits, no
-  retries, and it makes the payload once instead of encoding a message for each request.
+- The server splits its input into frames, unpacks each, packs the same fields as the response of its opaque, and
+  writes all responses in one write. It checks nothing and keeps nothing.
+- The client packs one frame for each request, returns a future, and writes the frames of one event-loop iteration
+  together. It unpacks each response and completes the future of its opaque. It has no timeouts, limits or retries, and
+  it makes the payload once instead of encoding a message for each request.
 
-So whatever a producer and a broker do beyond this (encode and check the message, choose its queue, guard it with a
-timeout, check the header, store it, remember whom to answer) shows as the distance from it.
+So the distance from it is the cost of everything else that a producer and a broker do: encode and check the message,
+choose its queue, guard it with a timeout, check the header, store it, keep track of the answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def split(data: bytes) -> tuple[list[bytes], bytes]:
     """Find the frames at the beginning of a stream.
 
     Returns:
-        The frames, each with its length in front, and what is left over.
+        The frames, each with its length in front, and the rest of the data.
     """
     frames: list[bytes] = []
     position, end = 0, len(data)
@@ -97,7 +97,7 @@ class EchoClient(asyncio.Protocol):
         self._payload = encode_payload(Message(TOPIC, BODY), 1_700_000_000_000, f"{0:024x}")
 
     def request(self) -> asyncio.Future[list[Any]]:
-        """Send one frame; the future gets what comes back, unpacked."""
+        """Send one frame; the future gets the unpacked response."""
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._opaque = opaque = self._opaque + 1
         self._waiting[opaque] = future
@@ -127,7 +127,7 @@ class EchoClient(asyncio.Protocol):
                 future.set_result(fields)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: whoever still waits is told, so that a benchmark fails instead of hanging."""
+        """Called by the loop: pending requests fail, so that a benchmark does not hang."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ConnectionError("the echo server went away"))

@@ -1,4 +1,4 @@
-"""Fills a topic before something is measured: batches, several on their way at a time."""
+"""Fills a topic before a measurement, with several batches outstanding at a time."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from client import Message, Producer
 _AT_ONCE = 4
 _BATCH_MESSAGES = 512
 _BATCH_BYTES = 1024 * 1024
-_TOLD = 100
-"""Times that the progress is told."""
+_REPORTS = 100
+"""Number of progress reports."""
 
 
 async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress) -> None:
-    """Send messages to the queues of `TOPIC`, in turns.
+    """Send messages to the queues of `TOPIC`, round robin.
 
     Raises:
         ExceptionGroup: a batch failed.
 
-    Cancellation: some are sent.
+    Cancellation: some messages are sent.
     """
     size = max(1, min(_BATCH_MESSAGES, _BATCH_BYTES // len(body)))
     message = Message(TOPIC, body)
     left = count
-    told = count + 1
+    reported = count + 1
 
     async def work() -> None:
-        nonlocal left, told
+        nonlocal left, reported
         while left:
             batch = [message] * min(size, left)
             left -= len(batch)
             await producer.send_batch(batch)
-            if left <= told - count / _TOLD:
-                told = left
+            if left <= reported - count / _REPORTS:
+                reported = left
                 progress(f"filling: {count - left:,} of {count:,} messages")
 
     async with Producer(name_server, timeout_s=30.0) as producer, anyio.create_task_group() as tasks:

@@ -1,7 +1,7 @@
-"""How much of the CPU time that this machine asked for its host gave to others: figures are worse by that.
+"""CPU time that this virtual machine wanted and its host gave to others, which worsens every figure.
 
-A virtual machine that is ready to run and does not run sees it as «steal» (Linux, proc(5)). What a host slows down in
-other ways, by a clock or a cache that is shared, shows nowhere.
+Linux counts it as "steal" (proc(5)). Other effects of the host, such as a lower clock or a shared cache, are not
+visible.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-WORTH_SAYING = 0.02
+WORTH_A_NOTE = 0.02
 _STAT = Path("/proc/stat")
 _IDLE, _WAITING, _STOLEN = 3, 4, 7
 _COUNTED = 8
-"""Fields of its first line; those after them are parts of the first two."""
+"""Fields of the first line that are counted; those after them are parts of the first two."""
 
 
 class CpuTime(NamedTuple):
-    """Since the machine started, of all its processors, in ticks of a hundredth of a second.
+    """CPU time of all processors since the start of the machine, in ticks of a hundredth of a second.
 
     Attributes:
-        used: by anything.
-        stolen: asked for in vain, because the host ran another machine.
+        used: time used by anything.
+        stolen: time wanted while the host ran another machine.
     """
 
     used: int
@@ -29,7 +29,7 @@ class CpuTime(NamedTuple):
 
 
 def read_cpu_time(stat: Path = _STAT) -> CpuTime | None:
-    """Read it; None where there is no `/proc/stat`, as on macOS."""
+    """Read the CPU time; None where there is no `/proc/stat`, as on macOS."""
     try:
         line = stat.read_text(encoding="ascii").partition("\n")[0]
     except OSError:
@@ -40,7 +40,7 @@ def read_cpu_time(stat: Path = _STAT) -> CpuTime | None:
 
 
 def share_kept(before: CpuTime | None, after: CpuTime | None) -> float | None:
-    """Which part, from 0 to 1, of the CPU time that was asked for between the two the host kept; None if unknown."""
+    """The part, from 0 to 1, of the CPU time wanted between two readings that the host withheld; None if unknown."""
     if before is None or after is None:
         return None
     stolen = after.stolen - before.stolen

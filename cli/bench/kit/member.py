@@ -2,7 +2,7 @@
 
     python -m cli.bench.kit.member 127.0.0.1:9876 group-name instance-name 3.0
 
-It tells its client id in one line, as the servers of a benchmark tell their address, and goes away with its parent.
+It announces its client id in one line, as servers announce their address, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def consume(name_server: str, group: str, instance_name: str, session_time
     Raises:
         RlabError: it cannot start.
 
-    Cancellation: it leaves the group in good order.
+    Cancellation: it unregisters.
     """
     async with PushConsumer(
         name_server,

@@ -1,7 +1,7 @@
-"""Servers of a benchmark, each in a process of its own: they must not share an interpreter with what is measured.
+"""Servers of a benchmark, each in a process of its own, so that they share no interpreter with the measuring client.
 
-The name server and the brokers are the ordinary `rlab` daemons. Like them, every child tells its address in one line
-and goes away with this process, however that ends (see `cli/servers/children.py`).
+The name server and the brokers are the ordinary `rlab` daemons. Like them, every child announces its address in one
+line and ends with this process (see `cli/servers/children.py`).
 
     async with cluster_processes({"orders": 8}) as cluster, echo_process() as echo:
         cluster.name_server, echo.address, await rss_bytes(cluster.brokers[0])
@@ -46,7 +46,7 @@ async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) ->
     `topics` are created with so many queues each; without `trace` the broker stores no events.
 
     Yields:
-        The cluster; the name server shows every topic.
+        The cluster; the name server lists every topic.
 
     Raises:
         ServiceNotAvailable: a server did not start.
@@ -66,7 +66,7 @@ async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) ->
 
 @asynccontextmanager
 async def temporary_folder() -> AsyncIterator[Path]:
-    """Make a folder for the data of a broker, which is removed after the block, however that ends."""
+    """Make a folder for the data of a broker, and remove it after the block."""
     with tempfile.TemporaryDirectory(prefix="rlab-bench-") as folder:
         yield Path(folder)
 
@@ -93,7 +93,7 @@ async def broker_process(
     `options` are those of `rlab broker`; `entry` is another module, with arguments, to start in its place.
 
     Yields:
-        The broker, which the name server knows.
+        The broker; the name server lists it.
 
     Raises:
         ServiceNotAvailable: it did not start, or did not register.
@@ -135,7 +135,7 @@ async def create_topics(name_server: str, topics: Mapping[str, int]) -> None:
 
 
 async def kill(child: Child) -> None:
-    """End a child with SIGKILL, and wait until it is gone. Cancellation: it is killed all the same."""
+    """Kill a child with SIGKILL and wait until it has ended. Cancellation: it is killed nevertheless."""
     child.process.kill()
     await child.process.wait()
 
@@ -151,13 +151,13 @@ async def rss_bytes(child: Child) -> int:
 
 
 async def peak_rss_bytes(child: Child) -> int:
-    """The most resident memory a child has had; off Linux, what it has now. Cancellation: harmless."""
+    """Peak resident memory of a child; on other systems than Linux the current one. Cancellation: harmless."""
     peak = await _status_bytes(child, "VmHWM")
     return await rss_bytes(child) if peak is None else peak
 
 
 async def open_descriptors(child: Child) -> int | None:
-    """File descriptors that a child has open; None where the system does not tell. Cancellation: harmless."""
+    """Number of open file descriptors of a child; None if the system does not show them. Cancellation: harmless."""
     folder = anyio.Path(f"/proc/{child.process.pid}/fd")
     return len([entry async for entry in folder.iterdir()]) if await folder.exists() else None
 

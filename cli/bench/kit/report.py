@@ -1,4 +1,4 @@
-"""What a benchmark found: the record that `--json` prints, and the rows of the table, with the goals."""
+"""Results of benchmarks: the record that `--json` prints, the goals, and the rows of the table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Result:
     """One figure.
 
     Attributes:
-        name: what was measured.
-        value: how much.
+        name: name of the figure.
+        value: the figure.
         unit: of `value` and `baseline_value`.
-        baseline_value: what the peer did in the same run; None where there is no peer.
-        ratio: value in terms of the baseline.
-        note: what one has to know of this machine to read it.
+        baseline_value: figure of the baseline in the same run; None without a baseline.
+        ratio: value divided by the baseline.
+        note: facts about this machine that are needed to read it.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should be. Shown in the table only: it is about the project and not about the machine.
+    """Goal for a figure. Shown only in the table, because it is about the project and not about the machine.
 
     Attributes:
         bound: the limit.
-        of_ratio: whether it is about the ratio.
-        at_least: whether more is better.
+        of_ratio: whether it limits the ratio instead of the value.
+        at_least: whether it is a lower limit.
     """
 
     bound: float
@@ -42,7 +42,7 @@ class Goal:
     at_least: bool
 
     def is_met(self, result: Result) -> bool:
-        """Whether the figure is on the right side."""
+        """Whether the figure is within the limit."""
         figure = result.ratio if self.of_ratio else result.value
         assert figure is not None, f"{result.name} has a goal for a ratio that it does not have"
         return figure >= self.bound if self.at_least else figure <= self.bound

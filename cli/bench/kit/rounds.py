@@ -1,7 +1,7 @@
 """Rounds of a fixed time, in turns with their baseline.
 
-Noise of the machine lasts longer than a round: measuring first one side and then the other would give it to one of them
-only. So the sides take turns, each turn gives one ratio, and the turn whose ratio is the median is reported whole.
+Noise of the machine lasts longer than a round: with all rounds of one side first, it would hit only one side. So the
+sides take turns, each turn gives one ratio, and the turn with the median ratio is reported.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ import anyio
 from cli.bench.kit.report import Result
 
 Progress = Callable[[str], None]
-"""Told what begins now."""
+"""Called with the name of the next step."""
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much to measure.
+    """Sizes of all benchmarks.
 
     Attributes:
         seconds: length of one round.
-        repeat: turns.
-        joins: joins of a group.
+        repeat: number of turns.
+        joins: number of measured joins.
         members: consumers of that group before the join.
-        queues: queues that they share.
+        queues: queues of their topic.
         idle: idle consumers of the memory benchmark.
         backlog: messages of each queue that is pulled.
         cold: messages that are read from cold files.
-        passes: restarts, or reads of everything, whose median is reported.
-        stored_bytes: what store-memory stores.
-        recovery_bytes: what recovery stores, once, four and sixteen times.
-        stalls: consumers that are killed; a quarter as many fall silent.
+        passes: restarts or full reads, of which the median is reported.
+        stored_bytes: bytes that store-memory stores.
+        recovery_bytes: unit of recovery, which stores it once, four and sixteen times.
+        stalls: consumers that are killed; a quarter as many are stopped.
         moves: consumers that join and leave again under load.
-        in_flight: messages that are popped and not acknowledged.
+        in_flight: invisible messages of pop-memory.
         spark_rows: messages that Spark reads at a time; it writes half as many.
-        trickle: messages whose way to Spark is timed.
+        trickle: messages whose latency to Spark is measured.
     """
 
     seconds: float = 0.5
@@ -65,7 +65,7 @@ class Sizes:
 
 
 class Window:
-    """The time in which a round counts."""
+    """The time in which work counts for a round."""
 
     __slots__ = ("done", "open")
 
@@ -74,7 +74,7 @@ class Window:
         self.done = 0
 
     def close(self) -> None:
-        """End the round: its workers finish what they are at."""
+        """End the round; workers finish the operation that they have begun."""
         self.open = False
 
 
@@ -86,12 +86,12 @@ class Turn(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Value in terms of the baseline."""
+        """Value divided by the baseline."""
         return self.value / self.baseline
 
 
 Work = Callable[[Window], Coroutine[Any, Any, None]]
-"""A worker of a round: repeats something while the window is open and adds to `done` what it got done."""
+"""A worker of a round: repeats an operation while the window is open and adds the number to `done`."""
 
 
 Round = Callable[[], Coroutine[Any, Any, float]]
@@ -99,10 +99,10 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 
 
 async def rate(work: Work, workers: int, seconds: float) -> float:
-    """Run a round.
+    """Run a round: `workers` copies of `work` for some seconds.
 
     Returns:
-        What all of them got done, per second.
+        Operations of all workers per second.
 
     Cancellation: the workers are cancelled.
     """
@@ -121,7 +121,7 @@ async def rate(work: Work, workers: int, seconds: float) -> float:
 async def in_turns(value: Round, baseline: Round, repeat: int) -> list[Turn]:
     """Measure both sides `repeat` times, in turns, each going first in every other turn.
 
-    Both run once before that, uncounted: caches fill and connections are made. Cancellation: it stops.
+    Both run once before that, uncounted, to fill caches and make connections. Cancellation: it stops.
     """
     await baseline()
     await value()

@@ -1,9 +1,9 @@
-"""join-100: how long a group is out of balance when a consumer joins it.
+"""join-100: time that a group takes to converge after a join.
 
-A group of 100 consumers, each a client of its own with its own connection, shares the 400 queues of a topic. Another
-one joins: the clock starts with its `subscribe` and stops when the table of every member is exactly what the strategy
-gives it for the members of now. Then it leaves again, and when everything is back in balance the next one joins. With
-the default strategy a join moves the queues of every member that sorts after it, so joins are spread over the order.
+A group of 100 consumers, each a client with a connection of its own, owns the 400 queues of a topic. Another one joins:
+the clock starts with its `subscribe` and stops when every member owns exactly its target for the new member list. Then
+it leaves again, and when the group has converged the next one joins. With the default strategy a join moves the queues
+of every member that sorts after it, so joins are spread over the order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def bench_join(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure joins.
 
     Raises:
-        NotConverged: the group did not come to rest.
+        NotConverged: the group did not converge.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -56,7 +56,7 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
         await watch.wait_converged(_CONVERGE_S)
         for number in range(sizes.joins):
             progress(f"join {number + 1} of {sizes.joins}")
-            # A group that has just changed tells its members of the next change only after its window.
+            # A group that has just changed notifies its members of the next change only after its window.
             await anyio.sleep(2 * NOTIFY_WINDOW_S)
             place = round(number * sizes.members / max(1, sizes.joins - 1))
             async with consumer_of(name_server, GROUP, 2 * place, watch.note) as joiner:
@@ -67,7 +67,7 @@ async def measure_joins(name_server: str, sizes: Sizes, progress: Progress) -> l
                 await joiner.subscribe(TOPIC, ignore)
                 times_ms.append((await watch.wait_converged(_CONVERGE_S) - started) * 1000)
                 for consumer in members:
-                    assert consumer.queues == after[consumer.client_id], "the watch saw what is not so"
+                    assert consumer.queues == after[consumer.client_id], "the watch is wrong"
                 watch.expect(before)
             await watch.wait_converged(_CONVERGE_S)
     return times_ms

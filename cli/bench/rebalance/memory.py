@@ -1,8 +1,8 @@
-"""memory-idle-consumer and consumers-2000: what connected consumers that get no message cost a broker.
+"""memory-idle-consumer and consumers-2000: memory that connected consumers without messages cost a broker.
 
 Each is a client of its own, a member of one of twenty groups, with a connection, a lease and a held pull. The broker's
-resident memory is read before the first and after the last. Tracing is off: the events of their arrival are messages,
-whose newest a broker keeps in memory within a budget of its own (`StoreOptions.tail_bytes`).
+resident memory is read before the first and after the last. Tracing is off: events are messages, of which a
+broker keeps the newest in memory within a budget of its own (`StoreOptions.tail_bytes`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cli.bench.kit.rounds import Progress, Sizes
 GROUPS = 20
 _CONVERGE_S = 300.0
 _SETTLE_S = 1.0
-"""What is on its way when the last queue has found its owner (answers, first pulls) has arrived after this."""
+"""Time for pending answers and first pulls to arrive after the group has converged."""
 
 
 async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory.
 
     Raises:
-        NotConverged: the groups did not come to rest.
+        NotConverged: the groups did not converge.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -54,10 +54,10 @@ async def idle_groups(name_server: str, members: int, progress: Progress) -> Asy
     """Run `GROUPS` groups of `TOPIC` while the block runs.
 
     Yields:
-        When all of them were balanced, as `time.perf_counter()`.
+        `time.perf_counter()` when all of them had converged.
 
     Raises:
-        NotConverged: the groups did not come to rest.
+        NotConverged: the groups did not converge.
 
     Cancellation: all consumers are shut down.
     """
@@ -73,6 +73,6 @@ async def idle_groups(name_server: str, members: int, progress: Progress) -> Asy
             queues = await queues_of(name_server, group)
             expected |= targets(group, [consumer.client_id for consumer in consumers], queues)
         watch.expect(expected)
-        progress("balancing them")
+        progress("waiting until they have converged")
         yield await watch.wait_converged(_CONVERGE_S)
         progress("stopping them")

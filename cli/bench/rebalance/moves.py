@@ -1,15 +1,15 @@
-"""moves-100: what it costs that queues move in good order, in a group of a hundred consumers under load.
+"""moves-100: cost of ordinary handovers of queues in a group of a hundred consumers under load.
 
-A group of 100 consumers, each a client of its own with its own connection, shares the 400 queues of a topic, and works
-off what is sent to it all the time, 5 ms a message. Others join and leave again, one after the other; with the default
-strategy each of them moves the queues of every member that sorts after it. Measured are
+A group of 100 consumers, each a client with a connection of its own, owns the 400 queues of a topic and consumes a
+steady stream of messages, 5 ms each. Others join and leave again, one after the other; with the default strategy each
+of them moves the queues of every member that sorts after it. Measured are
 
-- the gap of each queue that moves: from when its old owner stops to when the new one asks for messages;
-- messages that listeners finished twice;
-- the time in which two members had a queue, or messages of it with their listeners, summed over the queues.
+- the gap of each queue that moves: from the drop by its old owner to the first pull of the new one;
+- duplicates: messages that listeners processed again;
+- the time in which two members owned a queue, or had messages of it dispatched, summed over the queues.
 
-moves-overlapping is the same with brokers under the quirk OVERLAPPING_HANDOVER: RocketMQ's way, where the new owner
-does not wait for the old one.
+moves-overlapping is the same with the broker quirk OVERLAPPING_HANDOVER: as in RocketMQ, the new owner does not wait
+for the old one.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _CONVERGE_S, _SETTLE_S = 120.0, 0.5
 
 @dataclass(slots=True)
 class Moves:
-    """What members did, as they did it.
+    """Records handovers and processed messages from the events and listeners of members.
 
     Attributes:
-        gaps_s: of each queue that moved.
-        finished: how often each message was.
-        two_owners_s: summed over the queues.
+        gaps_s: gap of each queue that moved.
+        finished: how often each message was processed.
+        two_owners_s: time with two owners, summed over the queues.
     """
 
     clock: Callable[[], float]
@@ -62,7 +62,7 @@ class Moves:
 
     @property
     def duplicates(self) -> int:
-        """Messages that were finished again."""
+        """Messages that were processed again."""
         return self.finished.total() - len(self.finished)
 
     def note(self, event: Event) -> None:
@@ -85,7 +85,7 @@ class Moves:
         self._enter(member, queue)
 
     def ends(self, member: str, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
-        """Note that it has finished them."""
+        """Note that the listener has processed them."""
         self.finished.update((queue, message.offset) for message in messages)
         self._leave(member, queue)
 
@@ -108,7 +108,7 @@ async def bench_moves(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure moves, and then the same under the quirk.
 
     Raises:
-        NotConverged: the group did not come to rest.
+        NotConverged: the group did not converge.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -162,15 +162,15 @@ async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, cloc
                     watch.expect(before)
                 await watch.wait_converged(_CONVERGE_S)
                 await anyio.sleep(_SETTLE_S)
-        # A member that leaves at the end has given everything up before; what the others do then is not counted.
+        # A copy: the moves of the shutdown below are not counted.
         return Moves(clock, list(moves.gaps_s), Counter(moves.finished), moves.two_owners_s)
 
 
 @contextmanager
 def _frozen() -> Iterator[None]:
-    """Leave what there is now out of garbage collections.
+    """Exclude all present objects from garbage collections.
 
-    One that looks through a hundred clients stops all of them for 50 to 100 ms; each would be alone in its process.
+    A collection over a hundred clients stops all of them for 50 to 100 ms; in reality each has a process of its own.
     """
     gc.collect()
     gc.freeze()

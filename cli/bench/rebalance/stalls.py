@@ -1,9 +1,9 @@
-"""stalls: how long queues are not consumed after their orderly consumer was killed, or fell silent.
+"""stalls: time in which queues are not consumed after their orderly consumer was killed or stopped.
 
-Two consumers of a group, in the order of queues, share a topic: one in this process, the other in one of its own, which
-is killed (SIGKILL) or stopped (SIGSTOP: its connections stay open, and that is all). Messages are sent to every queue
-all the time. For each queue of the victim the clock starts with the signal, and stops when the listener here is called
-with a message of that queue. RocketMQ's defaults take 40 to 60 s for the first, and up to 140 s for the second.
+Two orderly consumers of a group consume a topic: one in this process, the other in one of its own, which is killed
+(SIGKILL) or stopped (SIGSTOP: its connections stay open). Messages are sent to every queue all the time. For each queue
+of the victim the clock starts with the signal and stops when the listener here is called with a message of that queue.
+RocketMQ's defaults take 40 to 60 s for the first, and up to 140 s for the second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONVERGE_S, _TAKEOVER_S, _SETTLE_S = 30.0, 30.0, 0.3
 
 
 class Takeovers:
-    """When each of some queues was consumed for the first time since a moment."""
+    """Times from a moment to the first message consumed from each of some queues."""
 
     def __init__(self) -> None:
         self._left: dict[MessageQueue, None] = {}
@@ -44,11 +44,11 @@ class Takeovers:
         self._times_s: list[float] = []
 
     def begin(self, queues: Iterable[MessageQueue], now: float) -> None:
-        """Wait for these from now on; seconds."""
+        """Wait for these queues from now on; `now` in seconds."""
         self._left, self._since, self._times_s, self._done = dict.fromkeys(queues), now, [], anyio.Event()
 
     def consumed(self, queue: MessageQueue, now: float) -> None:
-        """Note that a message of a queue has come; seconds."""
+        """Note that a message of a queue was dispatched; `now` in seconds."""
         if queue in self._left:
             del self._left[queue]
             self._times_s.append(now - self._since)
@@ -59,10 +59,10 @@ class Takeovers:
         """Wait until every queue was consumed.
 
         Returns:
-            How long each of them took, in seconds.
+            The time of each queue, in seconds.
 
         Raises:
-            NotConverged: some were not in time.
+            NotConverged: some were not consumed in time.
 
         Cancellation: harmless.
         """
@@ -74,10 +74,10 @@ class Takeovers:
 
 
 async def bench_stalls(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure both ways to go.
+    """Measure both kinds of failure.
 
     Raises:
-        NotConverged: queues were not taken over.
+        NotConverged: queues were not consumed by the other member.
         RlabError: the cluster did not start.
 
     Cancellation: every process is stopped.
@@ -93,7 +93,7 @@ async def bench_stalls(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 async def measure(name_server: str, how: signal.Signals, times: int, progress: Progress) -> list[float]:
-    """Start a victim, end it, and wait until its queues are consumed; again and again. Returns milliseconds."""
+    """Start a victim, kill or stop it, and wait until its queues are consumed, `times` times; returns milliseconds."""
     takeovers, watch = Takeovers(), ConvergenceWatch()
     times_ms: list[float] = []
     async with _survivor(name_server, takeovers, watch) as survivor:
@@ -103,7 +103,7 @@ async def measure(name_server: str, how: signal.Signals, times: int, progress: P
                 target = targets(GROUP, [survivor.client_id, victim.address], await queues_of(name_server, GROUP))
                 watch.expect({survivor.client_id: target[survivor.client_id]})
                 await watch.wait_converged(_CONVERGE_S)
-                await anyio.sleep(_SETTLE_S)  # it has been granted them by then, and was handed messages
+                await anyio.sleep(_SETTLE_S)  # time for the first messages to be dispatched there
                 takeovers.begin(
                     [queue for queue in target[victim.address] if queue.topic == TOPIC], time.perf_counter()
                 )
@@ -116,7 +116,7 @@ async def measure(name_server: str, how: signal.Signals, times: int, progress: P
 
 @asynccontextmanager
 async def _survivor(name_server: str, takeovers: Takeovers, watch: ConvergenceWatch) -> AsyncIterator[PushConsumer]:
-    """Run the consumer that takes over, and keep every queue in messages."""
+    """Run the consumer that takes over, and send messages to every queue."""
 
     async def on_messages(messages: Sequence[MessageExt]) -> None:
         takeovers.consumed(messages[0].queue, time.perf_counter())

@@ -1,8 +1,8 @@
-"""sticky-first, sticky-change: how long BALANCED_STICKY takes to share 10,000 queues among 1,000 members.
+"""sticky-first, sticky-change: time that BALANCED_STICKY takes to assign 10,000 queues to 1,000 members.
 
-`sticky-first` is an instance that has seen nothing, `sticky-change` one whose group has just lost or got a member, as
-in a client that runs. CONSISTENT_HASH, which is asked for the same share, is the peer: it remembers nothing, and is
-not even. Medians, of CPU time, because nothing of this waits.
+`sticky-first` is a new instance, `sticky-change` one whose group has just lost or gained a member, as in a running
+client. The baseline is CONSISTENT_HASH for the same member: it remembers nothing, and its result is uneven. Figures are
+medians of CPU time, because nothing here waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PER_BROKER, _PER_TOPIC = 100, 2_000
 
 async def bench_sticky(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure both."""
-    progress(f"sharing {QUEUES:,} queues among {MEMBERS:,} members, {sizes.repeat} times")
+    progress(f"assigning {QUEUES:,} queues to {MEMBERS:,} members, {sizes.repeat} times")
     queues = [
         MessageQueue(f"topic-{n // _PER_TOPIC}", f"broker-{n % _PER_TOPIC // _PER_BROKER:02}", n % _PER_BROKER)
         for n in range(QUEUES)

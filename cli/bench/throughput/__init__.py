@@ -1,1 +1,6 @@
-"""The room `cli/bench/throughput`."""
+"""Benchmarks of messages per second, against the bare echo: send, pull, consume, pop, ordered consumption.
+
+Read `send.py` first; its workers and rounds are the pattern of the others. `pull.py` has the filled cluster that
+`pop.py` uses as well. `contrast.py` compares pull and pop in virtual time, and `contrast_chart.py` draws it for the
+documentation.
+"""

@@ -1,18 +1,18 @@
-"""contrast: what one slow member costs a group that shares queues, and one that shares messages.
+"""contrast: cost of one slow member in a group that pulls queues, and in one that pops messages.
 
 Twelve consumers of one topic with four queues, each with one message at a time, 10 ms a message; the first of them
-takes 100 ms. For 30 s 200 messages/s are sent, 50 to each queue; then the group works off what is left.
+takes 100 ms. For 30 s 200 messages/s are sent, 50 to each queue; then the group consumes the rest.
 
-    queues     each queue is with one member: eight have none, and the slow one does 10 of the 50 messages/s of its
-               queue
-    messages   each member pops what it can, and has `max_unacked` messages at the most: those that wait behind the one
-               that the slow member is at are what it holds up
+    queues     each queue has one owner: eight members have none, and the slow one processes 10 of the 50 messages/s of
+               its queue
+    messages   each member pops as many as it can, with at most `max_unacked` unacknowledged messages: the slow member
+               delays only those
 
-It is measured in the simulation, on the shipped broker and clients: what is compared is waiting, and virtual time has
-no noise in it, gives every machine the same figures, and takes seconds instead of minutes. What the requests cost,
-which is more for messages than for queues, is what `consume` and `pop` measure.
+It is measured in the simulation, with the shipped broker and clients: waiting is compared, and virtual time has no
+noise, gives every machine the same figures, and takes seconds instead of minutes. The cost of requests, higher for
+messages than for queues, is measured by `consume` and `pop`.
 
-`python -m cli.bench.throughput.contrast_chart > docs/pop-contrast.svg` draws the backlog.
+`python -m cli.bench.throughput.contrast_chart > docs/pop-contrast.svg` draws the lag.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ WORK_S, SLOW_WORK_S = 0.01, 0.1
 PER_S = 200
 SECONDS = 30.0
 FEW_UNACKED = 1
-"""Nothing waits behind a listener; the next message comes a round trip after the one before is done."""
+"""No message waits behind a listener; the next one comes a round trip after the acknowledgement."""
 SAMPLE_S = 1.0
 _GROUP, _TOPIC = "contrast", "contrast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One way to share.
+    """One way to consume.
 
     Attributes:
-        name: of its figures.
-        label: of its line in a chart.
-        options: of each consumer.
+        name: part of the names of its figures.
+        label: label of its line in a chart.
+        options: options of each consumer.
     """
 
     name: str
@@ -77,14 +77,13 @@ WAYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastOutcome:
-    """What came of one way.
+    """Result of one way.
 
     Attributes:
-        backlog: messages that were stored and not finished, every `SAMPLE_S` from the first one sent on, and at
-            the end.
-        latencies_s: of each message, from stored to finished, in the order they were finished.
-        finished: how many each member finished, the slow one first.
-        drained_s: from the first message sent until the last one was finished.
+        backlog: stored messages that were not processed, every `SAMPLE_S` from the first one sent on, and at the end.
+        latencies_s: of each message, from stored to processed, in the order of processing.
+        finished: messages processed by each member, the slow one first.
+        drained_s: from the first message sent until the last one was processed.
     """
 
     backlog: tuple[int, ...]
@@ -99,7 +98,7 @@ async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
     Raises:
         RlabError: the cluster did not start.
 
-    Cancellation: the way that is being measured goes on, in its thread, to its end.
+    Cancellation: the current measurement runs to its end in its thread.
     """
     loop = asyncio.get_running_loop()
     results = []
@@ -157,7 +156,7 @@ async def _contrast(simulation: Simulation, *, way: Way, seconds: float, folder:
                 _GROUP, _TOPIC, listener=listener(number), host=f"member{number:02}", **options
             )
         producer = await cluster.start_producer()
-        await anyio.sleep(SAMPLE_S)  # the group is at rest
+        await anyio.sleep(SAMPLE_S)  # the group has converged
         began = loop.time()
 
         async def sample() -> None:

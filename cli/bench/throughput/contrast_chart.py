@@ -1,4 +1,4 @@
-"""Draws the backlog of `contrast` as SVG text, for the documentation. Pure but for `main`.
+"""Draws the lag of `contrast` over time as SVG, for the documentation.
 
 python -m cli.bench.throughput.contrast_chart > docs/pop-contrast.svg
 """
@@ -16,7 +16,7 @@ _TICKS = 5
 
 
 def chart(lines: Mapping[str, Sequence[int]], every_s: float, sent_s: float) -> str:
-    """Draw how large backlogs are over time.
+    """Draw the lag of several groups over time.
 
     `lines` has a figure every `every_s` seconds from second 0 on, by label; `sent_s`, when sending ends, is marked.
     """

@@ -1,9 +1,9 @@
-"""order: what the order of keys gains over that of queues, and what it costs where no order is asked for.
+"""order and order-cost: gain of the order by key over the order by queue, and its cost against no order.
 
-One queue, the messages of 64 keys in turns, a listener that waits 5 ms for something, 32 workers. In the order of the
-queue they run one after the other, whatever the workers; in the order of keys as many at a time as there are workers.
-order-cost has an empty listener and thousands of keys, against the same consumer without an order: all the difference
-is what the lanes cost. Measured from the first message on.
+One queue, messages of 64 keys in turns, a listener that waits 5 ms, 32 workers. In the order of the queue messages are
+processed one after the other; in the order of keys there are as many at a time as workers. order-cost has an empty
+listener and thousands of keys, against the same consumer without an order: the difference is the cost of the lanes.
+Measured from the first message on.
 """
 
 from __future__ import annotations

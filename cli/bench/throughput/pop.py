@@ -1,12 +1,12 @@
-"""pop-32, pop-consumer and pop-memory: what taking messages one by one costs.
+"""pop-32, pop-consumer and pop-memory: rates and memory of POP.
 
     pop-32          messages/s that one Python client pops, decodes and acknowledges, 32 at a time, against the bare
-                    echo with 64 in flight. Each batch is answered once it is written down, and so is its end.
-    pop-consumer    the same of a whole `PopConsumer`: `receive` and `ack`, one after the other, by eight tasks
-    pop-memory      bytes of the broker's memory for each message in flight, of a million. Another group has popped and
-                    acknowledged all of them before, so that what reading them takes is not counted.
+                    echo with 64 in flight. A pop and an acknowledgement are answered after they are stored.
+    pop-consumer    the same with a whole `PopConsumer`: `receive` and `ack`, one after the other, by eight tasks
+    pop-memory      the broker's memory for each invisible message, of a million. Another group has popped and
+                    acknowledged all of them before, so that the memory of reading them is not counted.
 
-When all messages are taken, the next group begins with the first.
+When all messages are popped, the next group begins with the first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def bench_pop(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 def popping(connection: Connection) -> Work:
-    """A worker that pops, decodes and acknowledges for the group of the moment."""
+    """A worker that pops, decodes and acknowledges messages for the current group."""
     number = 0
 
     async def work(window: Window) -> None:
@@ -76,7 +76,7 @@ def popping(connection: Connection) -> Work:
 
 
 async def pop(connection: Connection, group: str, invisible_ms: int) -> list[PopMessage]:
-    """Pop and decode messages of any queue; none when there are none."""
+    """Pop and decode messages of any queue; returns an empty list if there are none."""
     header = {
         "group": group,
         "topic": TOPIC,
@@ -102,7 +102,7 @@ async def ack(connection: Connection, group: str, messages: Sequence[PopMessage]
 
 
 def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
-    """Rounds of a `PopConsumer`, each of a new group."""
+    """Rounds of a `PopConsumer`, each in a new group."""
     number = 0
 
     async def measure() -> float:
@@ -111,7 +111,7 @@ def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
         number += 1
         async with PopConsumer(name_server, f"consumer-{number}", consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
             await consumer.subscribe(TOPIC)
-            await consumer.ack(await consumer.receive())  # connected, and the queues are known
+            await consumer.ack(await consumer.receive())  # connects, and looks the queues up
 
             async def work(window: Window) -> None:
                 while window.open:

@@ -1,7 +1,7 @@
-"""pull-32 and consume: what one Python client reads, against the bare echo with 64 in flight.
+"""pull-32 and consume: messages per second that one Python client reads, against the bare echo with 64 in flight.
 
-pull-32 is the way of a message up to the consumer's own work: pulls under a lease, one after another for each of eight
-queues and all queues at the same time, each answer decoded to messages. At the end of a queue it begins again. consume
+pull-32 measures the path of a message up to the consumer's own work: pulls under a lease, one after another in each of
+eight queues and all queues concurrently, each answer decoded to messages. At the end of a queue it starts over. consume
 is a whole push consumer: pull, process queue, workers, an empty listener for each message, commits.
 """
 
@@ -106,7 +106,7 @@ async def fill(name_server: str, backlog: int) -> list[MessageQueue]:
 
 
 def _ignored(address: str, command: Command) -> None:
-    """What a broker tells the only member of a group, which is about itself."""
+    """Ignores notifications: the only member of a group hears only about itself."""
 
 
 async def leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
@@ -159,7 +159,7 @@ async def pull_to_end(connection: Connection, queue: MessageQueue, token: int, e
 async def _pull(
     connection: Connection, queue: MessageQueue, token: int, offset: int, batch: int
 ) -> tuple[list[MessageExt], int]:
-    """Pull once; returns the messages and the offset to go on from."""
+    """Pull once; returns the messages and the next offset."""
     header = {
         "group": _GROUP,
         "topic": queue.topic,

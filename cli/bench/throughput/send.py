@@ -37,7 +37,7 @@ async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[R
 
 
 def round_of(work: Work, workers: int, sizes: Sizes, progress: Progress, label: str) -> Round:
-    """A round as `in_turns` wants it."""
+    """A round of some workers, for `in_turns`."""
 
     async def run() -> float:
         progress(label)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.bench.disk.catch_up import Pass, consuming_all, forget_pages, pulling_all
+from cli.bench.disk.catch_up import Pass, consuming_all, drop_page_cache, pulling_all
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.throughput.pull import QUEUES
@@ -42,5 +42,5 @@ def test_a_pass_of_a_consumer_ends_with_everything_committed(tmp_path: Path) -> 
 
 def test_pages_are_forgotten_and_not_the_content(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(BODY * 100)
-    assert forget_pages(tmp_path) is hasattr(os, "posix_fadvise")
+    assert drop_page_cache(tmp_path) is hasattr(os, "posix_fadvise")
     assert (tmp_path / "00000000000000000000.log").read_bytes() == BODY * 100
