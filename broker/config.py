@@ -13,10 +13,10 @@ from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.flush_mode import FlushMode
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
+from model.record import FlushMode
 from model.topic_route import MASTER_ID
 from remoting.address import parse_address
 

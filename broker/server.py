@@ -28,8 +28,8 @@ from broker.sink.handlers import SinkHandlers
 from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from model.events import EventKind
-from model.flush_mode import FlushMode
 from model.limits import TRACE_FLUSH_INTERVAL_S
+from model.record import FlushMode
 from remoting.connection import Connection
 from remoting.server import Handler, serve
 from remoting.tasks import background_tasks

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from client.config import ClientConfig
 from model.assignment import AssignedBy
-from model.delay import MAX_DELAY_MS
 from model.errors import ConfigError
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.limits import (
@@ -35,6 +34,7 @@ from model.limits import (
     SHUTDOWN_GRACE_S,
     SUSPEND_S,
 )
+from model.message import MAX_DELAY_MS
 
 
 class ConsumeOrder(StrEnum):

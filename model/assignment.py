@@ -1,7 +1,7 @@
-"""What members and the broker that shares the queues of their group out tell each other. RocketMQ: QueryAssignment.
+"""The records of assignment by a broker: the query of a member and its answer. RocketMQ: QueryAssignment.
 
-A member says what it has been told before, and where the topics of the group are as it sees it; so the broker needs to
-ask nobody, and whoever comes to share out next can go on from there (`broker/assignment/group_assignments.py`).
+A member sends the last answer that it has applied, and the routes of the group's topics as it sees them. So the broker
+needs nothing from others, and the next coordinator can go on from there (`broker/assignment/group_assignments.py`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from model.message_queue import MessageQueue
 from model.names import check_id, check_topic
 
 BROKER_STRATEGY = "BROKER"
-"""Name of the strategy that members have, and tell in their heartbeats, who let the broker share queues out."""
+"""Name of the strategy in the heartbeats of members whose queues the broker assigns."""
 ALL_QUEUES = -1
-"""Queue id that stands for all queues of a topic on a broker, in a share that is popped."""
+"""Queue id that stands for all queues of a topic on a broker, where they are popped."""
 
 TopicQueues = tuple[tuple[str, int], ...]
-"""Name of each broker that a topic is on, and how many of its queues there can be read; sorted."""
+"""(broker name, readable queues) of each broker that serves a topic; sorted."""
 
 
 class AssignedBy(StrEnum):
-    """Who decides which queues a member has."""
+    """The side that assigns queues to members."""
 
     CLIENT = "client"
     """Each member by itself, with its strategy."""
@@ -35,23 +35,23 @@ class AssignedBy(StrEnum):
 
 
 class RequestMode(StrEnum):
-    """How the members of a group get messages of a topic. RocketMQ: MessageRequestMode."""
+    """Mode in which the members of a group get messages of a topic. RocketMQ: MessageRequestMode."""
 
     PULL = "PULL"
-    """Each queue is with one member."""
+    """Each queue has one member."""
     POP = "POP"
-    """Each message is with one member."""
+    """Each message has one member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentQuery:
-    """What a member says when it asks for its share.
+    """The request of a member for its target.
 
     Attributes:
-        version: of the newest assignment that it has acted on, 0 if there was none.
-        queues: its share of that.
-        popped: which topics of that were popped, and how many shares each member pops besides its own.
-        routes: topic -> its queues, of every topic that anybody in the group subscribes to.
+        version: of the newest assignment that it has applied, 0 if there was none.
+        queues: its target in that.
+        popped: topics that are popped in it -> of how many other members each member pops the queues too.
+        routes: topic -> its queues, for each topic that any member of the group subscribes to.
     """
 
     version: int
@@ -81,19 +81,19 @@ class AssignmentQuery:
             raise InvalidParameter(f"the query of an assignment is malformed: {error!r}") from error
         if (count := max(total, len(claimed), len(read), len(of_popped))) > MAX_ASSIGNED_QUEUES:
             raise InvalidParameter(
-                f"a broker shares out {MAX_ASSIGNED_QUEUES} queues or topics of a group at the most, got {count}"
+                f"a broker assigns at most {MAX_ASSIGNED_QUEUES} queues or topics of a group, got {count}"
             )
         return cls(version=version, queues=claimed, popped=of_popped, routes=read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberShare:
-    """What one member should have.
+    """The target of one member in an assignment.
 
     Attributes:
         version: of the assignment.
         queues: sorted; of topics that are popped, `ALL_QUEUES` may stand for the queues of a broker.
-        popped: which of the member's topics are popped, with the number that was set; the others are pulled.
+        popped: topics of the member that are popped, with the number that was set; the others are pulled.
     """
 
     version: int

@@ -1,11 +1,11 @@
-"""Stored records to messages: the only place that decodes a payload, and the hot path of every consumer.
+"""Decodes stored records to messages: the only place that decodes a payload, and the hot path of every consumer.
 
-One msgpack unpacker walks over the whole body: it hands out each record's binary header as bytes and decodes the
-payload behind it in place. Slicing every payload out and decoding it by itself takes half as long again.
+One msgpack unpacker walks over the whole body: it returns each record's binary header as bytes and decodes the payload
+after it in place. Slicing every payload out and decoding it by itself takes half as long again.
 
-A broker does not look into payloads, so any client can store one that is not a message. Its record is whole all the
-same, and will be the same whenever it is pulled again; bytes that were damaged may be whole the next time. Only when a
-body does not decode is it told which of the two it is: record by record, with checksums.
+A broker does not look into payloads, so any client can store one that is not a message. Its record is whole, and stays
+the same however often it is pulled; damaged bytes may be whole the next time. Only when a body does not decode are the
+two told apart: record by record, with checksums.
 """
 
 from __future__ import annotations
@@ -30,13 +30,9 @@ _KEYS = 3
 
 
 class Undecodable(NamedTuple):
-    """A whole record whose payload is not a message: whoever stored it is no producer of this project.
+    """A whole record whose payload is not a message, because no producer of this project stored it.
 
-    Attributes:
-        queue: where it is.
-        offset: likewise.
-        reason: what is wrong with it.
-        position: how many records are before it in what was decoded.
+    `position` is the number of records before it in the decoded body.
     """
 
     queue: MessageQueue
@@ -51,17 +47,10 @@ def decode_messages(queue: MessageQueue, body: bytes, undecodable: list[Undecoda
 
 
 def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list[Undecodable] | None = None) -> list[M]:
-    """Decode records.
+    """Decode stored records of a queue, back to back in `body`, to messages of a kind, in offset order.
 
-    Args:
-        kind: of the messages that are made.
-        queue: the queue that they are of.
-        body: stored records back to back.
-        undecodable: gets the whole records that are left out because their payloads are not messages; without a list
-            they are as bad as damaged ones.
-
-    Returns:
-        The messages, in offset order.
+    The list `undecodable` gets the whole records that are left out because their payloads are not messages; without a
+    list they count as damaged.
 
     Raises:
         RecordCorrupt: the body is not whole records, or one has a payload that is not a message.
@@ -77,7 +66,7 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
             length, offset, stored_ms, _, _, times = _unpack_header(read_bytes(HEADER_BYTES))
             topic, data, tags, keys, properties, born_ms, message_id = unpack()
             position += length
-            # After each record: a payload that goes on in the next one could bring a header of its own making. And each
+            # After each record: a payload that goes on in the next one could forge that one's header. And each
             # type by itself, which costs a twentieth of the whole; comparing with `_TYPES` costs a half.
             if not (
                 tell() == position

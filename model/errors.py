@@ -1,4 +1,4 @@
-"""Every error of the cluster, in one tree that answers three questions a caller has.
+"""All errors of the cluster, in one tree that answers three questions of a caller.
 
 *Whose fault?* The branch of the tree. *May I retry?* `retryable`. *Did it happen?* `definite`: true means the request
 certainly had no effect; false means that it may have been carried out although no answer came.
@@ -23,21 +23,21 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- FlushDiskTimeout                                                       FLUSH_DISK_TIMEOUT
     |   +-- StorageFull                                                            STORAGE_FULL
     |   +-- StaleRegistration             a newer broker state is known            STALE_REGISTRATION
-    +-- Outcome                        not a failure: the answer is «nothing for you»
+    +-- NegativeAnswer                 not a failure: there is nothing to return
     |   +-- PullNotFound                                                           PULL_NOT_FOUND
     |   +-- PullRetryImmediately                                                   PULL_RETRY_IMMEDIATELY
     |   +-- PullOffsetMoved                                                        PULL_OFFSET_MOVED
     |   +-- QueryNotFound                                                          QUERY_NOT_FOUND
     |   +-- ConsumerNotOnline                                                      CONSUMER_NOT_ONLINE
-    |   +-- ReceiptHandleDead             acknowledged, or delivered again, before NO_MESSAGE
-    |   +-- LeaseLost                     the queue is another member's by now     LEASE_LOST
-    |   +-- StageLost                     what a sink staged is not there any more STAGE_LOST
+    |   +-- ReceiptHandleDead             acknowledged or redelivered before       NO_MESSAGE
+    |   +-- LeaseLost                     the queue is another member's now        LEASE_LOST
+    |   +-- StageLost                     the staged messages of a sink are gone   STAGE_LOST
     |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
-    +-- NetworkError                   the way between us
+    +-- NetworkError                   the network between the two
         +-- ConnectFailed                 never connected: definite
-        +-- ConnectionLost                closed while a request was under way: indefinite
+        +-- ConnectionLost                closed while a request was outstanding: indefinite
         +-- RequestTimeout                no answer in time: indefinite
-        +-- ProtocolError                 the peer sent what is not a frame        PROTOCOL_ERROR
+        +-- ProtocolError                 the peer sent bytes that are no frame    PROTOCOL_ERROR
 
 `error_of(code, remark)` is the only place that turns a wire code into an exception.
 """
@@ -58,7 +58,7 @@ class RlabError(Exception):
 
 
 class UsageError(RlabError):
-    """The caller has to change something; a retry of the same thing fails again."""
+    """The caller has to change something; the same call fails again."""
 
 
 class ConfigError(UsageError):
@@ -78,7 +78,7 @@ class MessageIllegal(UsageError):
 
 
 class TopicNotExist(UsageError):
-    """Nobody serves the topic, and it may not be created by sending to it."""
+    """No broker serves the topic, and it may not be created by sending to it."""
 
     code = ResponseCode.TOPIC_NOT_EXIST
 
@@ -114,7 +114,7 @@ class RequestCodeNotSupported(UsageError):
 
 
 class ServerError(RlabError):
-    """The server could not do it now; another broker, or the same one later, may."""
+    """The server could not do it now; another broker may, or the same one later."""
 
     retryable = True
 
@@ -133,7 +133,7 @@ class SystemBusy(ServerError):
 
 
 class PollingFull(ServerError):
-    """The broker holds as many pops as it can, or has as many messages in flight; acknowledge some, or retry later."""
+    """The broker holds as many pops, or has as many invisible messages, as it can; acknowledge some, or retry later."""
 
     code = ResponseCode.POLLING_FULL
 
@@ -145,7 +145,7 @@ class FlowControl(ServerError):
 
 
 class ServiceNotAvailable(ServerError):
-    """The server is starting or stopping and takes no new work."""
+    """The server is starting or stopping and accepts no requests."""
 
     code = ResponseCode.SERVICE_NOT_AVAILABLE
 
@@ -164,73 +164,73 @@ class StorageFull(ServerError):
 
 
 class StaleRegistration(ServerError):
-    """A name server already knows a newer state of this broker than the one it was told."""
+    """A name server already knows a newer state of this broker than the registered one."""
 
     code = ResponseCode.STALE_REGISTRATION
 
 
-class Outcome(RlabError):
-    """An answer that carries no result. Raised only where a caller asked for a result and nothing else will do."""
+class NegativeAnswer(RlabError):
+    """An answer without a result, which is no failure. Raised only where the caller needs a result to go on."""
 
 
-class PullNotFound(Outcome):
+class PullNotFound(NegativeAnswer):
     """No message at or after the offset yet."""
 
     code = ResponseCode.PULL_NOT_FOUND
     retryable = True
 
 
-class PullRetryImmediately(Outcome):
+class PullRetryImmediately(NegativeAnswer):
     """Messages were skipped by the filter; ask again from the next offset."""
 
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     retryable = True
 
 
-class PullOffsetMoved(Outcome):
+class PullOffsetMoved(NegativeAnswer):
     """The offset is outside what the broker holds."""
 
     code = ResponseCode.PULL_OFFSET_MOVED
 
 
-class QueryNotFound(Outcome):
-    """What was asked for does not exist (no offset stored, no such message)."""
+class QueryNotFound(NegativeAnswer):
+    """The requested thing does not exist (no offset stored, no such message)."""
 
     code = ResponseCode.QUERY_NOT_FOUND
 
 
-class ConsumerNotOnline(Outcome):
+class ConsumerNotOnline(NegativeAnswer):
     """No member of the group is connected."""
 
     code = ResponseCode.CONSUMER_NOT_ONLINE
 
 
-class ReceiptHandleDead(Outcome):
-    """The message was acknowledged, delivered again or made invisible anew since this handle was given."""
+class ReceiptHandleDead(NegativeAnswer):
+    """The message was acknowledged or redelivered, or its invisible time changed, since this handle was issued."""
 
     code = ResponseCode.NO_MESSAGE
 
 
-class LeaseLost(Outcome):
-    """The queue is leased to another member of the group, or the token is an old one."""
+class LeaseLost(NegativeAnswer):
+    """The queue is leased to another member of the group, or the fencing token is stale."""
 
     code = ResponseCode.LEASE_LOST
 
 
-class StageLost(Outcome):
-    """What a commit of a sink names is not staged here any more; nothing was published: run the batch again."""
+class StageLost(NegativeAnswer):
+    """A commit of a sink names messages that are not staged here any more; nothing was published: retry the batch."""
 
     code = ResponseCode.STAGE_LOST
 
 
-class OffsetRegression(Outcome):
+class OffsetRegression(NegativeAnswer):
     """The commit is below the stored offset and not flagged as a reset."""
 
     code = ResponseCode.OFFSET_REGRESSION
 
 
 class NetworkError(RlabError):
-    """The request or its answer did not make it."""
+    """The request or its answer did not arrive."""
 
     retryable = True
     definite = False
@@ -270,14 +270,9 @@ ERROR_BY_CODE: dict[ResponseCode, type[RlabError]] = {
 
 
 def error_of(code: int, remark: str) -> RlabError:
-    """Make the exception for a response code.
+    """Make an exception of exactly the class of a response code, with the server's text.
 
-    Args:
-        code: the number from the response frame; one that is not a `ResponseCode` becomes `SystemError_`.
-        remark: the server's text, shown to the user as it is.
-
-    Returns:
-        An instance of exactly the class that stands for the code.
+    A code that is not a `ResponseCode` becomes `SystemError_`.
     """
     try:
         known = ResponseCode(code)

@@ -1,28 +1,28 @@
-"""How many queues each kind of member gets when members of a group subscribe to different topics.
+"""Levels the number of queues per member when members of a group subscribe to different topics.
 
-Invariant: loads are as even as the subscriptions allow, which means: nobody could give a queue away, directly or along
-a chain of members who each take one and give one, so that it ends with a member who has at least two fewer. Then the
-largest load is as small as it can be, so is the second largest after it, and so on; those loads are the same for every
-such sharing.
+Invariant: loads are as even as the subscriptions allow. That is: no member could pass a queue on, directly or along a
+chain of members that each take one and give one, to a member with at least two fewer. Then the largest load is minimal,
+so is the second largest after it, and so on; every assignment with this property has the same loads.
 
     orders has 6 queues, bills has 2; members A, B subscribe to both, C to orders only, D to bills only
-    all of it evenly        A 2, B 2, C 2, D 2       possible: D has both queues of bills, the others share orders
-    without D               A 3, B 3, C 2            as 8 among 3 must be
-    orders has 1, bills 7   A 4, B 3, C 1            more cannot be had for C
+    all members             A 2, B 2, C 2, D 2       even: D has both queues of bills, the others have orders
+    without D               A 3, B 3, C 2            8 queues for 3 members
+    orders has 1, bills 7   A 4, B 3, C 1            C cannot get more
 
-Members with the same topics are of one kind and share evenly; so the question is only how many queues of which topic go
-to which kind. Kinds are few, two while a change of topics is rolled out; at worst each member is a kind of its own.
+Members with the same topics are of one kind and get even numbers; so only the number of queues of each topic for each
+kind has to be found. Kinds are few, two while a change of topics is rolled out; at worst each member is its own kind.
 
-How: kinds are levelled at their average, rounded up. Who has more gives, along a shortest chain, to who has less. If
-some still have too much then, they and all whom their queues can reach are above the average, the others below it, and
-no gift between the two makes anything more even: each part is levelled by itself. If nobody has too much, the same is
-done from the other end: who has less than the average rounded down takes, and if some still lack, they and all whose
-queues can reach them are a part. Each split leaves smaller parts, so there are fewer than twice as many as kinds.
-Before all that, kinds give as far as they have more than their part of the total: within what is even, this leaves no
-kind with the more and another with the fewer, so that less is changed when one member more or fewer shifts the average.
+Algorithm: kinds are levelled at their average, rounded up. A kind above it gives queues, along a shortest chain, to a
+kind below it. If some kinds are still above it then, they and all kinds that their queues can reach are above the
+average and the others are below it, and no move between the two makes the loads more even: each part is levelled alone.
+If no kind is above it, the same is done from the other end: a kind below the average, rounded down, takes queues, and
+if some are still below it, they and all kinds whose queues can reach them are a part. Each split leaves smaller parts,
+so there are fewer than twice as many parts as kinds. Before all that, kinds give queues while they have more than their
+part of the total: among the even assignments this takes one without a kind at the upper and another at the lower end,
+so that fewer queues move when one member more or fewer shifts the average.
 
-Reading: Harvey, Ladner, Lovasz, Tamir, «Semi-matchings for bipartite graphs and load balancing» (2006), for chains;
-Fujishige, «Lexicographically optimal base of a polymatroid with respect to a weight vector» (1980), for the parts.
+Reading: Harvey, Ladner, Lovasz, Tamir, "Semi-matchings for bipartite graphs and load balancing" (2006), for chains;
+Fujishige, "Lexicographically optimal base of a polymatroid with respect to a weight vector" (1980), for the parts.
 """
 
 from __future__ import annotations
@@ -36,14 +36,10 @@ Quotas = dict[str, dict[Kind, int]]
 
 
 def level(quotas: Mapping[str, Mapping[Kind, int]], sizes: Mapping[Kind, int]) -> Quotas:
-    """Even out a first sharing with few changes.
+    """Even out first quotas with few changes, until they have the invariant of this module.
 
-    Args:
-        quotas: the first sharing; every kind that subscribes to a topic is in it, with 0 if it has none.
-        sizes: how many members each kind has, at least one.
-
-    Returns:
-        A sharing with the invariant of this module.
+    Every kind that subscribes to a topic is in the first quotas, with 0 if it has no queue. Sizes are the members of
+    each kind, at least one.
     """
     levelling = _Levelling(quotas, sizes)
     parts: list[Sequence[Kind]] = [list(sizes)]
@@ -55,11 +51,11 @@ def level(quotas: Mapping[str, Mapping[Kind, int]], sizes: Mapping[Kind, int]) -
 
 
 _Step = tuple[str, Kind, Kind]
-"""Of this topic, a queue goes from the first kind to the second."""
+"""(topic, giver, taker): a queue of the topic moves from one kind to another."""
 
 
 class _Levelling:
-    """A sharing while it is changed: how much each kind has is kept up to date, not counted again."""
+    """Quotas while they are changed; the load of each kind is kept up to date, not counted again."""
 
     def __init__(self, quotas: Mapping[str, Mapping[Kind, int]], sizes: Mapping[Kind, int]) -> None:
         self.quotas: Quotas = {topic: dict(of_topic) for topic, of_topic in quotas.items()}
@@ -72,11 +68,7 @@ class _Levelling:
                 self._topics_of[kind].append(topic)
 
     def level(self, part: Sequence[Kind]) -> Mapping[Kind, None]:
-        """Level some kinds at their average.
-
-        Returns:
-            Those to be levelled without the others, as the module header says; none if all are even.
-        """
+        """Level some kinds at their average; return the part to be levelled alone, none if all are even."""
         if len(part) < 2:
             return {}
         total, members = sum(map(self._loads.__getitem__, part)), sum(map(self._sizes.__getitem__, part))
@@ -87,10 +79,10 @@ class _Levelling:
         )
 
     def _move(self, goals: Mapping[Kind, int], *, giving: bool) -> Mapping[Kind, None]:
-        """Bring those with more than their goal down to it, or those with less up to it; as far as it goes.
+        """Bring kinds above their goal down to it, or kinds below it up to it, as far as possible.
 
-        Returns:
-            Those that are not there, and all that a chain can lead to from them; or from which one can lead to them.
+        Returns the kinds that do not reach their goal, with all that a chain leads to from them (or from which one
+        leads to them).
         """
         sign = 1 if giving else -1
         ahead = {kind: sign * (self._loads[kind] - goal) for kind, goal in goals.items()}
@@ -110,16 +102,16 @@ class _Levelling:
     def _chain(
         self, start: Kind, ahead: Mapping[Kind, int], closed: dict[Kind, None], giving: bool
     ) -> list[_Step] | None:
-        """A shortest chain from a kind to one that is behind, or to it from one when it takes; the start comes first.
+        """Find a shortest chain from a kind to one below its goal, or, if it takes, from one above; the start is first.
 
-        If there is none, all that were reached are closed: whatever else is moved, no way leads out of there. So each
-        failing search is the only one in its part of the group.
+        If there is none, all kinds that were reached are closed: whatever else is moved, no chain leads out of there.
+        So each failing search is the only one in its part of the group.
         """
         if start in closed:
             return None
         reached: dict[Kind, _Step | None] = {start: None}
         tried = set()
-        for kind in (frontier := [start]):  # grows while it is gone through
+        for kind in (frontier := [start]):  # grows while it is iterated
             for topic in self._topics_of[kind]:
                 of_topic = self.quotas[topic]
                 if topic in tried or (giving and not of_topic[kind]):

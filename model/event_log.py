@@ -1,8 +1,8 @@
-"""The events of one node: numbered, bounded, waiting to be sent. Pure; the clock is handed in.
+"""The events of one node: numbered, bounded, waiting to be sent. The clock is an argument. Pure.
 
 log = EventLog("broker-a", clock_ms=wall_ms)
 cause = log.emit(EventKind.MEMBER_JOIN, group="g", client="c1")        # a root: it is its own cause
-log.emit(EventKind.NOTIFY_SENT, cause=cause, group="g", n=3)           # what it set off names it
+log.emit(EventKind.NOTIFY_SENT, cause=cause, group="g", n=3)           # its effect names it
 encode_events(log.take())                                              # JSON Lines, for SYS_TRACE or a file
 """
 
@@ -19,7 +19,7 @@ from model.limits import MAX_TRACE_BUFFER, RUN_SEQS
 EventSink = Callable[[Event], None]
 
 MAX_TEXT_CHARS = 500
-"""Of a cause or a detail, which peers choose: however long theirs are, a thousand events fit a frame."""
+"""Longest cause or detail. Peers choose them: however long theirs are, a thousand events fit a frame."""
 
 
 class EventLog:
@@ -30,11 +30,11 @@ class EventLog:
         clock_ms: wall clock in milliseconds.
         sink: called with every event at once, for live views and checkers; must not block or raise.
         buffered: whether events are also kept for `take`; without it nothing is ever kept.
-        run: how often a node of this name has been started before. Each run has numbers of its own, so that no two
-            causes of a node are one: the first counts from 1, the next from 1,000,000,001, and so forth.
+        run: how often a node of this name was started before. Each run has numbers of its own, so that causes of a node
+            never repeat: the first counts from 1, the next from 1,000,000,001, and so forth.
 
     Attributes:
-        dropped: events lost because nobody took them in time.
+        dropped: events lost because they were not taken in time.
     """
 
     def __init__(
@@ -55,16 +55,10 @@ class EventLog:
         self._seq = run * RUN_SEQS
 
     def emit(self, kind: EventKind, *, cause: str = "", detail: str = "", **fields: Any) -> str:
-        """Note an event.
+        """Record an event, and return its cause, which its effects have to name.
 
-        Args:
-            kind: what happened.
-            cause: id of its root; empty makes this event a root, whose cause is its own id.
-            detail: a reason; cut at `MAX_TEXT_CHARS`, as the cause is.
-            **fields: the other columns of `Event`.
-
-        Returns:
-            The cause to hand on to whatever this sets off.
+        Without a cause the event is a root, whose cause is its own id. Cause and detail are cut at `MAX_TEXT_CHARS`;
+        `fields` are the other columns of `Event`.
         """
         self._seq += 1
         cause = cause[:MAX_TEXT_CHARS] or f"{self.node}/{self._seq}"
@@ -87,7 +81,7 @@ class EventLog:
         return (named or "")[:MAX_TEXT_CHARS] or self.next_id()
 
     def take(self) -> list[Event]:
-        """Take everything that waits, oldest first."""
+        """Take all events that wait, oldest first."""
         events = list(self._buffer)
         self._buffer.clear()
         return events

@@ -1,8 +1,8 @@
-"""Events: one flat record for every state change that matters to a rebalance.
+"""Event: one flat record of a state change that matters to a rebalance.
 
-Broker, client, simulation and the Spark pipeline share this schema. `cause` is the id of the root trigger: it is born
-where something first happens (a member joins, a route changes) and travels with heartbeats, notifications and requests,
-so that everything a change set off joins on one id and nothing has to be guessed from times.
+Broker, client, simulation and the Spark pipeline share this schema. `cause` is the id of the root trigger: it is
+created where something first happens (a member joins, a route changes) and travels with heartbeats, notifications and
+requests, so that all events of one change have one id and nothing has to be guessed from times.
 
     cause = "<node>/<seq>" of the event that started it, for instance "10.0.0.5@1234#7f/17"
 """
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kinds of events; docs/events.md has a row for each."""
 
     CLIENT_START = "CLIENT_START"
     CLIENT_STOP = "CLIENT_STOP"
@@ -54,13 +54,15 @@ class Event(NamedTuple):
 
     Attributes:
         t_ms: wall clock in milliseconds (a float: microseconds matter when pauses are measured).
-        node: broker name or client id that saw it.
-        seq: counts the events of that node from 1, so that gaps show.
+        node: name of the broker, or client id, that recorded it.
+        seq: number of the event on that node: the first run of a node counts from 1, a broker's next run from the next
+            billion plus 1 (`RUN_SEQS`), so that no two events have one id. A gap means that events were lost.
         kind: an `EventKind`.
         cause: id of the root trigger.
-        group, topic, broker, queue_id, client: what it is about.
-        version: the group version it belongs to.
-        offset: the queue offset it belongs to.
+        group, topic, broker, queue_id, client: its subject.
+        version: depends on the kind: the group version, the fencing token of a lease, or the version of an assignment
+            by a broker.
+        offset: a queue offset.
         n: a count (members, queues moved, ...).
         detail: a reason or trigger name, for instance "close" or "NOTIFY".
     """
@@ -86,5 +88,5 @@ class Event(NamedTuple):
         return f"{self.node}/{self.seq}"
 
     def to_json_dict(self) -> dict[str, Any]:
-        """One JSON Lines object."""
+        """Return the event as an object for JSON Lines."""
         return self._asdict()

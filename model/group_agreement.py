@@ -1,14 +1,14 @@
-"""Where the members of a group contradict each other: what has to be the same for all of them, and is not. Pure.
+"""Finds settings that must be the same for all members of a group, and are not. Pure.
 
-Each member allocates and filters for itself, so some of what it does is right only if the others do the same. RocketMQ
-checks none of it: its users find queues that nobody reads, and messages that are gone (#92, #1467).
+Each member allocates and filters on its own, so some settings are right only if the others have the same. RocketMQ
+checks none of them: its users find queues that no member reads, and messages that are gone (#92, #1467).
 
     A: AVG, orders=*     B: AVG, orders=*     C: CONSISTENT_HASH, orders=red
 
     strategy          AVG (A, B), CONSISTENT_HASH (C)
     filter of orders  * (A, B), red (C)
 
-Different topics are no contradiction: a topic is shared among those who want it.
+Different topics are no disagreement: a topic is assigned to the members that subscribe to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STRATEGY, MODEL, DELIVERY = "strategy", "model", "delivery"
 _FILTER_OF = "filter of "
 
 _SHOWN_SUBJECTS, _SHOWN_VALUES, _SHOWN_MEMBERS, _SHOWN_CHARS = 3, 4, 3, 80
-"""A report is read by people, and travels in the answers to heartbeats: it names a few of each kind."""
+"""People read a report, and it travels in the answers to heartbeats: it names a few of each kind."""
 
 _CONSEQUENCES = {
     STRATEGY: "some queues are consumed by nobody",
@@ -38,12 +38,7 @@ _OF_FILTERS = "a message that only some members want is skipped where another on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What some of the members say.
-
-    Attributes:
-        value: what they say.
-        members: their client ids, sorted.
-    """
+    """One value of a setting, and the client ids of the members that have it, sorted."""
 
     value: str
     members: tuple[str, ...]
@@ -51,11 +46,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """One thing that members say differently.
+    """One setting that differs between members.
 
     Attributes:
         what: `strategy`, `model`, `delivery`, or `filter of TOPIC`.
-        sides: two or more, the one with the most members first.
+        sides: its values, two or more, the one with the most members first.
     """
 
     what: str
@@ -63,7 +58,7 @@ class Disagreement:
 
     @property
     def consequence(self) -> str:
-        """What comes of it."""
+        """The effect on the group."""
         if self.what == STRATEGY and any(side.value == BROKER_STRATEGY for side in self.sides):
             return _OF_BROKER
         return _CONSEQUENCES.get(self.what, _OF_FILTERS)
@@ -75,34 +70,27 @@ class Disagreement:
         return f"{self.what}: {', '.join(sides)}{_more(len(self.sides) - _SHOWN_VALUES)}"
 
 
-def stances_of(data: ConsumerData) -> dict[str, str]:
-    """What a member says about each thing that members have to say the same of.
+def settings_of(data: ConsumerData) -> dict[str, str]:
+    """Return the value of each setting of a member that has to be the same for all.
 
-    Strategy, delivery and filters matter only to those who share queues: each broadcasting member reads them all.
+    Strategy, delivery and filters matter only in a clustering group: each broadcasting member reads all queues.
     """
-    stances = {MODEL: data.model.value}
+    settings = {MODEL: data.model.value}
     if data.model is MessageModel.CLUSTERING:
-        stances[STRATEGY] = data.strategy
-        stances[DELIVERY] = "POP" if data.consume_type is ConsumeType.POP else "PULL"
+        settings[STRATEGY] = data.strategy
+        settings[DELIVERY] = "POP" if data.consume_type is ConsumeType.POP else "PULL"
         for subscription in data.subscriptions:
             # Sorted, because the order of tags means nothing.
             tags = subscription.tags
-            stances[_FILTER_OF + subscription.topic] = "*" if tags is None else " || ".join(sorted(tags))
-    return stances
+            settings[_FILTER_OF + subscription.topic] = "*" if tags is None else " || ".join(sorted(tags))
+    return settings
 
 
 def disagreements(members: Mapping[str, ConsumerData]) -> tuple[Disagreement, ...]:
-    """Find everything that members contradict each other in.
-
-    Args:
-        members: client id -> its part in the group.
-
-    Returns:
-        Sorted by `what`; empty if they agree.
-    """
+    """Find all settings that differ between the members, by client id; sorted by `what`, empty if they agree."""
     said: dict[str, dict[str, list[str]]] = {}
     for client_id in sorted(members):
-        for what, value in stances_of(members[client_id]).items():
+        for what, value in settings_of(members[client_id]).items():
             said.setdefault(what, {}).setdefault(value, []).append(client_id)
     return tuple(
         Disagreement(
@@ -118,16 +106,16 @@ def disagreements(members: Mapping[str, ConsumerData]) -> tuple[Disagreement, ..
 
 
 def describe(found: Iterable[Disagreement]) -> str:
-    """Say in one line what members disagree about, who says what, and what comes of it; "" if they agree."""
+    """Describe in one line the settings that differ, the members of each value, and the effect; "" if they agree."""
     found = list(found)
     shown = [f"{each}: {each.consequence}" for each in found[:_SHOWN_SUBJECTS]]
     return "; ".join(shown) + _more(len(found) - _SHOWN_SUBJECTS)
 
 
-class StanceTally:
-    """Counts what the members of one group say, so that nobody looks through thousands of them for each heartbeat.
+class SettingsTally:
+    """Counts the values of each setting in one group, so that a heartbeat need not look through thousands of members.
 
-    `split` changes when what members disagree in does, and not when one more of them takes a side.
+    `split` changes when the differing settings or their values do, and not when one more member has a known value.
     """
 
     def __init__(self) -> None:
@@ -135,8 +123,8 @@ class StanceTally:
         self._split: dict[str, None] = {}
 
     def add(self, data: ConsumerData) -> None:
-        """Count a member that is new, or what one says from now on."""
-        for what, value in stances_of(data).items():
+        """Count the settings of a new member, or the new settings of one."""
+        for what, value in settings_of(data).items():
             counts = self._counts.setdefault(what, {})
             counts[value] = counts.get(value, 0) + 1
             if len(counts) > 1:
@@ -144,7 +132,7 @@ class StanceTally:
 
     def remove(self, data: ConsumerData) -> None:
         """Undo `add`, with the same data."""
-        for what, value in stances_of(data).items():
+        for what, value in settings_of(data).items():
             counts = self._counts[what]
             counts[value] -= 1
             if not counts[value]:
@@ -155,7 +143,7 @@ class StanceTally:
                 del self._counts[what]
 
     def split(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Everything that is said differently, with all that is said of it; sorted."""
+        """Return each setting that differs, with all of its values; sorted."""
         return tuple((what, tuple(sorted(self._counts[what]))) for what in sorted(self._split))
 
 

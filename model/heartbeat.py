@@ -1,4 +1,4 @@
-"""What a client tells every broker every 30 s, and what a broker answers about a group. RocketMQ: HeartbeatData."""
+"""The heartbeat of a client to every broker, and the member list of a group. RocketMQ: HeartbeatData."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from model.subscription import SubscriptionData, subscription_of
 
 
 class MessageModel(StrEnum):
-    """Whether the members of a group share the queues or each read all of them. RocketMQ: MessageModel."""
+    """Each queue has one member (clustering), or all members read all queues (broadcasting). RocketMQ: MessageModel."""
 
     CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
 
 
 class ConsumeType(StrEnum):
-    """How members get messages. RocketMQ: ConsumeType."""
+    """Way in which members get messages. RocketMQ: ConsumeType."""
 
     ACTIVELY = "ACTIVELY"
     PASSIVELY = "PASSIVELY"
@@ -29,7 +29,7 @@ class ConsumeType(StrEnum):
 
 
 class ConsumeFrom(StrEnum):
-    """Where a group that has no committed offset starts. RocketMQ: ConsumeFromWhere."""
+    """Start of a group without a committed offset. RocketMQ: ConsumeFromWhere."""
 
     LAST_OFFSET = "LAST_OFFSET"
     FIRST_OFFSET = "FIRST_OFFSET"
@@ -37,7 +37,7 @@ class ConsumeFrom(StrEnum):
 
 
 MAX_NUMBER = 2**63 - 1
-"""The largest that a table of SQLite holds: what one client says must not make a commit of a broker fail."""
+"""The largest number that a table of SQLite holds: no value of a client may make a commit of a broker fail."""
 
 
 def _check_number(what: str, value: object) -> int:
@@ -60,10 +60,10 @@ class ConsumerData:
     Attributes:
         strategy: name of the allocation strategy, so that members that disagree can be reported.
         subscriptions: sorted by topic.
-        session_timeout_s: how long the broker keeps this member without hearing of it.
+        session_timeout_s: how long the broker keeps this member without a heartbeat.
         consume_timestamp_ms: where `ConsumeFrom.TIMESTAMP` starts, wall clock in milliseconds.
-        group_created_ms: when the group first came to life as far as this member has heard, 0 if it has not. Brokers
-            keep the earliest they are told of, so that all of them mean the same moment by «last».
+        group_created_ms: when the group was created, as far as this member knows, else 0. Brokers keep the earliest
+            time that they get, so that `LAST_OFFSET` is the same moment for all of them.
     """
 
     group: str
@@ -77,7 +77,7 @@ class ConsumerData:
     group_created_ms: int = 0
 
     def to_wire(self) -> list[Any]:
-        """Flat form for a frame's body, and for the broker's memory of its members."""
+        """Flat form for a frame's body, and for the broker's table of members."""
         return [
             self.group,
             self.consume_type.value,
@@ -96,7 +96,7 @@ class ConsumerData:
 
         Raises:
             InvalidParameter: an illegal name, or a value out of range.
-            TypeError, ValueError: it is not one at all; `HeartbeatData.from_wire` says so to the peer.
+            TypeError, ValueError: it has another form; `HeartbeatData.from_wire` turns that into `InvalidParameter`.
         """
         group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
         if len(topics) > MAX_SUBSCRIPTIONS_PER_MEMBER:
@@ -132,10 +132,10 @@ class HeartbeatData:
     """All groups of one client instance in one message.
 
     Attributes:
-        cause: id of the event that led to this heartbeat, carried on into the notifications it sets off.
-        epoch: drawn by the client instance when it starts. One epoch over a new connection is a client that has
-            reconnected; another epoch under the same client id is another process, which is refused while the first
-            lives. "" is taken for either.
+        cause: id of the event that led to this heartbeat; the notifications that follow carry it too.
+        epoch: the run id, drawn by the client instance when it starts. The same run id on a new connection is a client
+            that has reconnected; another one under the same client id is another process, which is refused while the
+            first lives. "" counts as either.
     """
 
     client_id: str
@@ -177,12 +177,12 @@ class HeartbeatData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """The members of a group as one broker knows them at one version; the input of every member's allocation.
+    """The member list of a group as one broker knows it at one group version; the input of every member's allocation.
 
     Attributes:
-        version: grows with every change; a client that knows it already is told «unchanged».
+        version: grows with every change; a client that has it already gets `unchanged`.
         members: client id -> topics it subscribes to, sorted by client id.
-        copies: client id -> how many members have it, where that is more than one (`Quirk.DUPLICATE_MEMBERS`).
+        copies: client id -> number of members with it, where that is more than one (`Quirk.DUPLICATE_MEMBERS`).
     """
 
     group: str
@@ -192,9 +192,9 @@ class GroupView:
     _members_of: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def to_wire(self) -> list[Any]:
-        """Form for a frame's body, encoded once per version: members with the same topics stand together.
+        """Form for a frame's body, encoded once per version: members with the same topics are grouped.
 
-        Mostly these are all members, and each of them reads the list of all after every change.
+        Mostly that is one group of all members, and each of them reads the whole list after every change.
         """
         ids_of: dict[tuple[str, ...], list[str]] = {}
         for client_id, topics in self.members.items():
@@ -215,9 +215,9 @@ class GroupView:
         return cls(group=group, version=version, members=members, copies=copies)
 
     def members_of(self, topic: str) -> list[str]:
-        """Sorted client ids of the members that subscribe to the topic.
+        """Return the sorted client ids of the members that subscribe to the topic.
 
-        RocketMQ lists the whole group, so that a member without the topic is given queues that nobody reads.
+        RocketMQ lists the whole group, so that a member without the topic is assigned queues that it does not read.
         """
         # Made once for each topic: a view stays the same over many passes, and a large group asks for it in each.
         members = self._members_of.get(topic)

@@ -1,6 +1,6 @@
 """Every bound and every interval of the cluster, with its reason; relations between them are checked on import.
 
-Units stand last in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes; a bare number is a count.
+Units are last in the names: `_s` seconds, `_ms` milliseconds, `_bytes` bytes; a bare number is a count.
 Times are RocketMQ's defaults unless a comment says otherwise.
 """
 
@@ -14,17 +14,17 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_HEADER_FIELDS = 64
 """A header is a handful of named fields; more is a broken or hostile peer."""
 MAX_HEADER_ITEMS = 16_384
-"""Elements of one list or map inside a header. What can be longer belongs in the body; and an array of which only the
-length was sent must not make us allocate room for it."""
+"""Elements of one list or map inside a header; longer ones belong in the body. And an array of which only the length
+was sent must not make us allocate room for it."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024
 COMMANDS_PER_ITERATION = 16
-"""Commands of one connection handled per turn of the loop; see `remoting/connection.py`."""
+"""Cost of the commands of one connection handled per event-loop iteration; see `remoting/command.py`."""
 COMMANDS_PER_BATCH = 4
-"""A pull, a pop or an acknowledgement of a batch counts as so many commands of the turn."""
+"""Cost of a pull, a pop, or an acknowledgement of a batch."""
 BODY_BYTES_AS_ONE_COMMAND = 512
-"""So many bytes of a command's body count as one more command of the turn."""
+"""Bytes of a body that cost as much as one more command."""
 MAX_INBOX_COMMANDS = 4_096
 """Commands read and not handled yet, above which a connection is not read."""
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ MAX_CONNECTIONS = 16_384
 KEEPALIVE_IDLE_S = 60.0
 KEEPALIVE_INTERVAL_S = 20.0
 KEEPALIVE_PROBES = 3
-"""When the system asks the peer of an idle connection if it is still there, how often, and how many times in vain."""
+"""When the system probes the peer of an idle connection, how often, and after how many probes it gives up."""
 
 # --- requests --------------------------------------------------------------------------------------------------------
 REQUEST_TIMEOUT_S = 3.0
@@ -56,8 +56,9 @@ MAX_BROKERS = 4_096
 HEARTBEAT_INTERVAL_S = 30.0
 MEMBER_EXPIRY_S = 120.0
 LEASE_CLOSE_GRACE_S = 0.3
-"""How long a member whose connection closed stays one and keeps its leases. A client that lost a connection tries again
-after `RECONNECT_FIRST_S`, then after twice that, with a heartbeat once connected: two failed attempts and a third that
+"""How long a member whose connection closed stays a member and keeps its leases. A client that lost a connection tries
+again after `RECONNECT_FIRST_S`, then after twice that, with a heartbeat once connected: two failed attempts and a third
+that
 succeeds fit. And a killed member's queues are consumed again well within a second."""
 NOTIFY_WINDOW_S = 0.1
 """At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
@@ -65,7 +66,7 @@ MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
 MAX_ASSIGNED_QUEUES = 100_000
-"""Queues of all topics of a group, if a broker shares them out."""
+"""Queues of all topics of a group, if a broker assigns them."""
 MAX_REQUEST_MODES = 100_000
 """Groups times topics of which a broker knows whether they are pulled or popped."""
 
@@ -74,9 +75,9 @@ ROUTE_POLL_INTERVAL_S = 30.0
 OFFSET_PERSIST_INTERVAL_S = 5.0
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
-"""Wait before the next pass of a group that is not balanced."""
+"""Wait before the next pass of a member that does not own its target yet."""
 SHUTDOWN_GRACE_S = 10.0
-"""How long a shutdown, or a revoked queue, may take to finish the messages in flight (RocketMQ's default is 0)."""
+"""How long a shutdown, or a revoked queue, may take to process the dispatched messages (RocketMQ's default is 0)."""
 
 # --- pull and flow control -------------------------------------------------------------------------------------------
 PULL_BATCH = 32
@@ -89,47 +90,47 @@ MAX_PROCESS_QUEUE_COUNT = 1_000
 MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
 CONSUME_RETRY_S = 5.0
-"""Wait before a failed message is handed to the listener again inside the same consumer."""
+"""Wait before a failed message is dispatched again inside the same consumer."""
 SUSPEND_S = 1.0
-"""How long an orderly queue, or key, stands still after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
+"""How long an orderly queue, or key, is paused after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
 MAX_LOCAL_OFFSETS_BYTES = 64 * 1024 * 1024
 """Longest file of offsets that a broadcasting consumer reads: a million queues."""
 POLL_TIMEOUT_S = 5.0
 POLL_BATCH = 32
 AUTO_COMMIT_INTERVAL_S = 5.0
 TOPIC_QUEUES_INTERVAL_S = 30.0
-"""How often name servers are asked whether the queues of a topic changed, for whoever listens to that."""
+"""How often name servers are asked whether the queues of a topic changed, while a listener waits for that."""
 MAX_ATTEMPTS = 16
-"""Retries of a failed message before it becomes a dead letter (RocketMQ: retryMaxTimes)."""
+"""Retries of a failed message before it goes to the DLQ (RocketMQ: retryMaxTimes)."""
 MAX_RESENT_MARKS = 10_000
-"""Dead letters of a queue that may be marked as re-sent while an older one is not."""
+"""Dead-letter messages of a queue that may be marked as re-sent while an older one is not."""
 MAX_DELAYED_MESSAGES = 1_000_000
-"""Messages that may wait for their time on one broker; each costs it about 200 bytes of memory."""
+"""Delayed messages on one broker; each costs it about 200 bytes of memory."""
 MAX_POP_WINDOW = 1_048_576
 """Offsets from the oldest message of a queue that a group has not acknowledged to the newest delivered by POP."""
 MAX_POP_MESSAGES = 4 * MAX_POP_WINDOW
 """The same, of all queues and groups of a broker together."""
 MAX_POP_QUEUES = 100_000
-"""Queues, times groups, of which a broker knows what is in flight."""
+"""Queues times groups of which a broker tracks the invisible messages."""
 MAX_POP_BATCH = 32
 """Messages of one pop (RocketMQ: popBatchNums)."""
 MAX_POP_BACKLOG = 100_000
-"""Changes of what is in flight that wait for a disk that takes nothing; then pops are refused."""
+"""Changes of invisible messages that wait for a disk that accepts no writes; beyond it pops are refused."""
 MAX_POP_JOURNAL_BYTES = 4 * 1024 * 1024
-"""Journal of what is in flight beyond which a snapshot takes its place, or beyond twice the last one."""
+"""Journal of invisible messages beyond which a snapshot replaces it, or beyond twice the last snapshot."""
 MAX_LEASE_ROWS = 16_384
 """Queues in one request for leases or offsets: with the longest names, an answer about each still fits a frame."""
 MAX_ACKED_OFFSETS = 65_536
 """Messages that one request may acknowledge."""
 MIN_INVISIBLE_MS = 100
 MAX_INVISIBLE_MS = 12 * 3600 * 1000
-"""How long a message that was popped may be invisible."""
+"""Bounds of the invisible time of a popped message."""
 POP_INVISIBLE_S = 60.0
-"""How long it is unless the consumer says otherwise (RocketMQ: popInvisibleTime)."""
+"""The default invisible time (RocketMQ: popInvisibleTime)."""
 POP_KEEP_S = 5.0
-"""How long a consumer keeps popped messages that came too late for whoever asked, before it gives them back."""
+"""How long a consumer keeps popped messages whose caller is gone, before it returns them to the broker."""
 MAX_UNACKED = 96
-"""Messages popped from a topic of one broker that a consumer may have unfinished (RocketMQ: popThresholdForQueue)."""
+"""Unacknowledged messages of a topic of one broker that a consumer may have (RocketMQ: popThresholdForQueue)."""
 MAX_ACK_BATCH = 4_096
 """Acknowledgements in one request."""
 MAX_HELD_PULLS = 100_000
@@ -145,7 +146,7 @@ DEFAULT_TOPIC_QUEUES = 4
 TEMPLATE_TOPIC_QUEUES = 8
 MAX_BATCH_MESSAGES = 4_096
 MAX_BATCH_BYTES = 1024 * 1024
-"""Payloads of one loop turn beyond which a producer sends what it has to a queue without waiting for the rest."""
+"""Payloads of one event-loop iteration beyond which a producer sends a batch without waiting for the rest."""
 MAX_PAYLOAD_BYTES = MAX_BODY_BYTES + 64 * 1024
 """A body with its topic, keys and properties."""
 MAX_KEYS = 64
@@ -154,24 +155,24 @@ MAX_PROPERTIES = 128
 # --- retention -------------------------------------------------------------------------------------------------------
 RETENTION_INTERVAL_S = 10.0
 """How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
-RETENTION_LOOK_S = 1.0
-"""How often it looks whether a segment was finished, which makes it look for old messages at once."""
+RETENTION_CHECK_S = 1.0
+"""How often it checks whether a segment was finished; then it looks for old messages at once."""
 MAX_SEGMENTS_PER_TRIM = 16
-"""Files that a broker deletes in one turn of the loop; more of them wait for the next look."""
-MAX_TOLD_MOVES = 10_000
-"""Groups and queues of which a broker remembers that it told of skipped messages; the oldest are told again."""
+"""Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
+MAX_REPORTED_MOVES = 10_000
+"""Size of the table that suppresses repeated OFFSET_MOVED events; evicted entries are reported again."""
 
 # --- finding a message -----------------------------------------------------------------------------------------------
 MAX_LOOKUPS = 4
-"""Searches that wait for a broker or that it works on; they are worked on one after the other."""
+"""Searches that wait or run on a broker; they run one after the other."""
 LOOKUP_SLICE_S = 1.0
-"""How long a broker searches before it answers with what it has; the asker may have it go on from there."""
+"""How long a broker searches before it answers with the messages found so far; the next request goes on from there."""
 LOOKUP_GENTLE_S = 5.0
-"""How long it makes way for whoever sends meanwhile; then it hurries, so that its asker does not give up."""
+"""How long a search yields to sends; then it hurries, so that the caller does not time out."""
 LOOKUP_TIMEOUT_S = 60.0
 MAX_LOOKUP_MESSAGES = 64
 MAX_LOOKUP_BYTES = 1024 * 1024
-"""Records in one answer beyond which it is full; the last of them may be longer by itself."""
+"""Records in one answer beyond which it is full; a single record may be longer."""
 
 # --- sinks -----------------------------------------------------------------------------------------------------------
 MAX_STAGED_CHUNKS = 100_000
@@ -180,11 +181,11 @@ MAX_SINK_QUERIES = 10_000
 MAX_SPREAD_TOPICS = 1_000
 """Topics that one batch of a query may write to exactly once."""
 MAX_SPREAD_BROKERS = 1_000
-"""Brokers among which its rows for one topic may be spread."""
+"""Brokers in the set to which its rows for one topic are written."""
 STAGE_EXPIRY_S = 6 * 3600.0
-"""Staged messages that nobody has committed for so long are dropped; their driver is gone."""
+"""Age after which staged messages that were not committed are dropped; their driver is gone."""
 LAST_BATCH_KEPT_S = 30 * 24 * 3600.0
-"""A query that comes back after more than this could publish its last batch twice."""
+"""How long the last batch of a query is remembered; a query that resumes later could publish it twice."""
 ONLY_BATCH_KEPT_S = 3600.0
 """The same for a write of one batch, which only repeats a commit whose answer was lost."""
 
@@ -197,7 +198,7 @@ TRACE_FLUSH_INTERVAL_S = 1.0
 MAX_TRACE_BUFFER = 10_000
 """Events waiting to be sent; the oldest are dropped and counted beyond it."""
 RUN_SEQS = 1_000_000_000
-"""Numbers for the events of one run of a node: a thousand a second for eleven days; more go on in those of the next."""
+"""Event numbers of one run of a node: a thousand a second for eleven days; further events use those of the next run."""
 
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
@@ -205,7 +206,7 @@ assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its 
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
-assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that is done with a segment never has to hurry"
+assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that has finished a segment never has to hurry"
 assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"
-assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "what was found must fit a frame"
-assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client gives up"
+assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "the records found must fit a frame"
+assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client times out"

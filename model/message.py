@@ -1,4 +1,4 @@
-"""Messages: what a producer sends, what a consumer gets, and the payload bytes between the two.
+"""Messages as a producer sends them and as a consumer gets them, the payload bytes between, and delay levels.
 
 The producer encodes a message once, with `encode_payload`; the broker stores those bytes behind a binary header and
 never looks inside (`model/record.py`); only the consumer calls `decode_payload`.
@@ -7,6 +7,8 @@ never looks inside (`model/record.py`); only the consumer calls `decode_payload`
 
 The topic inside is the one that the producer named. It stays when a record is moved to another topic (retry, dead
 letter), which is how a consumer sees where a message came from.
+
+A delay level says how long a message waits before it is delivered. RocketMQ: MessageStoreConfig.messageDelayLevel.
 """
 
 from __future__ import annotations
@@ -28,9 +30,8 @@ class Message:
     """A message to send.
 
     Attributes:
-        topic: where it goes.
         body: 1 byte to 4 MiB; opaque.
-        keys: names it can be found by.
+        keys: names by which it can be found.
         tags: one tag that consumers filter on, or an empty string.
         properties: short strings that travel with it.
     """
@@ -49,17 +50,12 @@ class MessageExt(NamedTuple):
     The fields from `topic` on are those of the payload, in its order: `model/decode.py` relies on it.
 
     Attributes:
-        queue: where it is stored; `queue.topic` differs from `topic` for a retried message.
-        offset: its offset in `queue`.
+        queue, offset: where it is stored; `queue.topic` differs from `topic` for a retried message.
         stored_ms: when the broker stored it, wall clock in milliseconds.
         times_delivered: how often it failed before (RocketMQ: reconsumeTimes).
-        topic: as the producer gave it.
-        body: as the producer gave it.
-        tags: as the producer gave it.
-        keys: as the producer gave them.
-        properties: as the producer gave them.
+        topic, body, tags, keys, properties: as the producer set them.
         born_ms: when the producer made it, wall clock in milliseconds.
-        message_id: unique; given by the producer.
+        message_id: unique; chosen by the producer.
     """
 
     queue: MessageQueue
@@ -92,16 +88,7 @@ _NO_PROPERTIES: dict[str, str] = {}
 
 
 def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
-    """Encode a message for the wire and for the disk.
-
-    Args:
-        message: checked with `check_message` before.
-        born_ms: wall clock in milliseconds.
-        message_id: unique id.
-
-    Returns:
-        The payload bytes; see the module header.
-    """
+    """Encode a message, which `check_message` has accepted, for the wire and for the disk; see the module header."""
     packed: bytes = _pack(
         (
             message.topic,
@@ -117,11 +104,11 @@ def encode_payload(message: Message, born_ms: int, message_id: str) -> bytes:
 
 
 def check_message(message: Message) -> None:
-    """Refuse what a broker would refuse, before it costs a round trip.
+    """Refuse a message that a broker would refuse, before it costs a round trip.
 
     Raises:
         MessageIllegal: empty or oversized body, or too many or wrongly typed keys, tags or properties. The topic's
-            name is not checked: whether it exists is asked anyway.
+            name is not checked, because its route is looked up anyway.
     """
     body, tags = message.body, message.tags
     if (
@@ -130,7 +117,7 @@ def check_message(message: Message) -> None:
         and tags == ""
         and not (message.keys or message.properties)
     ):
-        return  # the plain message, which is nearly every one; a producer comes here with each
+        return  # the plain message, which is nearly every one; a producer calls this for each
     if not isinstance(body, bytes | bytearray | memoryview):
         raise MessageIllegal(f"the body must be bytes, not {type(body).__name__}: encode text first")
     if not 1 <= len(body) <= MAX_BODY_BYTES:
@@ -161,9 +148,32 @@ def _are_properties(properties: object) -> bool:
 
 @lru_cache(maxsize=4096)
 def tag_hash(tag: str) -> int:
-    """The 32-bit signed hash that brokers filter on: Java's `String.hashCode`, as in RocketMQ; 0 for no tag."""
+    """Return the 32-bit signed hash that brokers filter on: Java's `String.hashCode`, as in RocketMQ; 0 for no tag."""
     value = 0
     encoded = tag.encode("utf-16-be", "surrogatepass")
     for high, low in zip(encoded[::2], encoded[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+DELAY_LEVELS_MS = tuple(
+    seconds * 1000
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+"""Delay levels 1 to 18: 1 s to 2 h."""
+
+FIRST_RETRY_LEVEL = 3
+"""Delay level of the first retry of a failed message (10 s); each further one has the next level."""
+
+MAX_DELAY_MS = 40 * 24 * 3600 * 1000
+"""Longest delay of a message in milliseconds."""
+
+
+def delay_of_level(level: int) -> int:
+    """Return the milliseconds of a delay level; levels above 18 count as 18, and 0 is no delay."""
+    return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level > 0 else 0
+
+
+def retry_delay_ms(times_delivered: int) -> int:
+    """Return the delay of the next retry after this many failed ones. RocketMQ: level 3 + reconsumeTimes."""
+    return delay_of_level(FIRST_RETRY_LEVEL + times_delivered)

@@ -1,4 +1,4 @@
-"""MessageQueue: the unit that a group shares out. RocketMQ: MessageQueue."""
+"""MessageQueue: the unit that is assigned to members of a group. RocketMQ: MessageQueue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names are legal, and which prefixes mean something. RocketMQ: TopicValidator, MixAll, Validators."""
+"""Checks names, and knows the topics and prefixes with a meaning. RocketMQ: TopicValidator, MixAll, Validators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRACE_TOPIC = "SYS_TRACE"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Where a broker keeps delayed messages; no client can read or write it."""
 STAGE_TOPIC = "SYS_STAGE"
-"""Where a broker keeps what sinks have staged; no client can read or write it."""
+"""Where a broker keeps the messages that sinks have staged; no client can read or write it."""
 SYSTEM_TOPICS = (TEMPLATE_TOPIC, TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC)
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -28,7 +28,7 @@ def retry_topic(group: str) -> str:
 
 
 def dlq_topic(group: str) -> str:
-    """Name of the topic that holds the group's dead letters."""
+    """Name of the topic that holds the group's dead-letter messages."""
     return DLQ_PREFIX + group
 
 

@@ -1,7 +1,7 @@
-"""Where a reset puts a group on a queue. RocketMQ: ResetOffsetByTimeCommand; Kafka: kafka-consumer-groups.
+"""Computes the offset to which a reset sets a group on a queue. RocketMQ: ResetOffsetByTimeCommand.
 
-A queue has offsets from `low`, inclusive, to `high`, exclusive; a group may stand anywhere from `low` to `high`. What
-asks for a place beyond either end gets that end, and `QueueReset.clamped` says so.
+A queue has offsets from `low`, inclusive, to `high`, exclusive; a committed offset may be anywhere from `low` to
+`high`. A reset beyond either end goes to that end, and `QueueReset.clamped` says so.
 
     low 10, high 50, committed 30     earliest 10   latest 50   offset 7 -> 10   shift -5 -> 25   shift +100 -> 50
 """
@@ -16,30 +16,29 @@ from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 
 MAX_VALUE = 2**63 - 1
-"""The largest offset, time or distance that is taken."""
+"""The largest offset, time or distance that is accepted."""
 
 
 class ResetKind(StrEnum):
-    """How the new place is told."""
+    """Ways to name the new offset."""
 
     EARLIEST = "earliest"
     """The oldest message that is still stored."""
     LATEST = "latest"
-    """Behind the newest message: everything that is stored now is skipped."""
+    """After the newest message: everything that is stored now is skipped."""
     TIME = "time"
     """The first message that was stored at or after a time."""
     OFFSET = "offset"
     """This offset."""
     SHIFT = "shift"
-    """So many offsets forward from what is committed; backward if negative."""
+    """A distance from the committed offset; backward if negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResetTo:
-    """Where to.
+    """The target of a reset.
 
     Attributes:
-        kind: how it is told.
         value: wall clock in milliseconds, the offset, or the distance; 0 for the kinds that need none.
     """
 
@@ -58,7 +57,7 @@ class ResetTo:
 
     @classmethod
     def latest(cls) -> ResetTo:
-        """Behind the newest message."""
+        """After the newest message."""
         return cls(ResetKind.LATEST)
 
     @classmethod
@@ -73,20 +72,17 @@ class ResetTo:
 
     @classmethod
     def shift(cls, by: int) -> ResetTo:
-        """So far from what is committed."""
+        """By a distance from the committed offset."""
         return cls(ResetKind.SHIFT, by)
 
     def offset_in(self, low: int, high: int, committed: int | None, offset_at: Callable[[int], int]) -> int:
-        """The offset that this means on one queue; it may lie beyond its ends.
+        """Return the offset that this means on one queue with offsets [low, high); it may lie beyond its ends.
 
-        Args:
-            low: the oldest offset stored.
-            high: the offset that the next message gets.
-            committed: where the group stands; None if it has committed nothing.
-            offset_at: the first offset stored at or after a time in milliseconds; `high` if there is none.
+        `committed` is None if the group has committed nothing there; `offset_at` returns the first offset stored at or
+        after a time in milliseconds, `high` if there is none.
 
         Raises:
-            InvalidParameter: a shift of a group that stands nowhere.
+            InvalidParameter: a shift of a group that has committed nothing.
         """
         match self.kind:
             case ResetKind.EARLIEST:
@@ -105,14 +101,13 @@ class ResetTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReset:
-    """What a reset does, or did, to one queue.
+    """The effect of a reset on one queue.
 
     Attributes:
-        queue: which.
-        before: what was committed; None for nothing.
-        after: what is committed now.
-        clamped: whether more was asked for than the queue has.
-        owner: client id of the member that had the queue; None for nobody.
+        before: the committed offset before; None without one.
+        after: the committed offset now.
+        clamped: whether the requested offset was beyond an end of the queue.
+        owner: client id of the member that owned the queue; None without one.
     """
 
     queue: MessageQueue

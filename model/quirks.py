@@ -1,4 +1,4 @@
-"""Defects of the reference that can be switched on by name, so that people can study what users saw.
+"""Defects of RocketMQ that can be switched on by name, so that people can study what users saw.
 
 The default everywhere is the sound behaviour. Each quirk is one small `if` at the place that it belongs to; search for
 its name to find it.
@@ -16,31 +16,31 @@ class Quirk(StrEnum):
     """A behaviour of RocketMQ that users suffer from."""
 
     SILENT_EXPIRY = "SILENT_EXPIRY"
-    """A member that expires is removed and nobody is told: survivors find out at their own 20 s turn."""
+    """An expired member is removed without a notification: the others find out in their next pass, up to 20 s later."""
     LOCKS_SURVIVE_CLOSE = "LOCKS_SURVIVE_CLOSE"
     """A dead member's queue leases are not released with its connection: they block the queues until they expire."""
     RANDOM_VIEW = "RANDOM_VIEW"
-    """Each member asks one random broker for the member list: views differ, queues have two owners or none."""
+    """Each member asks one random broker for the member list: the lists differ, queues have two owners or none."""
     NOTIFY_WITHOUT_VERSION = "NOTIFY_WITHOUT_VERSION"
-    """A notification does not say which version it is about: every one of them sets off a pass."""
+    """A notification does not carry the group version: each one sets off a pass."""
     OFFSETS_GO_BACK = "OFFSETS_GO_BACK"
     """A commit below the stored offset is accepted, and any member may commit any queue."""
     OVERLAPPING_HANDOVER = "OVERLAPPING_HANDOVER"
     """No lease: the new owner starts while the old one still consumes, and both may see the same messages."""
     UNSUBSCRIBE_STRANDS = "UNSUBSCRIBE_STRANDS"
-    """Nobody is told of an unsubscribe: the member's share of that topic is read by nobody."""
+    """An unsubscribe notifies no member: no member reads the queues of that topic that were assigned to this one."""
     DUPLICATE_MEMBERS = "DUPLICATE_MEMBERS"
-    """Members are listed by connection: two processes with one client id are both in, and consume the same queues."""
+    """Members are listed by connection: two processes with one client id are both members, and own the same queues."""
     GROUP_WIDE_SUBSCRIPTION = "GROUP_WIDE_SUBSCRIPTION"
     """One table of topics per group, the last heartbeat's: members with different topics undo each other's for ever."""
 
 
 CLIENT_QUIRKS = frozenset({Quirk.RANDOM_VIEW, Quirk.UNSUBSCRIBE_STRANDS})
-"""Those that clients show; a broker shows the others."""
+"""Quirks of clients; the others are quirks of brokers."""
 
 
 def check_quirks(quirks: Iterable[Quirk], *, of_client: bool) -> None:
-    """Refuse quirks that the other side has: they would silently do nothing here.
+    """Refuse quirks of the other side, which would silently do nothing here.
 
     Raises:
         ConfigError: naming the quirk and where it belongs.

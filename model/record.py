@@ -1,6 +1,6 @@
-"""The stored record: what a broker writes to its log, sends to a consumer, and what that consumer decodes.
+"""The stored record: a broker writes it to its log and sends it to consumers, which decode it.
 
-A record is a fixed big-endian header and the producer's payload bytes, which nobody on the way looks into. The broker
+A record is a fixed big-endian header and the producer's payload bytes, which only the consumer decodes. The broker
 wraps a payload once, on the way in; a pull answers with stored records back to back, exactly as they are in the log.
 
     offset  field            type  meaning
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import NamedTuple
 from zlib import crc32
 
@@ -55,8 +56,17 @@ _unpack_consumed = CONSUMED.unpack_from
 _new_tuple = tuple.__new__
 
 
+class FlushMode(StrEnum):
+    """How durable a record is when its send is answered; `docs/storage.md` has the table. RocketMQ: FlushDiskType."""
+
+    ASYNC = "async"
+    """Written to the file: it survives the process, and a loss of power 0.2 s later. RocketMQ: ASYNC_FLUSH."""
+    SYNC = "sync"
+    """On the disk itself: it survives a loss of power. RocketMQ: SYNC_FLUSH."""
+
+
 class RecordCorrupt(ServerError):
-    """Bytes that should be a record are not: a checksum or a length is wrong. A second read may find them whole."""
+    """A checksum or a length of a record is wrong. A second read may find it whole."""
 
 
 class RecordTruncated(RecordCorrupt):
@@ -64,16 +74,7 @@ class RecordTruncated(RecordCorrupt):
 
 
 class StoredRecord(NamedTuple):
-    """One decoded record.
-
-    Attributes:
-        queue_offset: its offset in the queue it was pulled from.
-        stored_ms: when the broker stored it, wall clock in milliseconds.
-        tag_hash: hash of its tag, 0 without one.
-        flags: bits of the broker.
-        times_delivered: earlier failed deliveries.
-        payload: the producer's bytes.
-    """
+    """One decoded record; the module header describes its fields."""
 
     queue_offset: int
     stored_ms: int
@@ -93,22 +94,9 @@ def encode_record(
     times_delivered: int,
     payload: bytes,
 ) -> bytes:
-    """Wrap a payload in the record header.
+    """Wrap a payload in the record header, and return the record, `HEADER_BYTES` longer than the payload.
 
     Positional, unlike the rest of the project: a broker calls this once per message, and keywords cost a tenth of it.
-
-    Args:
-        topic_id: 0 to 2**32 - 1.
-        queue_id: 0 to 2**32 - 1.
-        queue_offset: 0 to 2**64 - 1.
-        stored_ms: wall clock in milliseconds.
-        tag_hash: signed 32 bits.
-        flags: 0 to 65535.
-        times_delivered: 0 to 65535.
-        payload: the producer's bytes.
-
-    Returns:
-        The record, `HEADER_BYTES` longer than the payload.
 
     Raises:
         struct.error: a number is out of its range; a bug of the caller.
@@ -120,13 +108,8 @@ def encode_record(
 def iter_records(buffer: bytes, *, check_crc: bool = False) -> Iterator[StoredRecord]:
     """Decode the body of a pull: records back to back.
 
-    Args:
-        buffer: the body.
-        check_crc: verify each record's checksum too, which nearly doubles the cost per record. A broker verifies what
-            it reads from its files, and TCP has a checksum of its own, so a consumer need not do it again.
-
-    Returns:
-        An iterator over the records, in the order of the buffer.
+    `check_crc` verifies each record's checksum too, which nearly doubles the cost per record. A broker verifies the
+    records that it reads from its files, and TCP has a checksum of its own, so a consumer need not do it again.
 
     Raises:
         RecordTruncated: while iterating: the buffer ends inside a record. Earlier records have been yielded.
@@ -175,14 +158,7 @@ def _iter_checked(buffer: bytes) -> Iterator[StoredRecord]:
 
 
 def check_record(buffer: bytes | memoryview, start: int = 0) -> int:
-    """Verify length and checksum of the record at one place of a buffer.
-
-    Args:
-        buffer: holds the record, and maybe others.
-        start: index of the record's first byte.
-
-    Returns:
-        The index after the record's last byte, where the next record begins.
+    """Verify length and checksum of the record that begins at an index, and return the index after its last byte.
 
     Raises:
         RecordTruncated: the buffer ends inside the record.

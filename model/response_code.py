@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """What a response says happened. RocketMQ: ResponseCode and RemotingSysResponseCode."""
+    """Results of requests. RocketMQ: ResponseCode and RemotingSysResponseCode."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -1,4 +1,4 @@
-"""What one member wants of one topic. RocketMQ: SubscriptionData, FilterAPI."""
+"""The subscription of one member to one topic. RocketMQ: SubscriptionData, FilterAPI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class SubscriptionData:
     """A topic and a tag expression.
 
     Attributes:
-        topic: the topic.
         expression: `*` for everything, or tags joined by `||`.
         version: grows with every change of the expression by its member; compared per member only, never across
             members (RocketMQ compares wall clocks of different machines, where the slower clock always loses).
@@ -33,19 +32,13 @@ class SubscriptionData:
 
     @property
     def tag_hashes(self) -> tuple[int, ...] | None:
-        """Sorted hashes of the wanted tags, or None for all: what a pull carries."""
+        """Sorted hashes of the wanted tags, as a pull carries them, or None for all."""
         tags = self.tags
         return None if tags is None else tuple(sorted(tag_hash(tag) for tag in tags))
 
 
 def parse_expression(expression: str) -> frozenset[str] | None:
-    """Split a tag expression.
-
-    Args:
-        expression: `*` (or nothing) for everything, else `tagA || tagB`.
-
-    Returns:
-        The tags, or None for everything.
+    """Split a tag expression: `*` (or nothing) for all messages, which returns None, else `tagA || tagB`.
 
     Raises:
         InvalidParameter: there is no tag in it.

@@ -1,4 +1,4 @@
-"""Topics and where they live: what brokers register and what clients poll. RocketMQ: TopicConfig, TopicRouteData.
+"""Topics and their routes, which brokers register and clients poll. RocketMQ: TopicConfig, TopicRouteData.
 
 Read and write queue counts are separate so that a topic can shrink without losing messages: lower the write count,
 let consumers drain the rest, then lower the read count.
@@ -20,7 +20,7 @@ MASTER_ID = 0
 
 
 class Perm(IntFlag):
-    """What a topic or a broker allows. RocketMQ: PermName."""
+    """Permissions of a topic or a broker. RocketMQ: PermName."""
 
     NONE = 0
     INHERIT = 1
@@ -87,7 +87,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerData:
-    """One broker name and the addresses behind it. RocketMQ: BrokerData.
+    """One broker name and its addresses. RocketMQ: BrokerData.
 
     Attributes:
         addresses: broker id -> `host:port`; id 0 is the master.
@@ -105,7 +105,7 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRoute:
-    """Where a topic lives, as one name server knows it now; queues and brokers sorted by broker name.
+    """The route of a topic, as one name server knows it now; queues and brokers sorted by broker name.
 
     RocketMQ: TopicRouteData.
     """

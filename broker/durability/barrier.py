@@ -19,7 +19,7 @@ from broker.durability.group_commit import GroupCommit, Written
 from broker.durability.metadata import MetadataStore
 from broker.store.message_store import MessageStore
 from model.errors import RlabError
-from model.flush_mode import FlushMode
+from model.record import FlushMode
 from remoting.command import Command
 from remoting.connection import Connection
 

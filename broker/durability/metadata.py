@@ -26,8 +26,8 @@ from broker.store.disk.directory import unusable
 from broker.store.disk.files import Files
 from broker.topics.table import TopicEntry, TopicTable
 from model.errors import ConfigError, StorageFull, SystemError_
-from model.flush_mode import FlushMode
 from model.heartbeat import ConsumerData
+from model.record import FlushMode
 from model.topic_route import TopicConfig
 
 FILE_NAME = "metadata.sqlite"

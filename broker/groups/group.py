@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.group_agreement import StanceTally
+from model.group_agreement import SettingsTally
 from model.heartbeat import ConsumerData, GroupView
 from model.subscription import SubscriptionData
 
@@ -64,7 +64,7 @@ class ConsumerGroupInfo:
         cause: id of the root trigger of the newest change.
         notify_at: loop time in seconds of the notification that is owed, or NEVER.
         quiet_until: end of the current window, in which no second notification goes out.
-        stances: what the members say that all have to say the same of.
+        settings: what the members say that all have to say the same of.
         split: what they were last reported to disagree in.
         disagreement: that report; "" while they agree.
         shared_topics: the one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
@@ -79,7 +79,7 @@ class ConsumerGroupInfo:
     cause: str = ""
     notify_at: float = NEVER
     quiet_until: float = 0.0
-    stances: StanceTally = field(default_factory=StanceTally)
+    settings: SettingsTally = field(default_factory=SettingsTally)
     split: tuple[tuple[str, tuple[str, ...]], ...] = ()
     disagreement: str = ""
     shared_topics: tuple[str, ...] | None = None

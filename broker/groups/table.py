@@ -157,7 +157,7 @@ class GroupTable:
         subscriptions = {s.topic: s for s in data.subscriptions}
         info = self._groups[data.group]
         info.members[client_id] = Member(client_id, RESTORED, data, subscriptions, expires_at, epoch=epoch)
-        info.stances.add(data)
+        info.settings.add(data)
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
 
     def heartbeat(
@@ -196,8 +196,8 @@ class GroupTable:
         restated, member.epoch = said != data or member.epoch != epoch, epoch
         if said != data:
             if said is not None:
-                info.stances.remove(said)
-            info.stances.add(data)
+                info.settings.remove(said)
+            info.settings.add(data)
         topics_changed, expression_changed = _update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
             topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
@@ -309,7 +309,7 @@ class GroupTable:
         if info is None or member is None:
             return None
         self._forget_connection(member.connection, group, key)
-        info.stances.remove(member.data)
+        info.settings.remove(member.data)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
         self._changed(info, cause, now, notify=not silent)
         return Leave(group=info, member=member, reason=reason)

@@ -33,7 +33,7 @@ class GroupWatch:
 
     def look(self, info: ConsumerGroupInfo, cause: str) -> None:
         """Report when what the members disagree in has changed; costs next to nothing when it has not."""
-        split = info.stances.split()
+        split = info.settings.split()
         if split == info.split:
             return
         info.split = split

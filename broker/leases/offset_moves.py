@@ -13,7 +13,7 @@ from typing import Any
 from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import EventKind
-from model.limits import MAX_TOLD_MOVES
+from model.limits import MAX_REPORTED_MOVES
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class OffsetMoves:
             self._told[key] = before
             return
         self._told[key] = (asked, result.next_offset, now)
-        if len(self._told) > MAX_TOLD_MOVES:
+        if len(self._told) > MAX_REPORTED_MOVES:
             del self._told[next(iter(self._told))]
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0

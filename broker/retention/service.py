@@ -18,7 +18,7 @@ from broker.store.disk.options import MIB
 from broker.store.segments.index import LogKey
 from broker.store.trimming import SegmentSpan
 from model.events import EventKind
-from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S, RETENTION_LOOK_S
+from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
 from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class RetentionService:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._store = broker.store
-        self._look_at = broker.loop.time() + RETENTION_LOOK_S
+        self._look_at = broker.loop.time() + RETENTION_CHECK_S
         self._next_at = broker.loop.time() + RETENTION_INTERVAL_S
         self._newest_base = broker.store.newest_base_position
         # A delayed or staged message is needed until its delivery is on the disk itself, not only written: (first ones
@@ -49,7 +49,7 @@ class RetentionService:
 
     def _look(self, now: float) -> None:
         """Act when it is time, or at once when a segment was finished meanwhile."""
-        self._look_at = now + RETENTION_LOOK_S
+        self._look_at = now + RETENTION_CHECK_S
         newest = self._store.newest_base_position
         # Not before the new segment is on the disk: as long as it is not, the one before it cannot go.
         finished = newest != self._newest_base and self._store.synced_position > newest

@@ -11,10 +11,10 @@ from typing import Any
 
 from broker.broker import Broker
 from broker.topics.table import TopicEntry
-from model.delay import MAX_DELAY_MS, retry_delay_ms
 from model.errors import InvalidParameter, QueryNotFound, RlabError
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
+from model.message import MAX_DELAY_MS, retry_delay_ms
 from model.names import check_group, dlq_topic, retry_topic
 from model.record import MAX_TIMES_DELIVERED, StoredRecord, iter_records
 from remoting.command import Command

@@ -34,8 +34,8 @@ from cli.servers.options import (
 )
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.flush_mode import FlushMode
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
+from model.record import FlushMode
 from remoting.address import parse_address, parse_addresses
 from remoting.tasks import background_tasks
 from remoting.trace_file import TraceFile

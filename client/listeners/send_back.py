@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 
 from client.instance.instance import ClientInstance
-from model.delay import retry_delay_ms
 from model.errors import RlabError
-from model.message import Message, MessageExt, encode_payload, tag_hash
+from model.message import Message, MessageExt, encode_payload, retry_delay_ms, tag_hash
 from model.names import dlq_topic, retry_topic
 from remoting.wire.request_code import RequestCode
 

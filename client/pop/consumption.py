@@ -32,10 +32,9 @@ from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renew
 from client.pop.requests import PopOptions, PopRequests, places_to_pop
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.ownership import MemberContext
-from model.delay import retry_delay_ms
 from model.errors import ReceiptHandleDead, RlabError
 from model.limits import MAX_INVISIBLE_MS, PULL_RETRY_ERROR_S
-from model.message import MessageExt
+from model.message import MessageExt, retry_delay_ms
 from model.message_queue import MessageQueue
 from remoting.deadline_driver import DeadlineDriver
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from model.errors import NetworkError, Outcome, ServerError, TopicNotExist
+from model.errors import NegativeAnswer, NetworkError, ServerError, TopicNotExist
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from pipeline.source.offsets import Range
@@ -43,7 +43,7 @@ class Pulled(NamedTuple):
     end: int
 
 
-class MessagesLost(Outcome):
+class MessagesLost(NegativeAnswer):
     """Messages of a range that was planned are not there any more, or records of it are no messages."""
 
 

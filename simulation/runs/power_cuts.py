@@ -25,10 +25,10 @@ from broker.durability.metadata import FILE_NAME
 from broker.store.disk.options import StoreOptions
 from client.listeners.listener import ConsumeResult
 from model.errors import RlabError
-from model.flush_mode import FlushMode
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
+from model.record import FlushMode
 from remoting.tasks import background_tasks
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster

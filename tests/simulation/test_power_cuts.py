@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from model.flush_mode import FlushMode
+from model.record import FlushMode
 from simulation.runs.power_cuts import run_power_cuts
 
 pytestmark = pytest.mark.simulation

@@ -27,7 +27,7 @@ from broker.server import run_broker
 from broker.store.disk.files import Files
 from cli.output import print_json
 from cli.runtime import run, wait_for_eof
-from model.flush_mode import FlushMode
+from model.record import FlushMode
 
 SLOW_SYNC_S = 0.004
 """About the time of a sync on a solid-state disk without a protected cache."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.group_agreement import StanceTally, describe, disagreements
+from model.group_agreement import SettingsTally, describe, disagreements
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.subscription import SubscriptionData
 
@@ -102,7 +102,7 @@ data = st.builds(
 
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.none() | data), max_size=30))
 def test_the_tally_splits_where_the_members_disagree(steps: list[tuple[str, ConsumerData | None]]) -> None:
-    tally, members = StanceTally(), dict[str, ConsumerData]()
+    tally, members = SettingsTally(), dict[str, ConsumerData]()
     for client_id, now in steps:
         before = members.pop(client_id, None)
         if before is not None:
@@ -121,7 +121,7 @@ def test_the_tally_splits_where_the_members_disagree(steps: list[tuple[str, Cons
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_the_split_is_the_same_when_more_members_take_the_same_sides(count: int) -> None:
-    tally = StanceTally()
+    tally = SettingsTally()
     for number in range(2 * count):
         tally.add(member("AVG" if number % 2 else "CIRCLE"))
     assert tally.split() == (("strategy", ("AVG", "CIRCLE")),)

@@ -29,7 +29,7 @@ def run_with(name: str, value: float) -> None:
         ("WRITE_HIGH_WATER_BYTES", limits.MAX_UNSENT_BYTES, None),
         ("HEARTBEAT_INTERVAL_S", limits.MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"),
         ("BROKER_REGISTER_INTERVAL_S", limits.BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"),
-        ("PULL_SUSPEND_S", limits.PULL_TIMEOUT_S, "before the client gives up"),
+        ("PULL_SUSPEND_S", limits.PULL_TIMEOUT_S, "before the client times out"),
     ],
 )
 def test_a_limit_that_contradicts_another_one_fails_the_import(name: str, value: float, reason: str | None) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from model.record import (
     HEADER,
     HEADER_BYTES,
+    FlushMode,
     RecordCorrupt,
     RecordTruncated,
     StoredRecord,
@@ -90,3 +91,7 @@ def test_an_empty_buffer_holds_no_records() -> None:
 def test_a_number_out_of_range_is_the_callers_bug() -> None:
     with pytest.raises(struct.error):
         encode_record(1, 2, 3, 4, 5, 6, 2**16, b"")
+
+
+def test_the_modes_are_those_of_the_documentation() -> None:
+    assert list(FlushMode) == ["async", "sync"]

@@ -10,7 +10,7 @@ import pytest
 from broker.broker import Broker
 from broker.server import SYNC_INTERVAL_S
 from model.errors import FlushDiskTimeout, RlabError, ServiceNotAvailable, StorageFull
-from model.flush_mode import FlushMode
+from model.record import FlushMode
 from model.response_code import ResponseCode
 from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import ROUND_TRIP_S, FailingDisk, Peer, World, consumer, payload_of, records, simulated

@@ -9,7 +9,7 @@ from broker.leases.offset_moves import TOLD_AGAIN_S, OffsetMoves
 from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import Event, EventKind
-from model.limits import MAX_TOLD_MOVES
+from model.limits import MAX_REPORTED_MOVES
 
 
 def moves() -> tuple[OffsetMoves, list[Event]]:
@@ -68,7 +68,7 @@ def test_a_reader_that_was_put_back_later_is_told_of_again() -> None:
 
 def test_what_was_told_is_bounded_and_the_oldest_is_told_again() -> None:
     told, events = moves()
-    for queue_id in range(MAX_TOLD_MOVES + 1):
+    for queue_id in range(MAX_REPORTED_MOVES + 1):
         told.note(pull(5, queue_id=queue_id), too_small(12), 0.0)
     events.clear()
     told.note(pull(5, queue_id=1), too_small(12), 0.0)
