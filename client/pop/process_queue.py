@@ -139,7 +139,7 @@ class PopProcessQueue:
                 ended.append(popped)
         return ended
 
-    def give_back(self, messages: Sequence[MessageExt], not_before: float) -> None:
+    def requeue(self, messages: Sequence[MessageExt], not_before: float) -> None:
         """Put failed messages back in front of all others, to be retried here; in order only."""
         for message in reversed(messages):
             popped = self._held.get(message.offset)

@@ -14,19 +14,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 
 from client.instance.schedule import RebalancePass
-from client.pop.acks import PopAcks
+from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
-from client.pop.requests import PopRequests, places_to_pop
-from client.pull.owned_queue import OwnedQueue
+from client.pop.requests import places_to_pop
 from client.rebalance.ownership import MemberContext
-from model.errors import IllegalOperation, NetworkError, ReceiptHandleDead, RlabError
+from model.errors import IllegalOperation, NetworkError, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -96,36 +95,24 @@ _Outcome = list[PopMessage] | RlabError
 _Popped = Callable[[_Outcome], None]
 
 
-class PopReceiver:
-    """See the module header. A `QueueOwnership` that owns no queue.
+class PopReceiver(PopIntake):
+    """See the module header."""
 
-    Attributes:
-        owned, topics_of_others: see `LeasedQueues`; none.
-        acks: its acknowledgements.
-    """
-
-    def __init__(self, context: MemberContext, requests: PopRequests) -> None:
-        self.owned: dict[MessageQueue, OwnedQueue] = {}
-        self.topics_of_others: tuple[str, ...] = ()
-        self.acks = PopAcks(context.instance, requests, context.background, retry_s=0)
-        self._instance = context.instance
-        self._group = context.group
-        self._requests = requests
-        self._background = context.background
-        self._subscription_of = context.subscription_of
+    def __init__(self, context: MemberContext, *, order: bool) -> None:
+        super().__init__(context, order=order, retry_s=0)
         self._targets: dict[MessageQueue, _Target] = {}
         self._kept: deque[_Kept] = deque()
         # Waiting calls, the longest first. An answer with messages wakes one of them.
         self._waiting: dict[_Receive, None] = {}
-        self._idle = anyio.Event()
+        self._answered = anyio.Event()
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self._driver = DeadlineDriver(self._next_give_back, self._give_old_back)
+        self._driver = DeadlineDriver(self._next_return, self._return_old)
         context.background.start_soon(self._driver.run)
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Note which brokers have the topics. See `LeasedQueues.rebalance`."""
-        places = places_to_pop(self._instance.routes, topics)
+        """Note which brokers have the topics. See `QueueOwnership.rebalance`."""
+        places = places_to_pop(self._context.instance.routes, topics)
         self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
         for target in self._targets.values():
             target.not_before = 0.0  # a broker may be back
@@ -190,7 +177,7 @@ class PopReceiver:
         left_s = max(0.0, this.deadline - now)
         # A target that had messages moves to the end, so that the others get their turn.
         for target in list(self._targets.values()):
-            subscription = self._subscription_of(target.queue.topic)
+            subscription = self._context.subscription_of(target.queue.topic)
             # An unsubscribed topic stays a target until the next pass.
             if subscription is None or target.not_before > now or (left_s == 0 and target in this.asked):
                 continue
@@ -209,13 +196,13 @@ class PopReceiver:
         broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
         # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
-        if not self._requests.start_pop(broker_name, subscription, popped, **terms):
-            self._background.start_soon(self._pop, broker_name, subscription, terms, popped)
+        if not self.requests.start_pop(broker_name, subscription, popped, **terms):
+            self._context.background.start_soon(self._pop, broker_name, subscription, terms, popped)
 
     async def _pop(self, broker: str, subscription: SubscriptionData, terms: dict[str, int], popped: _Popped) -> None:
         outcome: _Outcome = []
         try:
-            outcome = await self._requests.pop(broker, subscription, **terms)
+            outcome = await self.requests.pop(broker, subscription, **terms)
         except RlabError as error:
             outcome = error
         finally:
@@ -241,12 +228,12 @@ class PopReceiver:
         else:
             this.wake()
         if self._closing:
-            self._idle.set()
+            self._answered.set()
 
     def _failed(self, target: _Target, error: RlabError) -> None:
         level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
         topic, broker_name, _ = target.queue
-        logger.log(level, "%s: pop of %s on %s: %s", self._instance.client_id, topic, broker_name, error)
+        logger.log(level, "%s: pop of %s on %s: %s", self._context.instance.client_id, topic, broker_name, error)
         target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
 
     def _wake_one(self) -> None:
@@ -263,19 +250,12 @@ class PopReceiver:
     # --- kept messages -----------------------------------------------------------------------------------------------
 
     def _keep(self, target: _Target, messages: list[PopMessage], sent_at: float, invisible_s: float) -> None:
-        now, subscription = self._loop.time(), self._subscription_of(target.queue.topic)
-        tags = subscription.tags if subscription is not None else None
-        if tags is not None:
-            # The broker compares hashes; two tags may share one.
-            foreign = [m for m in messages if m.queue.topic == target.queue.topic and m.tags not in tags]
-            for message in foreign:
-                self.acks.add(handle_of(message))
-            messages = [message for message in messages if message not in foreign] if foreign else messages
-        if self._closing or subscription is None:
-            self._give_back(messages)
-        elif messages:
-            self._kept.append(_Kept(messages, sent_at, now, invisible_s))
-            self._driver.wake_by(_give_back_at(self._kept[0]))
+        wanted = self.wanted(target.queue.topic, messages)
+        if self._closing or wanted is None:
+            self._return(messages if wanted is None else wanted)
+        elif wanted:
+            self._kept.append(_Kept(wanted, sent_at, self._loop.time(), invisible_s))
+            self._driver.wake_by(_return_at(self._kept[0]))
 
     async def _take(self, this: _Receive) -> list[PopMessage]:
         """Up to max_n kept messages; those that lost much of their invisible time are extended first."""
@@ -298,11 +278,9 @@ class PopReceiver:
 
         async def renew(n: int, message: PopMessage) -> None:
             try:
-                token, visible_ms = await self._requests.change_invisible(
-                    *handle_of(message), round(invisible_s * 1000)
-                )
+                token, visible_ms = await self.requests.change_invisible(*handle_of(message), round(invisible_s * 1000))
             except RlabError as error:
-                logger.debug("%s: %r was delivered elsewhere: %s", self._instance.client_id, message, error)
+                logger.debug("%s: %r was delivered elsewhere: %s", self._context.instance.client_id, message, error)
             else:
                 message.renewed(token, visible_ms)
                 good[n] = message
@@ -313,30 +291,20 @@ class PopReceiver:
             # The call was cancelled. Keep only messages that are certainly still ours.
             now = self._loop.time()
             self._kept.appendleft(_Kept([*taken, *good.values()], now, now, invisible_s))
-            self._driver.wake_by(_give_back_at(self._kept[0]))
+            self._driver.wake_by(_return_at(self._kept[0]))
             raise
         return [good[n] for n in sorted(good)]
 
-    def _next_give_back(self) -> float | None:
-        return _give_back_at(self._kept[0]) if self._kept else None
+    def _next_return(self) -> float | None:
+        return _return_at(self._kept[0]) if self._kept else None
 
-    def _give_old_back(self, now: float) -> None:
-        while self._kept and _give_back_at(self._kept[0]) <= now:
-            self._give_back(self._kept.popleft().messages)
+    def _return_old(self, now: float) -> None:
+        while self._kept and _return_at(self._kept[0]) <= now:
+            self._return(self._kept.popleft().messages)
 
-    def _give_back(self, messages: Collection[PopMessage]) -> None:
+    def _return(self, messages: Iterable[PopMessage]) -> None:
         for message in messages:
-            if self._background.running:
-                self._background.start_soon(self._give_one_back, message)
-
-    async def _give_one_back(self, message: PopMessage) -> None:
-        try:
-            await self._requests.change_invisible(*handle_of(message), 0)
-        except ReceiptHandleDead:
-            pass  # its time was over
-        except RlabError as error:
-            # It comes again when its time is over.
-            logger.debug("%s: %r could not be given back: %s", self._instance.client_id, message, error)
+            self.change_invisible(message, 0)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -349,20 +317,13 @@ class PopReceiver:
         self._wake_all()
         left = [message for kept in self._kept for message in kept.messages]
         self._kept.clear()
-        # After it, brokers deliver nothing to this member, and answer the pops that they hold.
-        await self._instance.heartbeats.leave(self._group, cause)
-        with anyio.move_on_after(self._instance.config.request_timeout_s):
-            await run_together([partial(self._give_one_back, message) for message in left])
-            await self.acks.wait_idle()
+        await self.leave(cause)
+        with anyio.move_on_after(self._context.instance.config.request_timeout_s):
+            self._return(left)
             while any(target.popping for target in self._targets.values()):
-                self._idle = anyio.Event()
-                await self._idle.wait()
-
-    async def persist(self) -> None:
-        """Nothing: every acknowledgement is durable when it is answered."""
-
-    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Nothing: brokers invalidate the handles of messages that were popped before a reset."""
+                self._answered = anyio.Event()
+                await self._answered.wait()
+            await self.wait_idle()
 
 
 def _over(news: asyncio.Future[bool]) -> None:
@@ -370,5 +331,5 @@ def _over(news: asyncio.Future[bool]) -> None:
         news.set_result(False)
 
 
-def _give_back_at(kept: _Kept) -> float:
+def _return_at(kept: _Kept) -> float:
     return kept.came_at + min(POP_KEEP_S, kept.invisible_s / 2)

@@ -209,8 +209,8 @@ class _PopRun:
         }
         if kind == POP:
             popper = await self.cluster.start_popper(GROUP, TOPIC, max_attempts=MAX_ATTEMPTS, **shared)
-            assert popper.consumer._requests is not None, "it was started"
-            watch_acknowledgements(popper.consumer._requests, self.check, self.simulation.loop)
+            assert popper.consumer._receiver is not None, "it was started"
+            watch_acknowledgements(popper.consumer._receiver.requests, self.check, self.simulation.loop)
             popper.consumer._background.start_soon(self._pop, popper)
             return popper
         consumer = self.cluster.make_consumer(
@@ -231,7 +231,7 @@ class _PopRun:
             raise
         if kind == PUSH:
             assert consumer.consumer._popped is not None, "it pops"
-            watch_acknowledgements(consumer.consumer._popped._requests, self.check, self.simulation.loop)
+            watch_acknowledgements(consumer.consumer._popped.requests, self.check, self.simulation.loop)
         return consumer
 
     def _delivered(self, member: SimulatedMember, messages: Sequence[MessageExt]) -> None:

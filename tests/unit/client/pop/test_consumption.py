@@ -82,13 +82,13 @@ def test_a_message_is_made_longer_once_for_every_two_thirds_of_its_time_while_a_
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t", work=takes_eleven, **POP)
         share, extended = share_of(consumer), []
-        shipped = share._requests.change_invisible
+        shipped = share.requests.change_invisible
 
         async def change_invisible(*args: Any) -> tuple[int, int]:
             extended.append(round(cluster.simulation.loop.time() - sent_at))
             return await shipped(*args)
 
-        share._requests.change_invisible = change_invisible  # type: ignore[assignment,method-assign]
+        share.requests.change_invisible = change_invisible  # type: ignore[assignment,method-assign]
         await anyio.sleep(5)
         producer = await cluster.start_producer()
         sent_at = cluster.simulation.loop.time()
@@ -111,7 +111,7 @@ def test_a_result_that_comes_while_its_message_is_made_longer_waits_for_the_new_
         await cluster.create_topic("t", queues=1)
         consumer = await cluster.start_consumer("g", "t", work=until_renewed, **POP)
         share = share_of(consumer)
-        shipped = share._requests.change_invisible
+        shipped = share.requests.change_invisible
 
         async def change_invisible(*args: Any) -> tuple[int, int]:
             answer = await shipped(*args)
@@ -119,7 +119,7 @@ def test_a_result_that_comes_while_its_message_is_made_longer_waits_for_the_new_
             await anyio.sleep(0.5)  # the broker has a new handle, and we do not know it yet
             return answer
 
-        share._requests.change_invisible = change_invisible  # type: ignore[assignment,method-assign]
+        share.requests.change_invisible = change_invisible  # type: ignore[assignment,method-assign]
         producer = await cluster.start_producer()
         await producer.send_many("t", 1)
         await anyio.sleep(20)

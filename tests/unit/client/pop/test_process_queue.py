@@ -101,7 +101,7 @@ def test_in_order_a_batch_waits_for_the_one_before_it_and_for_a_failure_where_it
     first = it.batch(2)
     assert not it.queue.ready(0.0)
     it.queue.end(first[:1])
-    it.queue.give_back(first[1:], 3.0)
+    it.queue.requeue(first[1:], 3.0)
     assert (it.queue.ready(2.9), it.queue.next_retry_deadline()) == (False, 3.0)
     again = it.batch(9, now=3.0)
     assert [(message.offset, message.times_delivered) for message in again] == [(6, 1), (7, 0)]

@@ -25,7 +25,7 @@ def receiver_of(popper: SimulatedPopConsumer) -> PopReceiver:
 def pops_of(popper: SimulatedPopConsumer) -> list[int]:
     """Wraps its pops; the list grows by the time that each may be held, in ms."""
     asked: list[int] = []
-    requests = receiver_of(popper)._requests
+    requests = receiver_of(popper).requests
     shipped, shipped_start = requests.pop, requests.start_pop
 
     async def pop(*args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,137 @@
+"""What both kinds of POP consumers do with messages: drop unwanted tags, acknowledge, extend, return to the broker.
+
+They differ in the side that asks: a push consumer pops in loops and decides by the results of its listeners
+(`consumption.py`), a `PopConsumer` pops when its user calls and lets the user decide (`receiver.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any
+
+import anyio
+
+from client.pop.acks import PopAcks
+from client.pop.message import PopMessage, handle_of
+from client.pop.requests import PopOptions, PopRequests
+from client.pull.owned_queue import OwnedQueue
+from client.rebalance.ownership import MemberContext
+from model.errors import ReceiptHandleDead, RlabError
+from model.limits import PULL_RETRY_ERROR_S
+from model.message_queue import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+
+class PopIntake:
+    """A `QueueOwnership` without queues: `owned` and `topics_of_others` stay empty.
+
+    Args:
+        context: of the consumer.
+        order: whether a queue delivers only while none of its messages is invisible.
+        retry_s: how long an acknowledgement is repeated to a broker that does not answer; 0 for never.
+
+    Attributes:
+        requests: of the group.
+        acks: its acknowledgements.
+    """
+
+    def __init__(self, context: MemberContext, *, order: bool, retry_s: float) -> None:
+        options = PopOptions(
+            consume_from=context.options.consume_from,
+            consume_timestamp_ms=context.options.consume_timestamp_ms,
+            order=order,
+            max_attempts=context.options.max_attempts + 1,
+        )
+        self.owned: dict[MessageQueue, OwnedQueue] = {}
+        self.topics_of_others: tuple[str, ...] = ()
+        self.requests = PopRequests(context.instance, context.group, options)
+        self.acks = PopAcks(context.instance, self.requests, context.background, retry_s)
+        self._context = context
+        self._late = 0
+        self._outstanding = 0
+        self._idle = anyio.Event()
+
+    @property
+    def late(self) -> int:
+        """Results that came after the handle of their message had died."""
+        return self._late + self.acks.late
+
+    def wanted(self, topic: str, messages: list[PopMessage]) -> list[PopMessage] | None:
+        """The popped messages that the subscription of this topic names; None if there is no subscription any more.
+
+        Brokers compare the hashes of tags, and two tags may have one hash: other messages are acknowledged here.
+        """
+        subscription = self._context.subscription_of(topic)
+        if subscription is None:
+            return None
+        tags = subscription.tags
+        if tags is None:
+            return messages
+        wanted = []
+        for message in messages:
+            if message.queue.topic == topic and message.tags not in tags:
+                self.acks.add(handle_of(message))
+            else:
+                wanted.append(message)
+        return wanted
+
+    def start(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Run a coroutine function in the background, for which `wait_idle` waits; not after the consumer's end."""
+        if self._context.background.running:
+            self._outstanding += 1
+            self._context.background.start_soon(self._count, work, args)
+
+    async def _count(self, work: Callable[..., Coroutine[Any, Any, None]], args: tuple[object, ...]) -> None:
+        try:
+            await work(*args)
+        finally:
+            self._outstanding -= 1
+            if not self._outstanding:
+                self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until everything that was started has ended, and all acknowledgements. Cancellation: harmless."""
+        while self._outstanding:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+        await self.acks.wait_idle()
+
+    def change_invisible(self, message: PopMessage, invisible_ms: int, until: float = 0.0) -> None:
+        """Set the invisible time of a message that this consumer has removed; 0 returns it to the broker.
+
+        A broker that does not answer is asked again until this loop time. If it never does, the message is redelivered
+        when its time ends.
+        """
+        self.start(self._change_invisible, message, invisible_ms, until)
+
+    async def _change_invisible(self, message: PopMessage, invisible_ms: int, until: float) -> None:
+        instance, unsure = self._context.instance, False
+        while True:
+            try:
+                await self.requests.change_invisible(*handle_of(message), invisible_ms)
+            except ReceiptHandleDead:
+                self._late += not unsure
+                return
+            except RlabError as error:
+                logger.debug("%s: invisible time of %r not changed: %s", instance.client_id, message, error)
+                unsure = unsure or not error.definite
+                if not error.retryable or anyio.current_time() >= until:
+                    return
+            else:
+                return
+            with anyio.move_on_after(PULL_RETRY_ERROR_S):
+                await instance.broker_returned.wait()
+
+    async def leave(self, cause: str) -> None:
+        """Leave the group: brokers deliver nothing to this member any more, and answer the pops that they hold."""
+        await self._context.instance.heartbeats.leave(self._context.group, cause)
+
+    # --- QueueOwnership ----------------------------------------------------------------------------------------------
+
+    async def persist(self) -> None:
+        """Nothing: every acknowledgement is durable when it is answered."""
+
+    def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
+        """Nothing: brokers invalidate the handles of messages that were popped before a reset."""
