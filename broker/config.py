@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -27,6 +28,15 @@ RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 def wall_clock_ms() -> float:
     """The wall clock in milliseconds."""
     return time.time() * 1000
+
+
+class Part(StrEnum):
+    """A feature that a broker can be without; requests of it are refused then, and the rest works."""
+
+    ASSIGNMENT = "assignment"
+    POP = "pop"
+    SINK = "sink"
+    RETENTION = "retention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,7 @@ class BrokerConfig:
         retention: how long messages are kept.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
+        parts: features that this broker has, beyond those that every broker has.
         rng: makes up the tokens of receipt handles, which nobody may guess; another one makes a simulation repeatable.
 
     Raises:
@@ -81,6 +92,7 @@ class BrokerConfig:
     files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: Random = field(default_factory=SystemRandom)
+    parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:
         check_id("broker name", self.name)

@@ -10,19 +10,12 @@ from dataclasses import dataclass
 
 import anyio
 
-from broker.admin_handlers import AdminHandlers
-from broker.assignment.handlers import AssignmentHandlers
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.durability.metadata import MetadataStore
-from broker.groups.delete import DeleteGroupHandler
-from broker.groups.handlers import GroupHandlers
-from broker.leases.handlers import LeaseHandlers
-from broker.leases.reset import ResetHandlers
 from broker.messages.query import QueryHandlers
 from broker.messages.send import SendHandlers
 from broker.pop.handlers import PopHandlers
-from broker.retention.service import RetentionService
 from broker.retry.send_back import RetryHandlers
 from broker.sink.handlers import SinkHandlers
 from broker.store.disk.errors import StoreError, StoreReadOnly
@@ -61,18 +54,12 @@ class RunningBroker:
 def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
     """Every request that a broker serves."""
     return {
+        **broker.features.handlers(),
         **SendHandlers(broker).handlers(),
         **PopHandlers(broker).handlers(),
         **QueryHandlers(broker).handlers(),
         **RetryHandlers(broker).handlers(),
-        **ResetHandlers(broker).handlers(),
-        **GroupHandlers(broker).handlers(),
-        **DeleteGroupHandler(broker).handlers(),
-        **LeaseHandlers(broker).handlers(),
-        **AssignmentHandlers(broker).handlers(),
         **SinkHandlers(broker).handlers(),
-        **AdminHandlers(broker).handlers(),
-        **broker.features.handlers(),
     }
 
 
@@ -103,7 +90,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
         def closed(connection: Connection) -> None:
             # The members of a stopping broker have not left: they come back to it, or to another run of it.
             if not stopping:
-                broker.connection_closed(connection)
+                broker.features.connection_closed(connection)
 
         try:
             async with (
@@ -113,7 +100,6 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
                 tasks.start_soon(broker.sinks.driver.run)
-                tasks.start_soon(RetentionService(broker).driver.run)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(_sync, broker)
                 if config.trace:

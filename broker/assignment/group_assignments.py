@@ -62,14 +62,14 @@ class QueryOutcome:
         share: what it should have; None to wait and keep what it has.
         version: of the assignment now, 0 if there is none.
         look_again: members see different queues.
-        tell: the other members have to ask again, because something changed for them.
+        notify: the other members have to ask again, because something changed for them.
         moved: queues that have another owner than in the version before, if that is new.
     """
 
     share: MemberShare | None
     version: int
     look_again: bool
-    tell: bool
+    notify: bool
     moved: int = -1
 
 
@@ -189,17 +189,17 @@ class GroupAssignments:
         if state.version:
             if state.stale:
                 moved = self._renew(state, group, now_ms)
-            # Of another member all of them hear anyway; of where topics are, only from us.
-            tell = views_changed and (state.version != before or state.differ())
+            # Membership changes are notified by every broker; route changes only here.
+            notify = views_changed and (state.version != before or state.differ())
         else:
             if all(member in state.reports for member in state.members):
                 moved = self._take_over(state, group, now_ms)
-            tell = first or state.version > 0
+            notify = first or state.version > 0
         return QueryOutcome(
             share=state.shares.get(client_id) if state.version else None,
             version=state.version,
             look_again=state.differ(),
-            tell=tell and len(state.members) > 1,
+            notify=notify and len(state.members) > 1,
             moved=moved if state.version != before else -1,
         )
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgpack
 
-from broker.assignment.group_assignments import TopicMode
-from broker.broker import Broker
+from broker.assignment.group_assignments import GroupAssignments, TopicMode
+from broker.durability.metadata import Table
+from broker.feature import Core, Feature
 from broker.groups.group import ConsumerGroupInfo
+from broker.groups.members import Groups
 from model.assignment import BROKER_STRATEGY, AssignmentQuery, RequestMode
-from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, RlabError
+from model.errors import GroupNotExist, IllegalOperation, InvalidParameter
 from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.names import check_group, check_topic, is_retry_topic
@@ -20,12 +22,29 @@ from remoting.connection import Connection
 from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
+_SCHEMA = """
+create table if not exists request_modes (
+    group_name text not null, topic text not null, mode text not null, pop_share_queue_num integer not null,
+    primary key (group_name, topic)
+) without rowid;
+"""
 
-class AssignmentHandlers:
-    """Shares queues out for groups that want that of their coordinator."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+class Assignment(Feature):
+    """Assigns queues for groups that want that of their coordinator, and keeps how groups get messages.
+
+    Attributes:
+        assignments: of the groups; the request modes are stored, the rest members bring back after a restart.
+    """
+
+    def __init__(self, core: Core, groups: Groups) -> None:
+        self.assignments = GroupAssignments()
+        self._core = core
+        self._groups = groups
+        core.metadata.add_tables(_SCHEMA)
+        self._modes = Table(core.metadata, "request_modes")
+        for group, topic, mode, share in self._modes.rows():
+            self.assignments.set_mode(group, topic, TopicMode(mode=RequestMode(mode), pop_share_queue_num=share))
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -37,39 +56,39 @@ class AssignmentHandlers:
 
     def query(self, connection: Connection, request: Command) -> Reply:
         """What a member should have; see `broker/assignment/group_assignments.py`."""
-        broker, header = self._broker, request.header
+        core, header = self._core, request.header
         group, client_id = header["group"], header["client_id"]
-        member = broker.groups.member(group, client_id)
+        member = self._groups.table.member(group, client_id)
         if member.data.strategy != BROKER_STRATEGY or member.data.model is not MessageModel.CLUSTERING:
             raise IllegalOperation(
                 f"{client_id!r} of group {group!r} shares queues out by {member.data.strategy} as its heartbeat says: "
                 "send one that names the broker first"
             )
-        info = broker.groups.get(group)
+        info = self._groups.table.get(group)
         assert info is not None, "a member's group exists"
         asked = AssignmentQuery.from_wire(header["version"], unpacked(request.body))
-        outcome = broker.assignments.query(
+        outcome = self.assignments.query(
             group,
             client_id,
             asked,
             group_version=info.version,
             members=lambda: _members(info),
-            now_ms=int(broker.config.clock_ms()),
+            now_ms=int(core.clock_ms()),
         )
         if outcome.moved >= 0:
-            cause = broker.events.emit(
+            cause = core.events.emit(
                 EventKind.ASSIGNMENT_MADE,
                 cause=header.get("cause") or info.cause,
                 group=group,
-                broker=broker.config.name,
+                broker=core.name,
                 client=client_id,
                 version=outcome.version,
                 n=outcome.moved,
             )
         else:
             cause = header.get("cause") or ""
-        if outcome.tell:
-            self._tell(info, cause)
+        if outcome.notify:
+            self._groups.notify_all(info, cause)
         share = outcome.share
         answer: dict[str, Any] = {"version": outcome.version, "look_again": outcome.look_again}
         if share is None:
@@ -80,7 +99,7 @@ class AssignmentHandlers:
 
     def set_mode(self, connection: Connection, request: Command) -> None:
         """Let a group pull or pop a topic from now on; answered once it is stored."""
-        broker, header = self._broker, request.header
+        core, header = self._core, request.header
         group, topic = check_group(header["group"]), check_topic(header["topic"])
         try:
             mode = RequestMode(header["mode"])
@@ -89,41 +108,46 @@ class AssignmentHandlers:
         if is_retry_topic(topic):
             raise IllegalOperation(f"{topic!r} is a retry topic: its group pulls it, or pops it with what it pops")
         chosen = TopicMode(mode=mode, pop_share_queue_num=header["pop_share_queue_num"])
-        if broker.assignments.mode_of(group, topic) != chosen:
-            broker.assignments.set_mode(group, topic, chosen)
-            broker.request_modes.save(group, topic, chosen)
-            broker.barrier.metadata_changed()
-            info = broker.groups.get(group)
+        if self.assignments.mode_of(group, topic) != chosen:
+            self.assignments.set_mode(group, topic, chosen)
+            self._modes.put(group, topic, chosen.mode.value, chosen.pop_share_queue_num)
+            core.barrier.metadata_changed()
+            info = self._groups.table.get(group)
             if info is not None and info.members:
-                self._tell(info, broker.events.cause_of(header.get("cause")))
-
-        def answer(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request)
-            else:
-                connection.respond_error(request, failure)
-
-        broker.barrier.after_commit(answer)
+                self._groups.notify_all(info, core.events.cause_of(header.get("cause")))
+        core.barrier.respond_after_commit(connection, request)
 
     def assignment(self, connection: Connection, request: Command) -> Reply:
         """The assignment of a group as it was made here last, and the modes of its topics."""
-        broker, group = self._broker, check_group(request.header["group"])
-        version, shares = broker.assignments.shares_of(group)
-        modes = broker.assignments.modes_of(group)
-        if not version and not modes and broker.groups.get(group) is None:
-            raise GroupNotExist(f"group {group!r} is not known to broker {broker.config.name!r}")
+        group = check_group(request.header["group"])
+        version, shares = self.assignments.shares_of(group)
+        modes = self.assignments.modes_of(group)
+        if not version and not modes and self._groups.table.get(group) is None:
+            raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
         rows = [[client_id, *share.to_wire()] for client_id, share in shares.items()]
         set_modes = [[topic, mode.mode.value, mode.pop_share_queue_num] for topic, mode in modes.items()]
         return Reply({"version": version}, msgpack.packb([rows, set_modes]))
 
-    def _tell(self, info: ConsumerGroupInfo, cause: str) -> None:
-        """Let every member ask again."""
-        broker = self._broker
-        now = broker.loop.time()
-        broker.groups.announce(info, cause, now)
-        broker.metadata.save_group(info.group, info.version, info.created_ms)
-        broker.barrier.metadata_changed()
-        broker.notify_members(now)
+    # --- what happens elsewhere --------------------------------------------------------------------------------------
+
+    def is_popped(self, group: str, topic: str) -> bool:
+        """Whether an operator has set this group to pop this topic."""
+        return self.assignments.mode_of(group, topic).mode is RequestMode.POP
+
+    def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
+        """Forget the assignment of a group without members; its modes stay."""
+        info = self._groups.table.get(group)
+        if info is None or not info.members:
+            self.assignments.forget(group)
+
+    def knows_group(self, group: str) -> bool:
+        """Whether modes were set for a group."""
+        return bool(self.assignments.modes_of(group))
+
+    def group_deleted(self, group: str, cause: str) -> None:
+        """Forget a group with its modes."""
+        self.assignments.delete(group)
+        self._modes.delete_where("group_name", group)
 
 
 def _members(info: ConsumerGroupInfo) -> dict[str, tuple[str, ...]]:

@@ -1,80 +1,52 @@
-"""What is small and must be transactional: topics, groups, members, leases and offsets, in one SQLite file.
+"""The small transactional state of a broker: one SQLite file, in which each room has its own tables.
 
-Changes are collected by the handlers of one loop turn and committed together by the write barrier, before anybody is
-answered. With a write-ahead log and `FlushMode.ASYNC` (`synchronous = NORMAL`) a killed process loses nothing, and a
-power cut may lose the last commits, as it may lose messages. With `FlushMode.SYNC` (`FULL`) each commit is on the disk
-when it returns: a message whose topic is lost is lost. That sync is waited for on the event loop; changes are rare
-beside messages.
+Changes are collected by the handlers of one event-loop iteration and committed together by the write barrier, before
+anybody is answered. With a write-ahead log and `FlushMode.ASYNC` (`synchronous = NORMAL`) a killed process loses
+nothing, and a power cut may lose the last commits, as it may lose messages. With `FlushMode.SYNC` (`FULL`) each commit
+is on the disk when it returns: a message whose topic is lost is lost. That sync is waited for on the event loop;
+changes are rare beside messages.
+
+A room declares its tables by their schema, and changes them row by row:
+
+    metadata.add_tables("create table if not exists offsets (... primary key (group_name, topic, queue_id)) ...")
+    offsets = Table(metadata, "offsets")
+    offsets.put("g", "t", 0, 42)            # takes effect at the next commit, as do the next two
+    offsets.delete("g", "t", 0)
+    offsets.delete_where("topic", "t")
+    offsets.rows()                          # what is committed
 """
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import msgpack
 
-from broker.groups.table import GroupTable
-from broker.leases.offsets import OffsetTable
-from broker.leases.table import QueueKey, QueueLocks
-from broker.pop.journal import Entry, WindowRow
 from broker.store.disk.directory import unusable
 from broker.store.disk.files import Files
-from broker.topics.table import TopicEntry, TopicTable
 from model.errors import ConfigError, StorageFull, SystemError_
-from model.heartbeat import ConsumerData
 from model.record import FlushMode
-from model.topic_route import TopicConfig
 
 FILE_NAME = "metadata.sqlite"
 _CHECKPOINT_PAGES = 4_000
 """Pages of 4 KiB in the write-ahead log before SQLite moves them to the file. It syncs then, and the loop waits: with
 its own 1,000, a group that pops at full speed would stand still four times as often."""
 
-_SCHEMA = """
-create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);
-create table if not exists numbers (name text primary key, value integer not null);
-create table if not exists groups (name text primary key, version integer not null, created_ms integer not null);
-create table if not exists members (
-    group_name text not null, client_id text not null, data blob not null, primary key (group_name, client_id)
-) without rowid;
-create table if not exists epochs (
-    group_name text not null, client_id text not null, epoch text not null, primary key (group_name, client_id)
-) without rowid;
-create table if not exists leases (
-    group_name text not null, topic text not null, queue_id integer not null, owner text not null,
-    token integer not null, primary key (group_name, topic, queue_id)
-) without rowid;
-create table if not exists offsets (
-    group_name text not null, topic text not null, queue_id integer not null, queue_offset integer not null,
-    primary key (group_name, topic, queue_id)
-) without rowid;
-create table if not exists resent (
-    topic text not null, queue_id integer not null, topic_id integer not null, below integer not null,
-    above blob not null, primary key (topic, queue_id)
-) without rowid;
-create table if not exists pop_windows (
-    number integer primary key, group_name text not null, topic text not null, queue_id integer not null,
-    data blob not null
-);
-create table if not exists pop_journal (seq integer primary key, data blob not null);
-"""
+_SCHEMA = "create table if not exists numbers (name text primary key, value integer not null);"
 
 
 class MetadataStore:
-    """The open file; a context manager. Every `save_*`, `delete_*` and `note_*` takes effect at the next `commit`.
+    """The open file; a context manager.
 
     Args:
         directory: the broker's data directory, already locked by the message store.
         flush: what a commit has to survive.
         files: the file layer, which is asked whether the file may be written; the real one by default.
-
-    Attributes:
-        pop_journal_bytes: size of the journal of what is in flight, as far as this run has written it.
 
     Raises:
         ConfigError: the file cannot be opened or written, or is not a database; the text says what to do.
@@ -83,12 +55,12 @@ class MetadataStore:
     def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
         path = directory / FILE_NAME
         _check_writable(path, files or Files())
+        self._path = path
         self._db = _open(path, "full" if flush is FlushMode.SYNC else "normal")
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
-        self._pop_entries: list[Entry] = []
-        self.pop_journal_bytes = 0
+        self._journals: list[Journal] = []
 
     def __enter__(self) -> MetadataStore:
         return self
@@ -98,182 +70,50 @@ class MetadataStore:
     ) -> None:
         self._db.close()
 
-    # --- reading, once, at the start ---------------------------------------------------------------------------------
-
-    def load(
-        self,
-        topics: TopicTable,
-        groups: GroupTable,
-        locks: QueueLocks,
-        offsets: OffsetTable,
-        *,
-        now_ms: int,
-        expires_at: float,
-    ) -> None:
-        """Fill the tables with what earlier runs stored.
-
-        Args:
-            topics: empty table.
-            groups: empty table.
-            locks: empty table.
-            offsets: empty table.
-            now_ms: wall clock in milliseconds. Group versions go on from here: a power cut may have taken the last ones
-                from the file, and members that have seen those would take new ones with the same numbers for old news.
-            expires_at: loop time in seconds until which earlier members stay listed without coming back.
-        """
-        rows = self._db.execute
-        for topic_id, config in rows("select topic_id, config from topics order by topic_id"):
-            topics.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
-        for (topic_id,) in rows("select value from numbers where name = 'last_topic_id'"):
-            topics.restore_last_topic_id(topic_id)
-        for name, version, created_ms in rows("select name, version, created_ms from groups order by name"):
-            groups.restore(name, max(version, now_ms), created_ms)
-        for client_id, data, epoch in rows(
-            "select client_id, data, coalesce(epoch, '') from members left join epochs using (group_name, client_id)"
-            " order by group_name, client_id"
-        ):
-            groups.restore_member(client_id, ConsumerData.from_wire(msgpack.unpackb(data)), expires_at, epoch)
-        for group, topic, queue_id, owner, token in rows(
-            "select group_name, topic, queue_id, owner, token from leases order by token"
-        ):
-            locks.restore(group, QueueKey(topic, queue_id), owner, token)
-        for group, topic, queue_id, offset in rows("select group_name, topic, queue_id, queue_offset from offsets"):
-            offsets.restore(group, topic, queue_id, offset)
-
-    def pop_windows(self) -> Iterator[WindowRow]:
-        """The last snapshot of what is in flight."""
-        rows = self._db.execute("select number, group_name, topic, queue_id, data from pop_windows order by number")
-        return (WindowRow(*row) for row in rows)
-
-    def pop_entries(self) -> Iterator[Entry]:
-        """What has changed since that snapshot, in order."""
-        for (data,) in self._db.execute("select data from pop_journal order by seq"):
-            yield from cast("tuple[Entry, ...]", msgpack.unpackb(data, use_list=False))
-
     def number(self, name: str) -> int:
         """A stored number, 0 if it was never stored."""
         row = self._db.execute("select value from numbers where name = ?", (name,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def resent_letters(self) -> list[tuple[int, int, int, list[int]]]:
-        """[topic id, queue id, below, above] of every queue with dead letters that were re-sent."""
-        rows = self._db.execute("select topic_id, queue_id, below, above from resent order by topic_id, queue_id")
-        return [(*numbers, cast("list[int]", msgpack.unpackb(above))) for *numbers, above in rows]
-
-    # --- writing -----------------------------------------------------------------------------------------------------
-
-    def save_topic(self, entry: TopicEntry) -> None:
-        """Store a topic, new or changed."""
-        topic, blob = entry.config.topic, msgpack.packb(entry.config.to_wire())
-        self._change(("topics", topic), "insert or replace into topics values (?, ?, ?)", topic, entry.topic_id, blob)
-        self.save_last_topic_id(entry.topic_id)
-
-    def save_last_topic_id(self, topic_id: int) -> None:
-        """Store that a number was given to a topic: it is never given again."""
-        self._change(
-            ("last_topic_id", topic_id),
-            "insert into numbers values ('last_topic_id', ?)"
-            " on conflict do update set value = max(value, excluded.value)",
-            topic_id,
-        )
-
     def save_number(self, name: str, value: int) -> None:
-        """Store a number under a name."""
-        self._change(("numbers", name), "insert or replace into numbers values (?, ?)", name, value)
-
-    def delete_topic(self, topic: str) -> None:
-        """Forget a topic and every group's offsets and leases of it; its number stays used."""
-        for table in ("topics", "offsets", "leases", "resent"):
-            self._change((table, topic), f"delete from {table} where topic = ?", topic)
-
-    def save_group(self, group: str, version: int, created_ms: int) -> None:
-        """Store a group's version and creation time."""
-        self._change(("groups", group), "insert or replace into groups values (?, ?, ?)", group, version, created_ms)
-
-    def delete_group(self, group: str) -> None:
-        """Forget a group with its members, leases and offsets."""
-        self._change(("groups", group), "delete from groups where name = ?", group)
-        for table in ("members", "epochs", "leases", "offsets"):
-            self._change((table, "of group", group, "all"), f"delete from {table} where group_name = ?", group)
-
-    def save_member(self, client_id: str, data: ConsumerData, epoch: str = "") -> None:
-        """Store a member of a group, new or changed, and which run of the client it is."""
-        row, blob = (data.group, client_id), msgpack.packb(data.to_wire())
-        self._change(("members", *row), "insert or replace into members values (?, ?, ?)", *row, blob)
-        # A table of its own: the files of brokers that did not store it have no column for it.
-        self._change(("epochs", *row), "insert or replace into epochs values (?, ?, ?)", *row, epoch)
-
-    def delete_member(self, group: str, client_id: str) -> None:
-        """Forget a member that left."""
-        row = (group, client_id)
-        for table in ("members", "epochs"):
-            self._change((table, *row), f"delete from {table} where group_name = ? and client_id = ?", *row)
-
-    def save_lease(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
-        """Store who has a queue."""
-        row = (group, *queue)
-        self._change(("leases", *row), "insert or replace into leases values (?, ?, ?, ?, ?)", *row, owner, token)
-
-    def delete_lease(self, group: str, queue: QueueKey) -> None:
-        """Forget a lease that is free."""
-        row = (group, *queue)
-        self._change(("leases", *row), "delete from leases where group_name = ? and topic = ? and queue_id = ?", *row)
-
-    def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store a committed offset."""
-        row = (group, topic, queue_id)
-        self._change(("offsets", *row), "insert or replace into offsets values (?, ?, ?, ?)", *row, offset)
-
-    def save_resent_letters(self, topic: str, queue_id: int, topic_id: int, below: int, above: list[int]) -> None:
-        """Store which dead letters of a queue were re-sent."""
-        row = (topic, queue_id)
-        blob = msgpack.packb(above)
-        self._change(
-            ("resent", *row), "insert or replace into resent values (?, ?, ?, ?, ?)", *row, topic_id, below, blob
-        )
-
-    @property
-    def pop_backlog(self) -> int:
-        """Entries of the journal that are not committed yet: many, if the disk is full."""
-        return len(self._pop_entries)
-
-    def note_pop(self, entry: Entry) -> None:
-        """Add an entry to the journal of what is in flight."""
-        self._pop_entries.append(entry)
-
-    def save_pop_windows(self, rows: list[WindowRow]) -> None:
-        """Store a snapshot of what is in flight in the place of the journal, whose entries it has in it."""
-        self._pop_entries.clear()
-        self.pop_journal_bytes = 0
-        for table in ("pop_windows", "pop_journal"):
-            for row in [row for row in self._pending if row[0] == table]:
-                del self._pending[row]
-            self._change((table, "all"), f"delete from {table}")
-        for window in rows:
-            self._change(("pop_windows", window.number), "insert into pop_windows values (?, ?, ?, ?, ?)", *window)
+        """Store a number under a name with the next commit."""
+        self.change(("numbers", name), "insert or replace into numbers values (?, ?)", name, value)
 
     def add_tables(self, schema: str) -> None:
-        """Make tables of somebody else's, where they are missing."""
-        self._db.executescript(schema)
+        """Make the tables of a room, where they are missing.
+
+        Raises:
+            ConfigError: they cannot be made; the text says what to do.
+        """
+        try:
+            self._db.executescript(schema)
+        except sqlite3.Error as error:
+            raise _cannot_open(self._path, error) from error
+
+    def add_journal(self, journal: Journal) -> None:
+        """Write the entries of a journal with each commit from now on."""
+        self._journals.append(journal)
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What is stored in them."""
+        """What a query of committed rows finds."""
         return self._db.execute(query)
 
     def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
-        """Change a row of them with the next commit.
+        """Change a row with the next commit; of two changes of a row the newer one counts.
 
         Args:
-            row: (table, primary key): of two changes of a row the newer one counts.
+            row: (table, primary key).
             statement: SQL.
             values: its parameters.
         """
-        self._change(row, statement, *values)
-
-    def _change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
         self._pending.pop(row, None)
         self._pending[row] = (statement, values)
+
+    def drop_changes(self, table: str) -> None:
+        """Forget the changes of a table's rows that are not committed yet."""
+        for row in [row for row in self._pending if row[0] == table]:
+            del self._pending[row]
 
     def commit(self) -> None:
         """Make everything since the last commit durable, in one transaction.
@@ -282,17 +122,17 @@ class MetadataStore:
             StorageFull: no room on the disk; the changes stay pending, and the next commit tries them again.
             SystemError_: the database failed otherwise; likewise.
         """
-        if not self._pending and not self._pop_entries:
+        journals = [(journal, msgpack.packb(journal.pending)) for journal in self._journals if journal.pending]
+        if not self._pending and not journals:
             return
         execute = self._db.execute
-        journal = msgpack.packb(self._pop_entries) if self._pop_entries else b""
         try:
             execute("begin immediate")
             for statement, values in self._pending.values():
                 execute(statement, values)
-            if journal:
+            for journal, data in journals:
                 # Behind the changes: a snapshot among them is older than these.
-                execute("insert into pop_journal (data) values (?)", (journal,))
+                execute(f"insert into {journal.table} (data) values (?)", (data,))
             execute("commit")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -301,8 +141,85 @@ class MetadataStore:
                 raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
             raise SystemError_(f"the broker's metadata could not be written: {error}") from error
         self._pending.clear()
-        self._pop_entries.clear()
-        self.pop_journal_bytes += len(journal)
+        for journal, data in journals:
+            journal.pending.clear()
+            journal.written_bytes += len(data)
+
+
+class Table:
+    """A table of a room. Its columns are those of its schema, the primary key first.
+
+    Args:
+        metadata: the open file, to which the schema was added.
+        name: as in the schema.
+    """
+
+    def __init__(self, metadata: MetadataStore, name: str) -> None:
+        self._metadata = metadata
+        self._change = metadata.change
+        self._name = name
+        columns = list(metadata.rows(f"pragma table_info({name})"))
+        key = [f"{column} = ?" for _, column, _, _, _, in_key in columns if in_key]
+        self._n_key = len(key)
+        self._select = f"select {', '.join(column for _, column, *_ in columns)} from {name}"
+        self._put = f"insert or replace into {name} values ({', '.join('?' * len(columns))})"
+        self._delete = f"delete from {name} where {' and '.join(key)}"
+
+    def rows(self, order: str = "") -> Iterator[tuple[Any, ...]]:
+        """All committed rows; sorted by these columns, if any are named."""
+        return self._metadata.rows(f"{self._select} order by {order}" if order else self._select)
+
+    def put(self, *row: object) -> None:
+        """Add a row, or replace the one with its key."""
+        self._change((self._name, *row[: self._n_key]), self._put, *row)
+
+    def delete(self, *key: object) -> None:
+        """Delete the row with a key, if there is one."""
+        self._change((self._name, *key), self._delete, *key)
+
+    def delete_where(self, column: str, value: object) -> None:
+        """Delete every row that has a value in a column, also those that are put but not committed yet."""
+        self._change(((self._name, column), value), f"delete from {self._name} where {column} = ?", value)
+
+    def replace_all(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Replace the whole table."""
+        self._metadata.drop_changes(self._name)
+        self._change((self._name,), f"delete from {self._name}")
+        for row in rows:
+            self.put(*row)
+
+
+class Journal:
+    """Entries in the order in which they were appended; those of one commit are one row of a table (seq, data).
+
+    Args:
+        metadata: the open file, to which the schema was added.
+        table: as in the schema.
+
+    Attributes:
+        pending: entries that are not committed yet: many, if the disk is full.
+        written_bytes: size of what this run has written since the journal was last cleared.
+    """
+
+    def __init__(self, metadata: MetadataStore, table: str) -> None:
+        self.table = table
+        self.pending: list[tuple[Any, ...]] = []
+        self.written_bytes = 0
+        self.append = self.pending.append
+        self._rows = Table(metadata, table)
+        metadata.add_journal(self)
+
+    def entries(self) -> Iterator[tuple[Any, ...]]:
+        """All committed entries, in order."""
+        for _, data in self._rows.rows("seq"):
+            entries: Any = msgpack.unpackb(data, use_list=False)
+            yield from entries
+
+    def clear(self) -> None:
+        """Delete all entries with the next commit, also those that are not committed yet."""
+        self.pending.clear()
+        self.written_bytes = 0
+        self._rows.replace_all(())
 
 
 def _check_writable(path: Path, files: Files) -> None:
@@ -326,5 +243,9 @@ def _open(path: Path, synchronous: str) -> sqlite3.Connection:
             db.executescript(_SCHEMA)
             on_failure.pop_all()
     except sqlite3.Error as error:
-        raise ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?") from error
+        raise _cannot_open(path, error) from error
     return db
+
+
+def _cannot_open(path: Path, error: sqlite3.Error) -> ConfigError:
+    return ConfigError(f"cannot open {path}: {error}; is it a broker's data directory?")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 
-from broker.broker import Broker
-from model.errors import GroupNotExist, IllegalOperation, RlabError
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.topics.service import Topics
+from model.errors import GroupNotExist, IllegalOperation
 from model.names import check_group, retry_topic
 from remoting.command import Command
 from remoting.connection import Connection
@@ -22,46 +24,35 @@ logger = logging.getLogger(__name__)
 _SHOWN_MEMBERS = 5
 
 
-class DeleteGroupHandler:
+class DeleteGroupHandler(Feature):
     """Deletes groups."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
+        self._core = core
+        self._topics = topics
+        self._groups = groups
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete}
 
     def delete(self, connection: Connection, request: Command) -> None:
-        """Delete a group with its offsets and its retry topic; its dead letters stay. Answered once that is stored."""
-        broker, group = self._broker, check_group(request.header["group"])
-        info = broker.groups.get(group)
-        if info is None and not broker.offsets.of_group(group) and not broker.assignments.modes_of(group):
-            raise GroupNotExist(f"group {group!r} is not known to broker {broker.config.name!r}")
+        """Delete a group with its offsets and its retry topic; its dead-letter messages stay. Answered once stored."""
+        core, group, cause = self._core, check_group(request.header["group"]), request.header.get("cause") or ""
+        if not core.features.knows_group(group):
+            raise GroupNotExist(f"group {group!r} is not known to broker {core.name!r}")
+        info = self._groups.table.get(group)
         if info is not None and info.members:
             names = sorted(info.members)
             more = f" and {len(names) - _SHOWN_MEMBERS} more" if len(names) > _SHOWN_MEMBERS else ""
             raise IllegalOperation(
-                f"group {group!r} has members on broker {broker.config.name!r}: {', '.join(names[:_SHOWN_MEMBERS])}"
+                f"group {group!r} has members on broker {core.name!r}: {', '.join(names[:_SHOWN_MEMBERS])}"
                 f"{more}; stop them first. One that was killed is a member until its session or the grace after a "
                 "restart is over"
             )
-        broker.groups.delete(group)
-        broker.offsets.delete_group(group)
-        broker.locks.forget_group(group)
-        broker.pops.forget_group(group)
-        broker.features.group_deleted(group, request.header.get("cause") or "")
-        broker.metadata.delete_group(group)
-        broker.request_modes.delete_group(group, broker.assignments.delete(group))
-        if broker.topics.get(retry_topic(group)) is not None:
-            # Whoever uses the name next must not get what this group has failed on.
-            broker.delete_topic(retry_topic(group), request.header.get("cause") or "")
-        logger.info("broker %s: group %r was deleted", broker.config.name, group)
-
-        def answer(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request)
-            else:
-                connection.respond_error(request, failure)
-
-        broker.barrier.after_commit(answer)
+        core.features.group_deleted(group, cause)
+        if self._topics.table.get(retry_topic(group)) is not None:
+            # The next group of this name must not get what this one has failed on.
+            self._topics.delete(retry_topic(group), cause)
+        logger.info("broker %s: group %r was deleted", core.name, group)
+        core.barrier.respond_after_commit(connection, request)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgpack
 
-from broker.broker import Broker, Client
+from broker.feature import Core, Feature
+from broker.groups.members import Client, Groups
 from broker.groups.table import HeartbeatOutcome
+from broker.topics.service import Topics
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
 from model.names import check_group
@@ -19,11 +21,13 @@ _MAX_WARNINGS = 16
 """In one answer; a client with more groups than that in trouble has been told enough."""
 
 
-class GroupHandlers:
-    """Keeps the groups; tells their members about changes."""
+class GroupHandlers(Feature):
+    """Serves members: they join, stay, change and leave, and ask for the member list."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
+        self._core = core
+        self._topics = topics
+        self._groups = groups
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -36,39 +40,39 @@ class GroupHandlers:
     def heartbeat(self, connection: Connection, request: Command) -> Reply:
         """Join, stay in or change groups."""
         heartbeat = HeartbeatData.from_wire(unpacked(request.body))
-        broker = self._broker
-        now = broker.loop.time()
-        self._refuse_rivals(heartbeat, connection, now)
-        broker.clients[connection.number] = Client(connection, heartbeat.producer_groups)
+        known = self._groups
+        now = self._core.loop.time()
+        self._refuse_conflicts(heartbeat, connection, now)
+        known.clients[connection.number] = Client(connection, heartbeat.producer_groups)
         groups: dict[str, tuple[int, int, bool]] = {}
         warnings: list[str] = []
         try:
             for data in heartbeat.consumers:
                 outcome = self._take(heartbeat, data, connection, now)
                 groups[data.group] = (outcome.group.version, outcome.group.created_ms, outcome.joined)
-                warnings += broker.group_watch.warnings(outcome.group, outcome.member)
+                warnings += known.watch.warnings(outcome.group, outcome.member)
         finally:
-            # Also when one of its groups was refused: the members of those before it have to be told.
-            broker.notify_members(now)
+            # Also when one of its groups was refused: the members of those before it have to be notified.
+            known.notify_members(now)
         return Reply({"groups": groups, "warnings": warnings[:_MAX_WARNINGS]} if warnings else {"groups": groups})
 
-    def _refuse_rivals(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
+    def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
         """Refuse a second process with one client id: first, so that it joins none of its groups.
 
         Raises:
             ClientIdConflict: the member that it would replace is alive, and another process.
         """
-        broker = self._broker
+        table = self._groups.table
         for data in heartbeat.consumers:
-            member = broker.groups.rival(data.group, heartbeat.client_id, heartbeat.epoch, connection.number)
+            member = table.conflicting_member(data.group, heartbeat.client_id, heartbeat.epoch, connection.number)
             if member is not None:
-                raise broker.group_watch.refuse(
+                raise self._groups.watch.refuse(
                     data.group,
                     member,
-                    broker.clients[member.connection].connection.peer,
+                    self._groups.clients[member.connection].connection.peer,
                     epoch=heartbeat.epoch,
                     newcomer_at=connection.peer,
-                    cause=broker.events.cause_of(heartbeat.cause),
+                    cause=self._core.events.cause_of(heartbeat.cause),
                     now=now,
                 )
 
@@ -76,62 +80,58 @@ class GroupHandlers:
         self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
     ) -> HeartbeatOutcome:
         """Take one group of a heartbeat, and make what it did visible and durable."""
-        broker, client_id = self._broker, heartbeat.client_id
+        core, groups, client_id = self._core, self._groups, heartbeat.client_id
         # First, because it may be refused, and then nobody has joined.
-        retry_topic = broker.topics.ensure_retry_topic(data.group)
-        if retry_topic is not None:
-            broker.topic_changed(retry_topic, heartbeat.cause)
-        cause = broker.events.cause_of(heartbeat.cause)
-        replaced = broker.groups.replace(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
-        if replaced is not None:
-            broker.member_left(replaced, cause)
-        outcome = broker.groups.heartbeat(
+        self._topics.ensure_retry(data.group, heartbeat.cause)
+        cause = core.events.cause_of(heartbeat.cause)
+        evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
+        if evicted is not None:
+            groups.take_out(evicted, cause)
+        outcome = groups.table.heartbeat(
             client_id,
             data,
             connection=connection.number,
             cause=cause,
             now=now,
-            now_ms=int(broker.config.clock_ms()),
+            now_ms=int(core.clock_ms()),
             epoch=heartbeat.epoch,
         )
         info = outcome.group
-        broker.driver.wake_by(now + data.session_timeout_s)
+        core.driver.wake_by(now + data.session_timeout_s)
         if outcome.joined or outcome.resubscribed:
-            broker.events.emit(
+            core.events.emit(
                 EventKind.MEMBER_JOIN if outcome.joined else EventKind.SUBSCRIPTION_CHANGE,
                 cause=cause,
                 group=info.group,
-                broker=broker.config.name,
+                broker=core.name,
                 client=client_id,
                 version=info.version,
                 n=len(info.members),
                 detail=" ".join(f"{s.topic}={s.expression}" for s in data.subscriptions),
             )
-        broker.group_watch.look(info, cause)
-        if outcome.restated:
-            broker.metadata.save_member(client_id, data, heartbeat.epoch)
-            broker.metadata.save_group(info.group, info.version, info.created_ms)
-            broker.barrier.metadata_changed()
+        groups.watch.report_disagreement(info, cause)
+        if outcome.data_changed:
+            groups.save_member(client_id, data, heartbeat.epoch)
+            groups.save_group(info)
         return outcome
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
         """Leave groups. RocketMQ also notifies when nothing was removed; here nothing changed and nobody is told."""
-        broker, client_id = self._broker, request.header["client_id"]
-        cause = broker.events.cause_of(request.header.get("cause"))
-        now = broker.loop.time()
+        core, groups, client_id = self._core, self._groups, request.header["client_id"]
+        cause = core.events.cause_of(request.header.get("cause"))
+        now = core.loop.time()
         for group in request.header["groups"]:
-            leave = broker.groups.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
+            leave = groups.table.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
-                broker.member_left(leave, cause)
-            broker.pops.member_left(connection, group, client_id)
-            broker.features.client_unregistered(connection, group, client_id)
-        broker.notify_members(now)
+                groups.take_out(leave, cause)
+            core.features.client_unregistered(connection, group, client_id)
+        groups.notify_members(now)
         return Reply({})
 
     def consumer_list(self, connection: Connection, request: Command) -> Reply:
         """Members of a group; a few bytes when the caller knows this version already."""
         group = check_group(request.header["group"])
-        info = self._broker.groups.get(group)
+        info = self._groups.table.get(group)
         if info is None:
             return Reply({"version": 0}, msgpack.packb([0, []]))
         if request.header["known_version"] == info.version:

@@ -6,7 +6,8 @@ heartbeat changed its group keep the reference's names:
 - `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
   one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
   replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats:
-  the second is refused while the first is connected (`rival`), and is a member of its own after that (`replace`).
+  the second is refused while the first is connected (`conflicting_member`), and evicts it after that
+  (`evict_previous_process`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
   the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
@@ -48,14 +49,14 @@ class HeartbeatOutcome:
     Attributes:
         joined: the member is new.
         resubscribed: it is not new, and wants other topics, or a topic with another expression.
-        restated: it said something that it had not said before, which has to outlive a restart of the broker.
+        data_changed: its heartbeat said something new, which has to be stored.
     """
 
     group: ConsumerGroupInfo
     member: Member
     joined: bool
     resubscribed: bool
-    restated: bool
+    data_changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +123,8 @@ class GroupTable:
             raise GroupNotExist(f"{client_id!r} is not a member of group {group!r} here: send a heartbeat first")
         return member
 
-    def rival(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
-        """The member that another live process is, under the client id of whoever sends this heartbeat; or None.
+    def conflicting_member(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
+        """The connected member with this client id and another run id, so of another process; or None.
 
         A connection that a newer one of the same process replaces is no rival, and neither is one that closed.
         """
@@ -180,7 +181,7 @@ class GroupTable:
             cause: id that a change is traced to.
             now: loop time in seconds.
             now_ms: wall clock in milliseconds.
-            epoch: which run of the client it is; its `rival` was asked for before, and it was let `replace` another.
+            epoch: run id of the client; a `conflicting_member` and a previous process were looked for before.
 
         Raises:
             SystemBusy: too many groups, or too many members in this one; nothing has changed.
@@ -193,7 +194,7 @@ class GroupTable:
         key = self._key(info, client_id, connection)
         said = info.members[key].data if key in info.members else None
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
-        restated, member.epoch = said != data or member.epoch != epoch, epoch
+        data_changed, member.epoch = said != data or member.epoch != epoch, epoch
         if said != data:
             if said is not None:
                 info.settings.remove(said)
@@ -211,7 +212,7 @@ class GroupTable:
             member=member,
             joined=joined,
             resubscribed=not joined and (topics_changed or expression_changed),
-            restated=restated,
+            data_changed=data_changed,
         )
 
     def _update_channel(
@@ -243,14 +244,14 @@ class GroupTable:
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
-    def replace(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
-        """Take out the member that another process was, whose client id a heartbeat brings with this epoch.
+    def evict_previous_process(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
+        """Remove the disconnected member of an earlier process with this client id: a new process must not inherit it.
 
         The grace since its connection closed is for that process alone: its successor would go on under its leases, and
-        their tokens would not tell the two apart when the first is back.
+        their fencing tokens would not tell the two apart when the first is back.
 
         Returns:
-            The member that left; None if there is none, or it is of this epoch, or of one that is not known.
+            The member that left; None if there is none, or its run id is this one, or one of the two is not known.
         """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None

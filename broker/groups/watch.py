@@ -31,7 +31,7 @@ class GroupWatch:
         self._broker_name = broker_name
         self._events = events
 
-    def look(self, info: ConsumerGroupInfo, cause: str) -> None:
+    def report_disagreement(self, info: ConsumerGroupInfo, cause: str) -> None:
         """Report when what the members disagree in has changed; costs next to nothing when it has not."""
         split = info.settings.split()
         if split == info.split:

@@ -10,12 +10,15 @@ from typing import Any
 
 import msgpack
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
 from broker.groups.group import Member
+from broker.groups.members import Groups
+from broker.leases.service import Leases
 from broker.leases.start_offsets import policy_offset
 from broker.leases.table import Freed, QueueKey
+from broker.topics.service import Topics
 from broker.topics.table import check_exists
-from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, RlabError, SystemBusy
+from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, SystemBusy
 from model.events import EventKind
 from model.names import check_group, check_id
 from model.quirks import Quirk
@@ -26,11 +29,14 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 
-class LeaseHandlers:
-    """Grants queues to members and keeps how far each group has come."""
+class LeaseHandlers(Feature):
+    """Serves members: it grants queues to them and takes their commits."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._groups = groups.table
+        self._leases = leases
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -45,9 +51,10 @@ class LeaseHandlers:
 
     def lock(self, connection: Connection, request: Command) -> None:
         """Grant what is free; remember the caller for what is not. Answered once the leases are stored."""
-        broker, header = self._broker, request.header
+        core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
-        member = broker.groups.member(group, client_id, connection.number)
+        member = self._groups.member(group, client_id, connection.number)
+        rival = leases.rival
         granted: list[tuple[str, int, int, int]] = []
         refused: list[tuple[str, int, str]] = []
         for topic, queue_id in rows_of(request):
@@ -56,66 +63,63 @@ class LeaseHandlers:
                 # Its route is older than the topic: one queue that is gone must not cost it the others.
                 refused.append((topic, queue_id, ""))
                 continue
-            if not broker.pops.try_yield_to_pull(group, queue, client_id):
-                # What is in flight by POP comes first; the caller is told when nothing is left of it.
+            if rival is not None and not rival.try_yield_to_pull(group, queue, client_id):
+                # What is in flight by POP comes first; the caller is notified when nothing is left of it.
                 refused.append((topic, queue_id, ""))
                 self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail="POP")
                 continue
-            lease = broker.locks.acquire(group, client_id, queue)
+            lease = leases.grant(group, queue, client_id)
             if lease is None:
-                held = broker.locks.owner_of(group, queue)
+                held = leases.table.owner_of(group, queue)
                 refused.append((topic, queue_id, "" if held is None else held.owner))
                 self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail=refused[-1][2])
                 continue
-            broker.metadata.save_lease(group, queue, client_id, lease.token)
-            # What an earlier owner's pull is still held for is not for it any more.
-            broker.features.queue_granted(topic, queue_id)
             offset = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
-            entry = broker.topics.existing(topic)
-            backlog = max(0, broker.store.max_offset(entry.topic_id, queue_id) - offset)
+            lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
             self._emit(
-                EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset, n=backlog
+                EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset, n=lag
             )
-        self._answer_after_commit(connection, request, [granted, refused])
+        core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def _is_readable(self, queue: QueueKey) -> bool:
-        entry = self._broker.topics.get(queue.topic)
+        entry = self._topics.get(queue.topic)
         return entry is not None and queue.queue_id < entry.serves_below
 
     def start_offset(self, member: Member, queue: QueueKey) -> int:
         """Where a member starts on a queue: the group's commit, or what the group's policy says."""
-        broker, data = self._broker, member.data
-        committed = broker.offsets.read(data.group, queue.topic, queue.queue_id)
+        data = member.data
+        committed = self._leases.offsets.read(data.group, *queue)
         if committed is not None:
             return committed
-        info = broker.groups.get(data.group)
+        info = self._groups.get(data.group)
         assert info is not None, "a member's group exists"
-        entry = broker.topics.existing(queue.topic)
-        return policy_offset(broker.store, entry, queue.queue_id, data, info.created_ms)
+        return policy_offset(
+            self._core.store, self._topics.existing(queue.topic), queue.queue_id, data, info.created_ms
+        )
 
     def unlock(self, connection: Connection, request: Command) -> None:
-        """Commit and give back, in one step, so that the next owner starts where this one stopped."""
-        broker, header = self._broker, request.header
+        """Commit and release, in one step, so that the next owner starts where this one stopped."""
+        leases, header = self._leases, request.header
         group, client_id = header["group"], header["client_id"]
-        cause = broker.events.cause_of(header.get("cause"))
+        cause = self._core.events.cause_of(header.get("cause"))
         rows = rows_of(request)
         commits = [row for row in rows if row[2] >= 0]
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
         freed: list[Freed] = []
         for topic, queue_id, _, token in rows:
-            one = broker.locks.release(group, client_id, QueueKey(topic, queue_id), token)
+            one = leases.table.release(group, client_id, QueueKey(topic, queue_id), token)
             if one is not None:
                 freed.append(one)
-        broker.queues_freed(freed, cause, "unlock")
-        self._answer_after_commit(connection, request, failures)
+        leases.queues_freed(freed, cause, "unlock")
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def query_offset(self, connection: Connection, request: Command) -> Reply:
         """The committed offset of one queue."""
         header = request.header
-        offset = self._broker.offsets.read(header["group"], header["topic"], header["queue_id"])
+        offset = self._leases.offsets.read(header["group"], header["topic"], header["queue_id"])
         if offset is None:
             raise QueryNotFound(
                 f"group {header['group']!r} has no offset on {header['topic']}:{header['queue_id']} yet"
@@ -132,7 +136,7 @@ class LeaseHandlers:
             reset=bool(header.get("reset")),
             cause=header.get("cause") or "",
         )
-        self._answer_after_commit(connection, request, failures)
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
 
     def _commit(
         self, group: str, client_id: str, rows: Iterable[tuple[str, int, int, int]], *, reset: bool, cause: str
@@ -142,7 +146,7 @@ class LeaseHandlers:
         check_id("client id", client_id)
         failures: list[tuple[str, int, int, str]] = []
         for topic, queue_id, offset, token in rows:
-            if self._broker.topics.get(topic) is None:
+            if self._topics.get(topic) is None:
                 continue  # a commit for a deleted topic is late, not wrong
             try:
                 self._commit_one(group, client_id, QueueKey(topic, queue_id), offset, token, reset=reset, cause=cause)
@@ -153,9 +157,9 @@ class LeaseHandlers:
     def _commit_one(
         self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool, cause: str
     ) -> None:
-        broker = self._broker
-        entry = broker.topics.existing(queue.topic)
-        end = broker.store.max_offset(entry.topic_id, queue.queue_id)
+        leases, rival = self._leases, self._leases.rival
+        entry = self._topics.existing(queue.topic)
+        end = self._core.store.max_offset(entry.topic_id, queue.queue_id)
         if end == 0:
             # A queue that has messages may be committed although the topic has shrunk; one that never was, may not.
             check_exists(entry.config, queue.queue_id)
@@ -164,52 +168,28 @@ class LeaseHandlers:
                 f"{queue.topic}:{queue.queue_id} has offsets 0 to {end}; {offset} cannot be committed"
             )
         # A member that goes back on its own is fenced like any other; `broker/leases/reset.py` is for operators.
-        fenced = Quirk.OFFSETS_GO_BACK not in broker.config.quirks
-        if fenced and token >= 0 and not broker.locks.check(group, queue, client_id, token):
+        fenced = Quirk.OFFSETS_GO_BACK not in self._core.quirks
+        if fenced and token >= 0 and not leases.table.check(group, queue, client_id, token):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
-        if fenced and token < 0 and broker.locks.owner_of(group, queue) is not None:
+        if fenced and token < 0 and leases.table.owner_of(group, queue) is not None:
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
-        if fenced and not reset and broker.pops.is_popping(group, queue):
-            raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it")
-        broker.pops.forget_queue(group, queue)
-        if broker.offsets.commit(group, *queue, offset, reset=reset):
-            broker.metadata.save_offset(group, *queue, offset)
+        if rival is not None:
+            if fenced and not reset and rival.is_popping(group, queue):
+                raise LeaseLost(
+                    f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it"
+                )
+            rival.forget_queue(group, queue)
+        if leases.commit(group, queue, offset, reset=reset):
             self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset, n=end - offset)
 
-    # --- shared ------------------------------------------------------------------------------------------------------
-
-    def _emit(
-        self,
-        kind: EventKind,
-        group: str,
-        queue: QueueKey,
-        client_id: str,
-        cause: str,
-        *,
-        version: int = -1,
-        offset: int = -1,
-        n: int = -1,
-        detail: str = "",
-    ) -> None:
-        self._broker.events.emit(
+    def _emit(self, kind: EventKind, group: str, queue: QueueKey, client_id: str, cause: str, **columns: Any) -> None:
+        self._core.events.emit(
             kind,
             cause=cause,
             group=group,
             topic=queue.topic,
-            broker=self._broker.config.name,
+            broker=self._core.name,
             queue_id=queue.queue_id,
             client=client_id,
-            version=version,
-            offset=offset,
-            n=n,
-            detail=detail,
+            **columns,
         )
-
-    def _answer_after_commit(self, connection: Connection, request: Command, answer: list[Any]) -> None:
-        def answer_now(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request, {}, msgpack.packb(answer))
-            else:
-                connection.respond_error(request, failure)
-
-        self._broker.barrier.after_commit(answer_now)

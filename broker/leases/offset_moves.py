@@ -17,11 +17,11 @@ from model.limits import MAX_REPORTED_MOVES
 
 logger = logging.getLogger(__name__)
 
-TOLD_AGAIN_S = 60.0
+REPORTED_AGAIN_S = 60.0
 """A reader that does not move, or that was put back, is told of again after this time."""
 
 
-class OffsetMoves:
+class OffsetOutOfRangeReporter:
     """The moves of one broker that were told lately.
 
     Args:
@@ -50,7 +50,7 @@ class OffsetMoves:
         group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
         key = (group, topic, queue_id)
         before = self._told.pop(key, None)
-        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < TOLD_AGAIN_S:
+        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:
             self._told[key] = before
             return
         self._told[key] = (asked, result.next_offset, now)

@@ -1,4 +1,4 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET: put a group somewhere else while its members consume.
+"""INVOKE_BROKER_TO_RESET_OFFSET: reset the offsets of a group while its members consume.
 
 RocketMQ: AdminBrokerProcessor.resetOffset, which tells every member to suspend for 10 s, or makes the broker ignore
 commits until the next pull. Here the lease is the switch. In one turn of the loop the new offset is set and the lease
@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 import msgpack
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.service import Leases
 from broker.leases.table import Freed, QueueKey
+from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_exists, queue_count
-from model.errors import IllegalOperation, InvalidParameter, NoPermission, RlabError
+from model.errors import IllegalOperation, InvalidParameter, NoPermission
 from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.names import check_group
@@ -27,11 +30,11 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 _QUEUES_PER_PUSH = 8_192
-"""So many fit a header."""
+"""As many as fit a header."""
 
 
 class _Row(NamedTuple):
-    """One queue, as the answer tells of it."""
+    """One queue in the answer."""
 
     queue_id: int
     before: int
@@ -40,11 +43,14 @@ class _Row(NamedTuple):
     owner: str
 
 
-class ResetHandlers:
+class ResetHandlers(Feature):
     """Resets the offsets of groups."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._groups = groups
+        self._leases = leases
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -52,27 +58,20 @@ class ResetHandlers:
 
     def reset(self, connection: Connection, request: Command) -> None:
         """Reset queues of one topic, all or none; answered once that is stored."""
-        broker, header = self._broker, request.header
+        core, header = self._core, request.header
         group, topic = check_group(header["group"]), header["topic"]
         if header["to"] not in set(ResetKind):
             raise InvalidParameter(f"a reset is to {', '.join(ResetKind)}, not to {header['to']!r}")
         to = ResetTo(ResetKind(header["to"]), header.get("value") or 0)
-        entry = broker.topics.existing(topic)
+        entry = self._topics.existing(topic)
         if not entry.config.perm & Perm.READ:
             raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group stands anywhere on it")
         known = self._check_group(group)
         # Every row first: one that is refused must not leave others reset.
         rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
         if not header.get("dry_run"):
-            self._apply(group, topic, rows, to, broker.events.cause_of(header.get("cause")))
-
-        def answer(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request, {"known": known}, msgpack.packb(rows))
-            else:
-                connection.respond_error(request, failure)
-
-        broker.barrier.after_commit(answer)
+            self._apply(group, topic, rows, to, core.events.cause_of(header.get("cause")))
+        core.barrier.respond_after_commit(connection, request, {"known": known}, msgpack.packb(rows))
 
     def _check_group(self, group: str) -> bool:
         """Whether the group is known here.
@@ -80,81 +79,76 @@ class ResetHandlers:
         Raises:
             IllegalOperation: it is a broadcasting one.
         """
-        info = self._broker.groups.get(group)
+        info = self._groups.table.get(group)
         members = info.members.values() if info is not None else ()
         if any(member.data.model is MessageModel.BROADCASTING for member in members):
             raise IllegalOperation(
                 f"group {group!r} is broadcasting: each member keeps offsets of its own, which no broker can reset"
             )
-        return info is not None or bool(self._broker.offsets.of_group(group))
+        return info is not None or self._leases.knows_group(group)
 
     def _row(self, group: str, entry: TopicEntry, queue_id: int, to: ResetTo) -> _Row:
-        broker, topic = self._broker, entry.config.topic
-        low, high = broker.store.min_offset(entry.topic_id, queue_id), broker.store.max_offset(entry.topic_id, queue_id)
-        committed = broker.offsets.read(group, topic, queue_id)
+        store, queue = self._core.store, QueueKey(entry.config.topic, queue_id)
+        low, high = store.min_offset(entry.topic_id, queue_id), store.max_offset(entry.topic_id, queue_id)
+        committed = self._leases.offsets.read(group, *queue)
         try:
-            wanted = to.offset_in(
-                low, high, committed, lambda at_ms: broker.store.offset_at(entry.topic_id, queue_id, at_ms)
-            )
+            wanted = to.offset_in(low, high, committed, lambda at_ms: store.offset_at(entry.topic_id, queue_id, at_ms))
         except InvalidParameter as error:
-            raise InvalidParameter(f"{topic}:{queue_id}, group {group!r}: {error}") from error
+            raise InvalidParameter(f"{queue.topic}:{queue_id}, group {group!r}: {error}") from error
         after = min(max(wanted, low), high)
-        lease = broker.locks.owner_of(group, QueueKey(topic, queue_id))
+        lease = self._leases.table.owner_of(group, queue)
         owner = "" if lease is None else lease.owner
         return _Row(queue_id, -1 if committed is None else committed, after, after != wanted, owner)
 
     def _apply(self, group: str, topic: str, rows: list[_Row], to: ResetTo, cause: str) -> None:
-        broker = self._broker
+        core, leases = self._core, self._leases
         freed: list[Freed] = []
         for row in rows:
             queue = QueueKey(topic, row.queue_id)
-            if broker.offsets.commit(group, topic, row.queue_id, row.after, reset=True):
-                broker.metadata.save_offset(group, topic, row.queue_id, row.after)
-            broker.pops.forget_queue(group, queue)
-            one = broker.locks.revoke(group, queue)
+            leases.commit(group, queue, row.after, reset=True)
+            if leases.rival is not None:
+                leases.rival.forget_queue(group, queue)
+            one = leases.table.revoke(group, queue)
             if one is not None:
                 freed.append(one)
-            cause = broker.events.emit(
+            cause = core.events.emit(
                 EventKind.OFFSET_RESET,
                 cause=cause,
                 group=group,
                 topic=topic,
-                broker=broker.config.name,
+                broker=core.name,
                 queue_id=row.queue_id,
                 client=row.owner,
-                version=broker.locks.newest_token,
+                version=leases.table.newest_token,
                 offset=row.after,
                 detail=to.kind.value,
             )
-        self._tell_owners(freed, cause)
-        # After the owners were told, on the same connections: a refused pull alone would not stop a queue that has so
-        # much in memory that it does not pull.
-        broker.queues_freed(freed, cause, "reset")
+        self._notify_owners(freed, cause)
+        # After the owners were notified, on the same connections: a refused pull alone would not stop a queue that has
+        # so much in memory that it does not pull.
+        leases.queues_freed(freed, cause, "reset")
         for row in rows:
-            broker.new_messages(topic, row.queue_id)
+            core.features.queue_changed(topic, row.queue_id)
 
-    def _tell_owners(self, freed: list[Freed], cause: str) -> None:
-        broker = self._broker
+    def _notify_owners(self, freed: list[Freed], cause: str) -> None:
         by_owner: dict[str, list[Freed]] = {}
         for one in freed:
             by_owner.setdefault(one.owner, []).append(one)
-        for client_id, mine in by_owner.items():
-            info = broker.groups.get(mine[0].group)
-            member = info.members.get(client_id) if info is not None else None
-            client = broker.clients.get(member.connection) if member is not None else None
-            if client is None:
+        for client_id, queues in by_owner.items():
+            connection = self._groups.connection_of(queues[0].group, client_id)
+            if connection is None:
                 continue
-            for start in range(0, len(mine), _QUEUES_PER_PUSH):
-                part = mine[start : start + _QUEUES_PER_PUSH]
+            for start in range(0, len(queues), _QUEUES_PER_PUSH):
+                part = queues[start : start + _QUEUES_PER_PUSH]
                 header = {
                     "group": part[0].group,
-                    "broker_name": broker.config.name,
+                    "broker_name": self._core.name,
                     "topic": part[0].queue.topic,
                     "queue_ids": [one.queue.queue_id for one in part],
                     "token": max(one.token for one in part),
                     "cause": cause,
                 }
-                client.connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
+                connection.notify(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header)
 
 
 def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:

@@ -63,7 +63,7 @@ class Freed(NamedTuple):
     waiters: tuple[str, ...]
 
 
-class QueueLocks:
+class QueueLeases:
     """All leases of one broker.
 
     Args:
@@ -153,7 +153,7 @@ class QueueLocks:
         del self._leases[group][queue]
         return freed
 
-    def orphan(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
+    def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
         """The client is no member any more: free its queues, at once or after a grace.
 
         Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from broker.feature import Core, Feature
 from broker.groups.table import GroupTable
-from broker.leases.offset_moves import OffsetMoves
-from broker.leases.table import QueueKey, QueueLocks
+from broker.leases.offset_moves import OffsetOutOfRangeReporter
+from broker.leases.table import QueueKey, QueueLeases
 from broker.messages.parked import Parked, ParkedRequests
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.table import TopicTable, check_exists, check_readable
@@ -40,7 +40,7 @@ class Pulls(Feature):
     """The pulls of one broker, and the requests about the offsets of a queue."""
 
     def __init__(
-        self, core: Core, topics: TopicTable, groups: GroupTable, locks: QueueLocks, moves: OffsetMoves
+        self, core: Core, topics: TopicTable, groups: GroupTable, locks: QueueLeases, moves: OffsetOutOfRangeReporter
     ) -> None:
         self._loop = core.loop
         self._store = core.store

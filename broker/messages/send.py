@@ -25,6 +25,7 @@ class SendHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._append = broker.store.append
+        self._known_topic = broker.topics.get
         self._answer_send = broker.barrier.answer_send
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -67,9 +68,9 @@ class SendHandlers:
         self._answer_send(connection, request, topic, queue_id, offset)
 
     def _writable(self, topic: str, queue_id: int) -> TopicEntry:
-        entry, is_new = self._broker.topics.entry_for_send(topic)
-        if is_new:
-            self._broker.topic_changed(entry)
+        entry = self._known_topic(topic)
+        if entry is None:
+            entry = self._broker.topic_service.for_send(topic)
         if queue_id >= entry.accepts_below:
             check_writable(entry.config, queue_id)
         return entry

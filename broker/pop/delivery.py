@@ -189,7 +189,7 @@ class PopDelivery:
             now_ms = int(broker.config.clock_ms())
             committed = pop_start_offset(broker.store, entry, key.queue_id, pop, info, now_ms)
             self.commit(key, committed)
-            broker.metadata.save_offset(*key, committed)
+            broker.leases.save_offset(*key, committed)
         return committed
 
     def commit(self, key: PopKey, offset: int) -> None:

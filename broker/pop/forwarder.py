@@ -19,7 +19,7 @@ from broker.topics.table import TopicEntry
 from model.errors import RlabError
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
-from model.names import dlq_topic, is_retry_topic, retry_topic
+from model.names import is_retry_topic
 from model.record import MAX_TIMES_DELIVERED
 
 if TYPE_CHECKING:
@@ -127,12 +127,8 @@ class PopForwarder:
         broker.barrier.after_append(written, target.config.topic, 0)
 
     def _target(self, group: str, *, is_dead: bool) -> TopicEntry:
-        topics = self._broker.topics
-        new = topics.ensure_dlq_topic(group) if is_dead else topics.ensure_retry_topic(group)
-        if new is not None:
-            self._broker.topic_changed(new)
-            return new
-        return topics.existing(dlq_topic(group) if is_dead else retry_topic(group))
+        topics = self._broker.topic_service
+        return topics.ensure_dlq(group) if is_dead else topics.ensure_retry(group)
 
     def _written(
         self, queue: GroupQueue, token: int, offsets: Sequence[int], is_dead: bool, failure: RlabError | None

@@ -26,6 +26,7 @@ from broker.pop.forwarder import PopForwarder
 from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 from broker.pop.request import ParkedPop, PopRequest, read_pop
+from broker.pop.store import PopStore
 from broker.topics.table import check_readable
 from model.errors import NoPermission, PollingFull, RlabError, StorageFull
 from model.limits import MAX_POP_BACKLOG, MAX_POP_JOURNAL_BYTES
@@ -66,14 +67,14 @@ class PopService:
         self._extension: tuple[int, int, float] | None = None
         self._extension_token = 0
         self._journal_limit = MAX_POP_JOURNAL_BYTES
-        self.ledger = PopLedger(broker.metadata.note_pop, self._forgotten)
+        self._stored = PopStore(broker.metadata)
+        self.ledger = PopLedger(self._stored.journal.append, self._forgotten)
         self._forwarder = PopForwarder(broker, self.ledger, self.new_token, self.changed)
         self._delivery = PopDelivery(broker, self.ledger, self._forwarder, self.new_token)
 
     def restore(self) -> None:
         """Put back what earlier runs had in flight; once, when the other tables are loaded."""
-        metadata = self._broker.metadata
-        self.ledger.restore(metadata.pop_windows(), metadata.pop_entries(), self.times(), self._end_of)
+        self.ledger.restore(self._stored.windows(), self._stored.journal.entries(), self.times(), self._end_of)
         offsets = self._broker.offsets
         for key, queue in self.ledger.queues.items():
             # Below what is stored only after a power cut that took messages.
@@ -126,7 +127,7 @@ class PopService:
         Raises:
             StorageFull: the disk has taken none for a while.
         """
-        if self._broker.metadata.pop_backlog > MAX_POP_BACKLOG:
+        if len(self._stored.journal.pending) > MAX_POP_BACKLOG:
             raise StorageFull("the broker cannot write down what is in flight: make room on its disk")
 
     # --- popping -----------------------------------------------------------------------------------------------------
@@ -339,17 +340,17 @@ class PopService:
         """
         offset = self._broker.offsets.read(*queue.key)
         if offset is not None:
-            self._broker.metadata.save_offset(*queue.key, offset)
+            self._broker.leases.save_offset(*queue.key, offset)
 
     def compact_if_long(self) -> None:
         """Store a snapshot when the journal has grown long, so that it does not grow for ever."""
-        if self._broker.metadata.pop_journal_bytes > self._journal_limit:
+        if self._stored.journal.written_bytes > self._journal_limit:
             self._compact()
 
     def _compact(self) -> None:
         rows = self.ledger.snapshot(self.times())
         self._journal_limit = max(MAX_POP_JOURNAL_BYTES, 2 * sum(len(row.data) for row in rows))
-        self._broker.metadata.save_pop_windows(rows)
+        self._stored.save_windows(rows)
 
     def _end_of(self, key: PopKey) -> int | None:
         entry = self._broker.topics.get(key.topic)

@@ -10,45 +10,58 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.service import Leases
 from broker.retention.needs import Need, needs_of_groups
-from broker.retention.plan import TrimPlan, TrimReason, plan_trim, soft_end
+from broker.retention.plan import RetentionOptions, TrimPlan, TrimReason, plan_trim, soft_end
 from broker.store.disk.errors import StoreError
+from broker.store.disk.files import Files
 from broker.store.disk.options import MIB
 from broker.store.segments.index import LogKey
 from broker.store.trimming import SegmentSpan
+from broker.topics.service import Topics
 from model.events import EventKind
 from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
-from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
 
 
-class RetentionService:
+class Retention(Feature):
     """The retention of one broker.
 
     Args:
-        broker: its tables and its store.
-
-    Attributes:
-        driver: runs it.
+        files: closes removed files, which gives their space back.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._store = broker.store
-        self._look_at = broker.loop.time() + RETENTION_CHECK_S
-        self._next_at = broker.loop.time() + RETENTION_INTERVAL_S
-        self._newest_base = broker.store.newest_base_position
+    def __init__(
+        self, core: Core, topics: Topics, groups: Groups, leases: Leases, options: RetentionOptions, files: Files
+    ) -> None:
+        self._core = core
+        self._store = store = core.store
+        self._topics = topics.table
+        self._groups = groups.table
+        self._leases = leases
+        self._options = options
+        self._files = files
+        now = core.loop.time()
+        self._look_at = now + RETENTION_CHECK_S
+        self._next_at = now + RETENTION_INTERVAL_S
+        self._newest_base = store.newest_base_position
         # A delayed or staged message is needed until its delivery is on the disk itself, not only written: (first ones
         # that wait, end of the log then), and the newest such note whose log is synced by now.
-        self._waiting_from = self._waiting_now()
-        self._noted = (self._waiting_from, broker.store.written_position)
-        self._told_holder: tuple[str, str] | None = None
-        self.driver = DeadlineDriver(lambda: self._look_at, self._look)
+        self._waiting_from = core.features.kept_from()
+        self._noted = (self._waiting_from, store.written_position)
+        self._reported_holder: tuple[str, str] | None = None
 
-    def _look(self, now: float) -> None:
-        """Act when it is time, or at once when a segment was finished meanwhile."""
+    def next_deadline(self) -> float | None:
+        """When to look whether a segment was finished."""
+        return self._look_at
+
+    def expire(self, now: float) -> None:
+        """Delete what may be deleted when it is time, or when a segment was finished since the last look."""
+        if now < self._look_at:
+            return
         self._look_at = now + RETENTION_CHECK_S
         newest = self._store.newest_base_position
         # Not before the new segment is on the disk: as long as it is not, the one before it cannot go.
@@ -60,7 +73,7 @@ class RetentionService:
 
     def _act(self) -> None:
         spans = self._store.spans()
-        now_ms = int(self._broker.config.clock_ms())
+        now_ms = int(self._core.clock_ms())
         waiting_from = self._note_waiting()
         needed, need = self._needed_position(spans, now_ms)
         plan = self._plan(spans, now_ms, needed, spans[-1].end_position)
@@ -68,24 +81,17 @@ class RetentionService:
             # Asked only now, of the few segments that would go.
             parked = self._position_of(waiting_from, spans, plan.to_position)
             plan = self._plan(spans, now_ms, needed, parked)
-        self._tell_holder(plan, need)
+        self._report_holder(plan, need)
         if plan.reasons:
             self._trim(plan, spans)
 
     def _plan(self, spans: list[SegmentSpan], now_ms: int, needed: int, parked: int) -> TrimPlan:
-        options = self._broker.config.retention
-        return plan_trim(spans, now_ms, options, needed_position=needed, parked_position=parked)
-
-    def _waiting_now(self) -> dict[LogKey, int]:
-        """Queue -> first offset of what the broker itself has still to do."""
-        return {
-            **self._broker.sinks.pinned(),
-            **self._broker.features.kept_from(),
-        }
+        return plan_trim(spans, now_ms, self._options, needed_position=needed, parked_position=parked)
 
     def _note_waiting(self) -> dict[LogKey, int]:
+        """Queue -> first offset of what the broker itself has still to do."""
         waiting_from, written = self._noted
-        now = self._waiting_now()
+        now = self._core.features.kept_from()
         if self._store.synced_position >= written:
             self._waiting_from = waiting_from
             self._noted = (now, self._store.written_position)
@@ -94,15 +100,14 @@ class RetentionService:
 
     def _needed_position(self, spans: list[SegmentSpan], now_ms: int) -> tuple[int, Need | None]:
         """Log position from which on groups need it, and who does."""
-        broker = self._broker
-        before = soft_end(spans, now_ms, broker.config.retention)
+        before = soft_end(spans, now_ms, self._options)
         if before == spans[0].base_position:
             return spans[-1].end_position, None
         try:
-            needs = needs_of_groups(broker.groups, broker.offsets, broker.topics, self._store)
+            needs = needs_of_groups(self._groups, self._leases.offsets, self._topics, self._store)
             first = self._store.first_needed({key: need.offset for key, need in needs.items()}, before)
         except StoreError as error:
-            logger.error("broker %s deletes nothing that may be needed: %s", broker.config.name, error)
+            logger.error("broker %s: retention skipped, needed offsets could not be read: %s", self._core.name, error)
             return spans[0].base_position, None
         if first is None:
             return spans[-1].end_position, None
@@ -112,35 +117,35 @@ class RetentionService:
         try:
             first = self._store.first_needed(needs, before)
         except StoreError as error:
-            logger.error("broker %s deletes nothing: %s", self._broker.config.name, error)
+            logger.error("broker %s: retention skipped, delayed messages could not be read: %s", self._core.name, error)
             return spans[0].base_position
         return spans[-1].end_position if first is None else first.position
 
-    def _tell_holder(self, plan: TrimPlan, need: Need | None) -> None:
-        """Say once who holds back what would be deleted, because nothing else shows why a disk fills."""
+    def _report_holder(self, plan: TrimPlan, need: Need | None) -> None:
+        """Log once which group holds back segments that would be deleted: nothing else shows why a disk fills."""
         holder = (need.group, need.topic) if need is not None and plan.held else None
-        if holder is not None and holder != self._told_holder and need is not None:
+        if holder is not None and holder != self._reported_holder and need is not None:
             logger.warning(
                 "broker %s: group %r has still to read topic %r from offset %d on, and holds back %d segments (%.1f "
                 "MiB) that would be deleted; if nobody needs it any more: rlab group delete %s",
-                *(self._broker.config.name, need.group, need.topic, need.offset),
+                *(self._core.name, need.group, need.topic, need.offset),
                 *(plan.held, plan.held_bytes / MIB, need.group),
             )
-        self._told_holder = holder
+        self._reported_holder = holder
 
     def _trim(self, plan: TrimPlan, spans: list[SegmentSpan]) -> None:
-        broker, store = self._broker, self._store
+        core, store = self._core, self._store
         before = {key: store.min_offset(*key) for key in store.queues()}
         removed: list[int] = []
         try:
             store.trim(spans[min(len(plan.reasons), MAX_SEGMENTS_PER_TRIM) - 1].end_position, removed.append)
         except StoreError as error:
-            logger.error("broker %s: %s", broker.config.name, error)
+            logger.error("broker %s: %s", core.name, error)
         else:
             if len(plan.reasons) > MAX_SEGMENTS_PER_TRIM:
-                self._next_at = broker.loop.time()  # go on with the next look
+                self._next_at = core.loop.time()  # go on with the next look
         if removed:
-            freeing = broker.loop.run_in_executor(None, self._free, removed)
+            freeing = core.loop.run_in_executor(None, self._free, removed)
             freeing.add_done_callback(lambda done: done.cancelled() or done.exception())
         left = {span.base_position for span in store.spans()}
         gone = [span for span in spans if span.base_position not in left]
@@ -151,15 +156,15 @@ class RetentionService:
         logger.log(
             logging.WARNING if TrimReason.HARD_LIMIT in plan.reasons else logging.INFO,
             "broker %s deleted %d messages: %d segments, %.1f MiB (%s)",
-            *(broker.config.name, messages, len(gone)),
+            *(core.name, messages, len(gone)),
             *((gone[-1].end_position - gone[0].base_position) / MIB, why),
         )
-        broker.moves.cause = broker.events.emit(
-            EventKind.MESSAGES_DELETED, broker=broker.config.name, n=messages, detail=why
+        self._leases.moves.cause = core.events.emit(
+            EventKind.MESSAGES_DELETED, broker=core.name, n=messages, detail=why
         )
 
     def _free(self, removed: list[int]) -> None:
         """Give the space of removed files back; runs in a thread."""
         for fd in removed:
             with contextlib.suppress(OSError):
-                self._broker.config.files.close(fd)
+                self._files.close(fd)

@@ -14,9 +14,11 @@ re-sent. Of each queue everything below a mark is, and some messages above it:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgpack
 
+from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.topics.table import TopicTable, check_exists
 from model.errors import InvalidParameter, SystemBusy
@@ -27,6 +29,13 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
+
+_SCHEMA = """
+create table if not exists resent (
+    topic text not null, queue_id integer not null, topic_id integer not null, below integer not null,
+    above blob not null, primary key (topic, queue_id)
+) without rowid;
+"""
 
 
 class ResentMarks:
@@ -71,10 +80,12 @@ class DeadLetters(Feature):
     def __init__(self, core: Core, topics: TopicTable) -> None:
         self._core = core
         self._topics = topics
+        core.metadata.add_tables(_SCHEMA)
+        self._rows = Table(core.metadata, "resent")
         # By the number of the topic: one that was deleted and made again begins without marks.
         self._resent = {
-            (topic_id, queue_id): ResentMarks(below, above)
-            for topic_id, queue_id, below, above in core.metadata.resent_letters()
+            (topic_id, queue_id): ResentMarks(below, cast("list[int]", msgpack.unpackb(above)))
+            for _, queue_id, topic_id, below, above in self._rows.rows("topic_id, queue_id")
         }
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -96,6 +107,10 @@ class DeadLetters(Feature):
         if offsets:
             marks.mark(offsets, oldest=low)
             self._resent[key] = marks
-            core.metadata.save_resent_letters(topic, queue_id, entry.topic_id, marks.below, marks.above)
+            self._rows.put(topic, queue_id, entry.topic_id, marks.below, msgpack.packb(marks.above))
         answer = {"below": marks.below, "min_offset": low, "max_offset": high}
         core.barrier.respond_after_commit(connection, request, answer, msgpack.packb(marks.above))
+
+    def topic_deleted(self, topic: str, cause: str) -> None:
+        """Forget the marks of a topic; those in memory are of a number that is never given again."""
+        self._rows.delete_where("topic", topic)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from broker.broker import Broker
-from broker.topics.table import TopicEntry
 from model.errors import InvalidParameter, QueryNotFound, RlabError
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
@@ -42,12 +41,12 @@ class RetryHandlers:
         delay_ms = header.get("delay_ms")
         dead = times_delivered > header["max_attempts"]
         if dead:
-            entry = self._ensured(broker.topics.ensure_dlq_topic(group), dlq_topic(group))
+            entry = broker.topic_service.ensure_dlq(group)
             broker.store.append(
                 entry.topic_id, 0, record.payload, record.tag_hash, times_delivered=record.times_delivered
             )
         else:
-            self._ensured(broker.topics.ensure_retry_topic(group), retry_topic(group))
+            broker.topic_service.ensure_retry(group)
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")
@@ -81,12 +80,6 @@ class RetryHandlers:
             offset=header["offset"],
             n=1,
         )
-
-    def _ensured(self, new: TopicEntry | None, topic: str) -> TopicEntry:
-        if new is not None:
-            self._broker.topic_changed(new)
-            return new
-        return self._broker.topics.existing(topic)
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
         entry = self._broker.topics.existing(topic)

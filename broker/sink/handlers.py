@@ -43,9 +43,7 @@ class SinkHandlers:
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
-            entry, is_new = broker.topics.entry_for_send(topic)
-            if is_new:
-                broker.topic_changed(entry)
+            entry = broker.topic_service.for_send(topic)
             if queue_id >= entry.accepts_below:
                 check_writable(entry.config, queue_id)
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import random
+from typing import NamedTuple
 
 import anyio
 import msgpack
 from anyio.abc import TaskGroup
 
-from broker.config import BrokerConfig
 from broker.topics.table import TopicTable
 from model.errors import RlabError
 from model.limits import REQUEST_TIMEOUT_S
@@ -27,24 +27,35 @@ logger = logging.getLogger(__name__)
 _ANY_HOST = ("0.0.0.0", "::", "")
 
 
-class Registration:
-    """The registration of one broker with its name servers.
+class Announcement(NamedTuple):
+    """What registrations say of a broker, and how often.
 
-    Args:
-        config: options of the broker.
-        topics: its topics.
+    Attributes:
+        version: of the first registration of this run; grows over restarts, as the wall clock in milliseconds does.
     """
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable) -> None:
-        self._config = config
+    name: str
+    cluster: str
+    broker_id: int
+    name_servers: tuple[str, ...]
+    advertise: str | None
+    register_interval_s: float
+    expiry_s: float
+    version: int
+
+
+class Registration:
+    """The registration of one broker with its name servers."""
+
+    def __init__(self, announcement: Announcement, topics: TopicTable) -> None:
+        self._broker = announcement
         self._topics = topics
-        # Wall clock first, so that it grows over restarts; then one up for every change.
-        self._version = int(config.clock_ms())
+        self._version = announcement.version  # one up for every change
         self._cause = ""
-        self._wakes = {address: anyio.Event() for address in config.name_servers}
-        self._tried = {address: anyio.Event() for address in config.name_servers}
+        self._wakes = {address: anyio.Event() for address in announcement.name_servers}
+        self._tried = {address: anyio.Event() for address in announcement.name_servers}
         self._announced: dict[str, str] = {}
-        self._rng = random.Random(config.name)
+        self._rng = random.Random(announcement.name)
         self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
 
     def changed(self, cause: str) -> None:
@@ -82,9 +93,9 @@ class Registration:
             try:
                 await self._register(address, listen)
                 backoff = Backoff()
-                wait_s = self._config.register_interval_s
+                wait_s = self._broker.register_interval_s
             except RlabError as error:
-                logger.warning("%s: not registered with name server %s: %s", self._config.name, address, error)
+                logger.warning("%s: not registered with name server %s: %s", self._broker.name, address, error)
                 # A back-off of our own: the client's knows nothing of a name server that answers, and refuses.
                 now = anyio.current_time()
                 backoff.failed(now, self._rng)
@@ -94,9 +105,9 @@ class Registration:
                 await self._wakes[address].wait()
 
     async def _register(self, address: str, listen: str) -> None:
-        config = self._config
+        broker = self._broker
         connection = await self._client.connect(address)
-        advertised = config.advertise or _seen_from(connection.local_host, listen)
+        advertised = broker.advertise or _seen_from(connection.local_host, listen)
         self._announced[address] = advertised
         topics = [
             # INHERIT stays: producers find the template by it.
@@ -105,12 +116,12 @@ class Registration:
             if topic.perm & (Perm.READ | Perm.WRITE)
         ]
         header = {
-            "cluster": config.cluster,
-            "broker_name": config.name,
-            "broker_id": config.broker_id,
+            "cluster": broker.cluster,
+            "broker_name": broker.name,
+            "broker_id": broker.broker_id,
             "address": advertised,
             "version": self._version,
-            "expiry_ms": int(config.expiry_s * 1000),
+            "expiry_ms": int(broker.expiry_s * 1000),
             "cause": self._cause,
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
@@ -120,11 +131,11 @@ class Registration:
 
         Cancellation: harmless.
         """
-        config = self._config
+        broker = self._broker
         with anyio.move_on_after(REQUEST_TIMEOUT_S / 3):
             async with anyio.create_task_group() as tasks:
                 for address, advertised in self._announced.items():
-                    header = {"broker_name": config.name, "broker_id": config.broker_id, "address": advertised}
+                    header = {"broker_name": broker.name, "broker_id": broker.broker_id, "address": advertised}
                     tasks.start_soon(self._unregister, address, header)
         await self._client.aclose()
 
@@ -134,7 +145,7 @@ class Registration:
         try:
             await self._client.request(address, RequestCode.UNREGISTER_BROKER, header)
         except RlabError as error:
-            logger.warning("%s could not unregister from %s: %s", self._config.name, address, error)
+            logger.warning("%s could not unregister from %s: %s", self._broker.name, address, error)
 
 
 def _seen_from(local_host: str, listen: str) -> str:

@@ -62,6 +62,11 @@ class TopicTable:
         self._last_topic_id = 0
         self._auto_create = auto_create
 
+    @property
+    def last_topic_id(self) -> int:
+        """The highest number that was ever given to a topic."""
+        return self._last_topic_id
+
     def restore(self, topic_id: int, config: TopicConfig) -> None:
         """Put back a topic that was stored by an earlier run."""
         self._topics[config.topic] = TopicEntry(topic_id, config)
@@ -141,19 +146,19 @@ class TopicTable:
         perm = template.config.perm & ~Perm.INHERIT
         return self._put(checked_topic_config(topic, queues, queues, perm)), True
 
-    def ensure_retry_topic(self, group: str) -> TopicEntry | None:
-        """Make the retry topic of a group if it is missing; returns it if it is new. RocketMQ: retryQueueNums = 1."""
-        topic = retry_topic(group)
-        if topic in self._topics:
-            return None
-        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1))
+    def ensure_retry_topic(self, group: str) -> tuple[TopicEntry, bool]:
+        """The retry topic of a group, made if it is missing, and whether it is new. RocketMQ: retryQueueNums = 1."""
+        return self._ensure(retry_topic(group))
 
-    def ensure_dlq_topic(self, group: str) -> TopicEntry | None:
-        """Make the topic of a group's dead letters if it is missing; returns it if it is new."""
-        topic = dlq_topic(group)
-        if topic in self._topics:
-            return None
-        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1))
+    def ensure_dlq_topic(self, group: str) -> tuple[TopicEntry, bool]:
+        """The topic of a group's dead-letter messages, made if it is missing, and whether it is new."""
+        return self._ensure(dlq_topic(group))
+
+    def _ensure(self, topic: str) -> tuple[TopicEntry, bool]:
+        entry = self._topics.get(topic)
+        if entry is not None:
+            return entry, False
+        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1)), True
 
     def put(self, config: TopicConfig) -> tuple[TopicEntry, bool]:
         """Create a topic or change an existing one.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, Part
 from broker.retention.plan import RETAIN_MS, RetentionOptions
 from broker.store.disk.options import StoreOptions
 from cli.main import app
@@ -44,6 +45,7 @@ IN_WORDS = {
     "clock_ms": "wall clock",
     "rng": "a new one",
     "segment_age_ms": "24 h",
+    "parts": f"all {len(Part)}",
     "triggers": f"all {len(Trigger)}",
 }
 
@@ -85,6 +87,7 @@ def test_every_option_of_a_producer_is_described_with_its_default() -> None:
 def test_the_defaults_that_are_told_in_words_are_those() -> None:
     assert StoreOptions().segment_age_ms == 24 * 3600 * 1000
     assert RETAIN_MS == 72 * 3600 * 1000
+    assert BrokerConfig(name="broker-a", data_dir=Path()).parts == frozenset(Part)
     assert ClientConfig(name_servers="127.0.0.1:9876").triggers == frozenset(Trigger)
 
 

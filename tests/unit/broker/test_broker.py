@@ -5,22 +5,23 @@ from __future__ import annotations
 import errno
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.broker import Broker
-from broker.config import RESTORE_GRACE_S
+from broker.config import RESTORE_GRACE_S, Part
 from model.decode import decode_messages
 from model.event_log import MAX_TEXT_CHARS, decode_events
 from model.events import Event, EventKind
 from model.message import tag_hash
 from model.message_queue import MessageQueue
-from model.names import TRACE_TOPIC
+from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.quirks import Quirk
 from model.record import iter_records
 from model.response_code import ResponseCode
 from remoting.wire.request_code import RequestCode
-from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
+from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated, unpacked
 
 
 # --- restart ---------------------------------------------------------------------------------------------------------
@@ -315,7 +316,8 @@ async def test_a_cause_as_long_as_a_frame_is_cut_before_everybody_is_sent_it(wor
 # --- idle ------------------------------------------------------------------------------------------------------------
 @simulated
 async def test_an_idle_broker_sleeps_from_deadline_to_deadline(world: World) -> None:
-    broker = await world.start_broker()
+    # Retention looks every second whether a segment was finished.
+    broker = await world.start_broker(parts=frozenset(Part) - {Part.RETENTION})
     a = world.peer("a")
     calls: list[float] = []
     act = broker.driver._act
@@ -325,3 +327,58 @@ async def test_an_idle_broker_sleeps_from_deadline_to_deadline(world: World) -> 
     await a.heartbeat(consumer(session_timeout_s=100.0))
     await world.sleep(90)
     assert len(calls) <= 4
+
+
+# --- what an operator asks of a broker -------------------------------------------------------------------------------
+async def operator(world: World, **options: object) -> Peer:
+    """Start a broker with topic `t`; returns a peer of it."""
+    await world.start_broker(**options)
+    peer = world.peer("operator")
+    await peer.put_topic()
+    world.events.clear()
+    return peer
+
+
+async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
+    return unpacked(await peer.call(code, header))
+
+
+@simulated
+async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
+    a = await operator(world, quirks=frozenset({Quirk.SILENT_EXPIRY}))
+    await a.send(queue_id=1)
+    await a.heartbeat(consumer(), producer_groups=("p", "q"))
+    held = await a.begin_pull(suspend_ms=15_000)
+    info = await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert {key: info[key] for key in ("name", "cluster", "groups", "held_pulls", "producers", "quirks")} == {
+        "name": "broker-a",
+        "cluster": "DefaultCluster",
+        "groups": 1,
+        "held_pulls": 1,
+        "producers": 2,
+        "quirks": ["SILENT_EXPIRY"],
+    }
+    assert not held.done()
+    assert info["uptime_s"] == pytest.approx(world.now, abs=0.1)
+    topics = {name: (read, write, perm, ranges) for name, read, write, perm, ranges in info["topics"]}
+    assert topics["t"] == (4, 4, 6, [[0, 0], [0, 1], [0, 0], [0, 0]])
+    assert sorted(topics) == ["%RETRY%g", SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
+
+
+@simulated
+async def test_clients_that_are_gone_are_not_counted(world: World) -> None:
+    a = await operator(world)
+    b = world.peer("b")
+    await b.heartbeat(producer_groups=("p",))
+    assert (await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO))["producers"] == 1
+    await b.close()
+    await world.sleep(1)
+    assert (await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO))["producers"] == 0
+
+
+@simulated
+async def test_a_health_check_tells_who_answers(world: World) -> None:
+    a = await operator(world)
+    header = (await a.call(RequestCode.GET_SERVER_STATE)).header
+    assert (header["kind"], header["name"]) == ("broker", "broker-a")
+    assert header["uptime_s"] == pytest.approx(world.now, abs=0.1)

@@ -84,9 +84,9 @@ def test_the_first_answer_waits_until_everybody_has_asked_and_then_all_are_told(
     group = Group()
     group.join("A", "B")
     first, second, again = group.ask("A"), group.ask("B"), group.ask("A")
-    assert (first.share, first.version, first.tell) == (None, 0, True)
-    assert (second.version, second.tell, second.moved) == (1000, True, 0)
-    assert (again.share, again.tell, again.moved) == (group.shares["A"], False, -1)
+    assert (first.share, first.version, first.notify) == (None, 0, True)
+    assert (second.version, second.notify, second.moved) == (1000, True, 0)
+    assert (again.share, again.notify, again.moved) == (group.shares["A"], False, -1)
 
 
 def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
@@ -94,7 +94,7 @@ def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
     assert [outcome.version for outcome in group.ask_all()] == [1000, 1000]
     group.join("C")
     outcomes = group.ask_all()
-    assert [(outcome.version, outcome.moved, outcome.tell) for outcome in outcomes] == [
+    assert [(outcome.version, outcome.moved, outcome.notify) for outcome in outcomes] == [
         (1001, 1, False),
         (1001, -1, False),
         (1001, -1, False),
@@ -105,21 +105,21 @@ def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
 def test_what_one_member_sees_first_is_shared_out_and_the_others_are_told_to_look(group: Group) -> None:
     group.seen["A"] = 6
     outcome = group.ask("A")
-    assert (outcome.version, outcome.tell, outcome.look_again) == (1001, True, True)
+    assert (outcome.version, outcome.notify, outcome.look_again) == (1001, True, True)
     assert group.ask("B").look_again
     assert sorted(group.ids["A"] + group.ids["B"]) == [0, 1, 2, 3, 4, 5]
     group.seen["B"] = 6
     outcome = group.ask("B")
-    assert (outcome.version, outcome.tell, outcome.look_again) == (1001, False, False)
+    assert (outcome.version, outcome.notify, outcome.look_again) == (1001, False, False)
 
 
 def test_queues_are_gone_when_nobody_sees_them_any_more(group: Group) -> None:
     group.seen["A"] = 2
     outcome = group.ask("A")
-    assert (outcome.version, outcome.tell, outcome.look_again) == (1000, True, True)
+    assert (outcome.version, outcome.notify, outcome.look_again) == (1000, True, True)
     group.seen["B"] = 2
     outcome = group.ask("B")
-    assert (outcome.version, outcome.tell, outcome.look_again) == (1001, True, False)
+    assert (outcome.version, outcome.notify, outcome.look_again) == (1001, True, False)
     group.ask("A")
     assert sorted(group.ids["A"] + group.ids["B"]) == [0, 1]
 
@@ -129,7 +129,7 @@ def test_a_coordinator_that_restarts_goes_on_from_what_members_were_told(group: 
     group.coordinator, group.now_ms = GroupAssignments(), 500
     assert group.ask("A").share is None
     outcome = group.ask("B")
-    assert (outcome.version, outcome.moved, outcome.tell) == (1001, 0, True)
+    assert (outcome.version, outcome.moved, outcome.notify) == (1001, 0, True)
     group.ask("A")
     assert (group.ids, group.versions) == (before, [1001, 1001])
 
@@ -151,7 +151,7 @@ def test_a_coordinator_that_was_replaced_meanwhile_forgets_what_it_knew(group: G
     group.coordinator = old
     outcomes = group.ask_all()
     assert [outcome.share is None for outcome in outcomes] == [True, True, False]
-    assert outcomes[0].tell
+    assert outcomes[0].notify
     group.ask_all()
     assert group.ids == ids
     assert len(set(group.versions)) == 1

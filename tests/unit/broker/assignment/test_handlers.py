@@ -146,7 +146,7 @@ async def test_a_mode_is_told_at_once_and_outlives_a_restart_but_not_the_group(w
     await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
     await world.stop_broker()
     broker = await world.start_broker()
-    assert broker.assignments.modes_of("g") == {}
+    assert broker.assignment.assignments.modes_of("g") == {}
 
 
 @simulated
@@ -185,10 +185,10 @@ async def test_modes_are_bounded_and_those_of_a_group_that_never_was_go_with_it(
     with pytest.raises(SystemBusy, match="delete groups"):
         await set_mode(a, "POP", topic="v")
     await set_mode(a, "PULL", topic="u")
-    assert list(broker.assignments.modes_of("g")) == ["t", "u"]
+    assert list(broker.assignment.assignments.modes_of("g")) == ["t", "u"]
     await a.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"group": "g"})
     await set_mode(a, "POP", topic="v")
-    assert list(broker.assignments.modes_of("g")) == ["v"]
+    assert list(broker.assignment.assignments.modes_of("g")) == ["v"]
 
 
 @simulated
@@ -198,4 +198,4 @@ async def test_nothing_is_remembered_of_a_group_that_everybody_left(world: World
     await join(a)
     await share_of(a)
     await a.unregister("g")
-    assert broker.assignments.shares_of("g") == (0, {})
+    assert broker.assignment.assignments.shares_of("g") == (0, {})

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.durability.metadata import FILE_NAME, MetadataStore
-from broker.groups.table import GroupTable
-from broker.leases.offsets import OffsetTable
-from broker.leases.table import QueueKey, QueueLocks
-from broker.topics.table import TopicEntry, TopicTable
+from broker.durability.metadata import FILE_NAME, Journal, MetadataStore, Table
 from model.errors import ConfigError, StorageFull, SystemError_
-from model.topic_route import TopicConfig
-from tests.unit.broker.harness import consumer
 
-Q = QueueKey("t", 0)
-
-
-@dataclass
-class Loaded:
-    """What a new run of the broker starts with."""
-
-    topics: TopicTable = field(default_factory=lambda: TopicTable(auto_create=False))
-    groups: GroupTable = field(default_factory=GroupTable)
-    locks: QueueLocks = field(default_factory=QueueLocks)
-    offsets: OffsetTable = field(default_factory=OffsetTable)
+SCHEMA = """
+create table if not exists offsets (
+    group_name text not null, topic text not null, queue_id integer not null, queue_offset integer not null,
+    primary key (group_name, topic, queue_id)
+) without rowid;
+create table if not exists journal (seq integer primary key, data blob not null);
+"""
 
 
-def load(directory: Path, *, now_ms: int = 0) -> Loaded:
-    loaded = Loaded()
+def table(store: MetadataStore) -> Table:
+    store.add_tables(SCHEMA)
+    return Table(store, "offsets")
+
+
+def load(directory: Path, order: str = "") -> list[tuple[Any, ...]]:
+    """The rows that a new run of the broker finds."""
     with MetadataStore(directory) as store:
-        store.load(loaded.topics, loaded.groups, loaded.locks, loaded.offsets, now_ms=now_ms, expires_at=10.0)
-    return loaded
-
-
-def entry(topic: str, topic_id: int, queues: int = 4) -> TopicEntry:
-    return TopicEntry(topic_id, TopicConfig(topic=topic, read_queue_nums=queues, write_queue_nums=queues))
+        return list(table(store).rows(order))
 
 
 @pytest.fixture
@@ -49,134 +38,135 @@ def store(tmp_path: Path) -> Iterator[MetadataStore]:
         yield opened
 
 
-def fill(store: MetadataStore) -> None:
-    store.save_topic(entry("t", 3))
-    store.save_group("g", 70, 7)
-    store.save_member("A", consumer("g", "t", "u"), "epoch")
-    store.save_lease("g", Q, "A", 99)
-    store.save_offset("g", "t", 0, 42)
+@pytest.fixture
+def offsets(store: MetadataStore) -> Table:
+    return table(store)
 
 
-def test_everything_that_was_committed_is_loaded_by_the_next_run(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
+def test_rows_that_were_committed_are_found_by_the_next_run(
+    store: MetadataStore, offsets: Table, tmp_path: Path
+) -> None:
+    offsets.put("g", "t", 0, 42)
+    offsets.put("a", "t", 0, 77)
     store.commit()
-    loaded = load(tmp_path)
-    assert loaded.topics.existing("t").topic_id == 3
-    assert loaded.topics.existing("t").config.read_queue_nums == 4
-    info = loaded.groups.get("g")
-    assert info is not None
-    assert (info.version, info.created_ms) == (70, 7)
-    assert info.members["A"].data == consumer("g", "t", "u")
-    assert (info.members["A"].expires_at, info.members["A"].epoch) == (10.0, "epoch")
-    assert loaded.locks.check("g", Q, "A", 99)
-    assert loaded.offsets.read("g", "t", 0) == 42
+    assert load(tmp_path, "queue_offset desc") == [("a", "t", 0, 77), ("g", "t", 0, 42)]
 
 
-def test_members_that_a_broker_without_epochs_stored_are_loaded(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
-    store.commit()
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as db:
-        db.execute("drop table epochs")
-    info = load(tmp_path).groups.get("g")
-    assert info is not None
-    assert info.members["A"].epoch == ""
-
-
-def test_what_was_not_committed_is_not_loaded(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
-    loaded = load(tmp_path)
-    assert (loaded.topics.configs(), loaded.groups.groups(), loaded.offsets.groups()) == ([], [], [])
+def test_what_was_not_committed_is_not_there(offsets: Table, tmp_path: Path) -> None:
+    offsets.put("g", "t", 0, 42)
+    assert load(tmp_path) == []
 
 
 def test_a_directory_without_a_file_is_an_empty_one(tmp_path: Path) -> None:
-    assert load(tmp_path).topics.configs() == []
+    assert load(tmp_path) == []
     assert (tmp_path / FILE_NAME).exists()
 
 
-def test_the_newest_of_several_changes_counts(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
-    store.save_topic(entry("t", 3, queues=8))
-    store.save_group("g", 71, 6)
-    store.save_offset("g", "t", 0, 43)
-    store.save_lease("g", Q, "B", 100)
+def test_the_newest_of_several_changes_of_a_row_counts(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
+    for offset in (42, 43):
+        offsets.put("g", "t", 0, offset)
     store.commit()
-    loaded = load(tmp_path)
-    info = loaded.groups.get("g")
-    assert info is not None
-    assert (info.version, info.created_ms) == (71, 6)
-    assert loaded.topics.existing("t").config.read_queue_nums == 8
-    assert loaded.offsets.read("g", "t", 0) == 43
-    assert loaded.locks.check("g", Q, "B", 100)
+    assert load(tmp_path) == [("g", "t", 0, 43)]
 
 
-def test_deleted_members_and_leases_are_gone(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
+def test_a_deleted_row_is_gone_and_no_other(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
+    offsets.put("g", "t", 0, 42)
+    offsets.put("g", "t", 1, 43)
     store.commit()
-    store.delete_member("g", "A")
-    store.delete_lease("g", Q)
+    offsets.delete("g", "t", 0)
     store.commit()
-    loaded = load(tmp_path)
-    info = loaded.groups.get("g")
-    assert info is not None
-    assert info.members == {}
-    assert loaded.locks.owner_of("g", Q) is None
+    assert load(tmp_path) == [("g", "t", 1, 43)]
 
 
-def test_a_member_that_leaves_and_comes_back_in_one_turn_is_there(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
-    store.delete_member("g", "A")
-    store.save_member("A", consumer("g", strategy="AVG_BY_CIRCLE"))
-    store.commit()
-    info = load(tmp_path).groups.get("g")
-    assert info is not None
-    assert info.members["A"].data.strategy == "AVG_BY_CIRCLE"
-
-
-def test_a_deleted_topic_takes_its_offsets_and_leases_along(store: MetadataStore, tmp_path: Path) -> None:
-    fill(store)
-    store.save_offset("g", "u", 0, 5)
-    store.commit()
-    store.delete_topic("t")
-    store.commit()
-    loaded = load(tmp_path)
-    assert loaded.topics.get("t") is None
-    assert loaded.offsets.of_group("g") == [("u", 0, 5)]
-    assert loaded.locks.owners() == []
-
-
-def test_a_topic_that_is_made_again_in_the_same_turn_keeps_its_new_offsets_only(
-    store: MetadataStore, tmp_path: Path
+def test_a_row_that_is_deleted_and_put_again_before_the_commit_is_there(
+    store: MetadataStore, offsets: Table, tmp_path: Path
 ) -> None:
-    fill(store)
-    store.save_offset("g", "t", 1, 8)
-    store.delete_topic("t")
-    store.save_topic(entry("t", 4))
-    store.save_offset("g", "t", 0, 1)
+    offsets.put("g", "t", 0, 42)
+    offsets.delete("g", "t", 0)
+    offsets.put("g", "t", 0, 1)
     store.commit()
-    loaded = load(tmp_path)
-    assert loaded.topics.existing("t").topic_id == 4
-    assert loaded.offsets.of_group("g") == [("t", 0, 1)]
+    assert load(tmp_path) == [("g", "t", 0, 1)]
 
 
-def test_the_number_of_a_deleted_topic_stays_used(store: MetadataStore, tmp_path: Path) -> None:
-    store.save_topic(entry("new", 9))
-    store.save_topic(entry("old", 3))
-    store.delete_topic("new")
-    store.commit()
-    topics = load(tmp_path).topics
-    assert topics.put(TopicConfig(topic="x", read_queue_nums=1, write_queue_nums=1))[0].topic_id == 10
-
-
-def test_group_versions_go_on_from_the_clock_so_that_no_number_is_used_twice(
-    store: MetadataStore, tmp_path: Path
+def test_deleting_by_a_column_also_takes_rows_that_are_not_committed_but_none_that_follow(
+    store: MetadataStore, offsets: Table, tmp_path: Path
 ) -> None:
-    # As if a power cut had taken the versions 71, 72 and so on, which members have seen.
-    fill(store)
+    offsets.put("g", "t", 0, 42)
     store.commit()
-    for now_ms, version in ((50, 70), (1_000, 1_000)):
-        info = load(tmp_path, now_ms=now_ms).groups.get("g")
-        assert info is not None
-        assert info.version == version
+    offsets.put("h", "t", 1, 8)
+    offsets.put("h", "u", 0, 5)
+    offsets.delete_where("topic", "t")
+    offsets.put("g", "t", 0, 1)
+    store.commit()
+    assert load(tmp_path) == [("g", "t", 0, 1), ("h", "u", 0, 5)]
+
+
+def test_a_row_whose_key_names_a_column_is_not_taken_for_a_deletion_by_it(
+    store: MetadataStore, offsets: Table, tmp_path: Path
+) -> None:
+    offsets.put("topic", "t", 0, 42)
+    offsets.delete_where("topic", "t")
+    store.commit()
+    assert load(tmp_path) == []
+
+
+def test_a_table_that_is_replaced_has_the_new_rows_only(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
+    offsets.put("g", "t", 0, 42)
+    store.commit()
+    offsets.put("g", "t", 1, 43)
+    offsets.replace_all([("h", "t", 2, 44)])
+    store.commit()
+    assert load(tmp_path) == [("h", "t", 2, 44)]
+
+
+def test_numbers_are_0_until_they_are_stored(store: MetadataStore, tmp_path: Path) -> None:
+    assert store.number("runs") == 0
+    store.save_number("runs", 3)
+    store.save_number("runs", 4)
+    store.commit()
+    with MetadataStore(tmp_path) as again:
+        assert again.number("runs") == 4
+
+
+# --- journals --------------------------------------------------------------------------------------------------------
+def test_entries_of_a_journal_come_back_in_their_order(store: MetadataStore, offsets: Table, tmp_path: Path) -> None:
+    journal = Journal(store, "journal")
+    for number in range(3):
+        journal.append((number, b"entry"))
+    assert len(journal.pending) == 3
+    store.commit()
+    journal.append((3, b"entry"))
+    store.commit()
+    assert journal.pending == []
+    assert journal.written_bytes > 0
+    assert [number for number, _ in journal.entries()] == [0, 1, 2, 3]
+    (rows,) = store.rows("select count(*) from journal")
+    assert rows == (2,), "one for each commit"
+
+
+def test_a_journal_that_is_cleared_keeps_what_is_appended_afterwards(store: MetadataStore, offsets: Table) -> None:
+    journal = Journal(store, "journal")
+    journal.append((0,))
+    store.commit()
+    journal.append((1,))
+    journal.clear()
+    journal.append((2,))
+    assert journal.written_bytes == 0
+    store.commit()
+    assert list(journal.entries()) == [(2,)]
+
+
+def test_entries_that_cannot_be_committed_stay_pending(store: MetadataStore, offsets: Table) -> None:
+    journal = Journal(store, "journal")
+    fill_the_disk(store)
+    for number in range(3):
+        journal.append((number, b"x" * 10_000))
+    with pytest.raises(StorageFull):
+        store.commit()
+    assert len(journal.pending) == 3
+    make_room(store)
+    store.commit()
+    assert len(list(journal.entries())) == 3
 
 
 # --- a disk that fails -----------------------------------------------------------------------------------------------
@@ -191,32 +181,34 @@ def make_room(store: MetadataStore) -> None:
 
 
 def test_a_full_disk_refuses_the_commit_and_the_next_one_with_room_stores_everything(
-    store: MetadataStore, tmp_path: Path
+    store: MetadataStore, offsets: Table, tmp_path: Path
 ) -> None:
     fill_the_disk(store)
     for number in range(1_000):
-        store.save_offset("g", "t" * 100, number, number)
+        offsets.put("g", "t" * 100, number, number)
     with pytest.raises(StorageFull, match="make room"):
         store.commit()
-    assert load(tmp_path).offsets.groups() == []
+    assert load(tmp_path) == []
     make_room(store)
     store.commit()
-    assert len(load(tmp_path).offsets.of_group("g")) == 1_000
+    assert len(load(tmp_path)) == 1_000
 
 
-def test_hours_of_a_full_disk_cost_one_pending_change_for_each_row(store: MetadataStore) -> None:
+def test_hours_of_a_full_disk_cost_one_pending_change_for_each_row(store: MetadataStore, offsets: Table) -> None:
     fill_the_disk(store)
     for offset in range(100):
         for queue_id in range(100):
-            store.save_offset("g", "t" * 100, queue_id, offset)
+            offsets.put("g", "t" * 100, queue_id, offset)
         with pytest.raises(StorageFull):
             store.commit()
     assert len(store._pending) == 100
 
 
-def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(store: MetadataStore, tmp_path: Path) -> None:
+def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(
+    store: MetadataStore, offsets: Table, tmp_path: Path
+) -> None:
     store._db.execute("pragma busy_timeout = 0")
-    fill(store)
+    offsets.put("g", "t", 0, 42)
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("begin immediate")
     with pytest.raises(SystemError_, match="metadata could not be written: database is locked"):
@@ -224,7 +216,7 @@ def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(store: Metada
     other.execute("rollback")
     other.close()
     store.commit()
-    assert load(tmp_path).offsets.read("g", "t", 0) == 42
+    assert load(tmp_path) == [("g", "t", 0, 42)]
 
 
 def test_a_commit_of_nothing_does_not_touch_the_file(store: MetadataStore) -> None:

@@ -13,7 +13,7 @@ from tests.unit.broker.harness import consumer
 
 # --- two of one client id --------------------------------------------------------------------------------------------
 def rival_of(table: GroupTable, epoch: str, connection: int) -> bool:
-    return table.rival("g", "A", epoch, connection) is not None
+    return table.conflicting_member("g", "A", epoch, connection) is not None
 
 
 def named(quirks: frozenset[Quirk] = frozenset()) -> GroupTable:
@@ -29,7 +29,7 @@ def test_another_epoch_over_another_connection_is_a_rival_while_the_first_is_con
     assert not rival_of(table, "one", 2), "it has reconnected"
     assert not rival_of(table, "two", 1), "one connection is one process"
     assert not rival_of(table, "", 2), "a client that tells no epoch is believed"
-    assert table.rival("other", "A", "two", 2) is None
+    assert table.conflicting_member("other", "A", "two", 2) is None
     table.connection_closed(1, 5.0)
     assert not rival_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
 
@@ -45,12 +45,12 @@ def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_or_none_goes
     table = named()
     table.connection_closed(1, 5.0)
     for group_name, client_id, epoch in (("g", "A", "one"), ("g", "A", ""), ("g", "B", "two"), ("other", "A", "two")):
-        assert table.replace(group_name, client_id, epoch, cause="", now=5.1) is None
-    left = table.replace("g", "A", "two", cause="c", now=5.1)
+        assert table.evict_previous_process(group_name, client_id, epoch, cause="", now=5.1) is None
+    left = table.evict_previous_process("g", "A", "two", cause="c", now=5.1)
     assert left is not None
     assert (left.member.epoch, left.reason, left.group.version) == ("one", LeaveReason.CLOSE, NOW_MS + 2)
     again = table.heartbeat("A", consumer(), connection=2, cause="c", now=5.1, now_ms=NOW_MS, epoch="two")
-    assert (again.joined, again.restated, again.group.version) == (True, True, NOW_MS + 3)
+    assert (again.joined, again.data_changed, again.group.version) == (True, True, NOW_MS + 3)
     assert table.expire(6.0, cause="") == [], "the grace of the first is no concern of the second"
     assert [info.group for info in table.take_notifications(6.0)] == ["g"]
 
@@ -60,11 +60,11 @@ def test_the_epoch_of_a_member_that_an_earlier_run_knew_tells_its_successor_from
     table.restore("g", 1, 1)
     for client_id, epoch in (("A", "one"), ("B", "")):
         table.restore_member(client_id, consumer(), 10.0, epoch)
-        assert table.replace("g", client_id, epoch, cause="", now=1.0) is None
-    assert table.replace("g", "B", "two", cause="", now=1.0) is None, "of which run it is was not stored"
+        assert table.evict_previous_process("g", client_id, epoch, cause="", now=1.0) is None
+    assert table.evict_previous_process("g", "B", "two", cause="", now=1.0) is None, "of which run it is was not stored"
     said = table.heartbeat("B", consumer(), connection=1, cause="", now=1.0, now_ms=NOW_MS, epoch="two")
-    assert (said.joined, said.restated) == (False, True), "now it is"
-    assert table.replace("g", "A", "two", cause="", now=1.0) is not None
+    assert (said.joined, said.data_changed) == (False, True), "now it is"
+    assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is not None
 
 
 def test_a_farewell_over_another_connection_is_not_the_members_own() -> None:
@@ -85,7 +85,7 @@ def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
 def test_under_the_quirk_each_connection_is_a_member() -> None:
     table = named(frozenset({Quirk.DUPLICATE_MEMBERS}))
     assert not rival_of(table, "two", 2)
-    assert table.replace("g", "A", "two", cause="", now=1.0) is None
+    assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is None
     assert beat(table, "A", connection=2, now=1.0).joined
     assert not beat(table, "A", connection=2, now=2.0).joined
     assert not beat(table, "A", connection=1, now=2.0).joined

@@ -49,7 +49,7 @@ def settled(*client_ids: str, now: float = 0.0, quirks: frozenset[Quirk] = froze
 def test_a_new_member_raises_the_version_and_the_group_is_told_at_once() -> None:
     table = GroupTable()
     outcome = beat(table, "A", now=5.0)
-    assert (outcome.joined, outcome.resubscribed, outcome.restated) == (True, False, True)
+    assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (True, False, True)
     assert told(table, 5.0) == [("g", NOW_MS + 1)]
     assert group(table).cause == "A at 5.0"
 
@@ -57,7 +57,7 @@ def test_a_new_member_raises_the_version_and_the_group_is_told_at_once() -> None
 def test_a_repeated_heartbeat_changes_nothing() -> None:
     table = settled("A")
     outcome = beat(table, "A", connection=0, now=20.0)
-    assert (outcome.joined, outcome.resubscribed, outcome.restated) == (False, False, False)
+    assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, False)
     assert outcome.group.version == NOW_MS + 1
     assert told(table, 20.0) == []
 
@@ -106,7 +106,7 @@ def test_another_expression_counts_if_its_version_is_higher_and_never_changes_th
 def test_what_a_member_says_anew_is_to_be_stored_although_nothing_changes() -> None:
     table = settled("A")
     outcome = beat(table, "A", consumer(strategy="AVG_BY_CIRCLE"), connection=0, now=1.0)
-    assert (outcome.joined, outcome.resubscribed, outcome.restated) == (False, False, True)
+    assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, True)
     assert group(table).members["A"].data.strategy == "AVG_BY_CIRCLE"
 
 
@@ -141,7 +141,7 @@ def test_a_later_member_can_only_make_a_group_older() -> None:
     table = settled("A")
     for told_ms, created_ms in ((NOW_MS - 1, NOW_MS - 1), (NOW_MS, NOW_MS - 1), (NOW_MS - 2, NOW_MS - 2)):
         outcome = beat(table, "B", consumer(group_created_ms=told_ms))
-        assert (outcome.group.created_ms, outcome.restated) == (created_ms, True)
+        assert (outcome.group.created_ms, outcome.data_changed) == (created_ms, True)
 
 
 # --- the three ways of leaving ---------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_a_restored_member_is_listed_and_comes_back_without_a_change() -> None:
     table = restored()
     assert [member.connection for member in group(table).members.values()] == [RESTORED, RESTORED]
     outcome = beat(table, "A", connection=3, now=2.0)
-    assert (outcome.joined, outcome.resubscribed, outcome.restated) == (False, False, False)
+    assert (outcome.joined, outcome.resubscribed, outcome.data_changed) == (False, False, False)
     assert (outcome.group.version, outcome.group.created_ms) == (70, 7)
     assert told(table, 2.0) == []
 

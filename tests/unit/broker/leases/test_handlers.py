@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.broker import LOCK_MAX_LIVE_S
+from broker.leases.service import LOCK_MAX_LIVE_S
 from model.errors import GroupNotExist, InvalidParameter, QueryNotFound
 from model.events import EventKind
 from model.limits import MAX_LEASE_ROWS

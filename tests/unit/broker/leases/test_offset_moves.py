@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from broker.leases.offset_moves import TOLD_AGAIN_S, OffsetMoves
+from broker.leases.offset_moves import REPORTED_AGAIN_S, OffsetOutOfRangeReporter
 from broker.store.read_result import ReadResult, ReadStatus
 from model.event_log import EventLog
 from model.events import Event, EventKind
 from model.limits import MAX_REPORTED_MOVES
 
 
-def moves() -> tuple[OffsetMoves, list[Event]]:
+def moves() -> tuple[OffsetOutOfRangeReporter, list[Event]]:
     events: list[Event] = []
-    return OffsetMoves("broker-a", EventLog("broker-a", lambda: 0.0, sink=events.append)), events
+    return OffsetOutOfRangeReporter("broker-a", EventLog("broker-a", lambda: 0.0, sink=events.append)), events
 
 
 def pull(offset: int, group: str = "g", queue_id: int = 0) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_each_group_and_queue_and_each_further_move_is_told() -> None:
 
 def test_a_reader_that_was_put_back_later_is_told_of_again() -> None:
     told, events = moves()
-    for moment in (0.0, TOLD_AGAIN_S - 1, TOLD_AGAIN_S, TOLD_AGAIN_S + 1):
+    for moment in (0.0, REPORTED_AGAIN_S - 1, REPORTED_AGAIN_S, REPORTED_AGAIN_S + 1):
         told.note(pull(5), too_small(12), moment)
     assert len(events) == 2
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from broker.leases.table import Freed, QueueKey, QueueLocks
+from broker.leases.table import Freed, QueueKey, QueueLeases
 from model.quirks import Quirk
 
 Q, R = QueueKey("t", 0), QueueKey("t", 1)
 
 
-def locks_of(*held: tuple[str, QueueKey]) -> QueueLocks:
+def locks_of(*held: tuple[str, QueueKey]) -> QueueLeases:
     """Locks of group `g` in which each client id has its queue, with tokens from 1."""
-    locks = QueueLocks()
+    locks = QueueLeases()
     for client_id, queue in held:
         assert locks.acquire("g", client_id, queue) is not None
     return locks
 
 
-def owner(locks: QueueLocks, queue: QueueKey = Q, group: str = "g") -> str | None:
+def owner(locks: QueueLeases, queue: QueueKey = Q, group: str = "g") -> str | None:
     lease = locks.owner_of(group, queue)
     return None if lease is None else lease.owner
 
 
 def test_the_worked_example_of_the_header() -> None:
-    locks = QueueLocks()
+    locks = QueueLeases()
     first = locks.acquire("g", "A", Q)
     assert first is not None
     assert first.token == 1
@@ -94,14 +94,14 @@ def test_whoever_is_refused_is_named_once_in_the_order_of_asking() -> None:
 def test_a_member_that_leaves_holds_nothing_from_that_moment() -> None:
     locks = locks_of(("A", Q), ("A", R))
     locks.acquire("g", "B", R)
-    freed = locks.orphan("g", "A", now=5.0, grace_s=0.0)
+    freed = locks.owner_left("g", "A", now=5.0, grace_s=0.0)
     assert [(one.queue, one.owner, one.waiters) for one in freed] == [(Q, "A", ()), (R, "A", ("B",))]
     assert (locks.held_by("g", "A"), locks.owners(), locks.next_deadline()) == ([], [], None)
 
 
 def test_a_grace_keeps_the_leases_of_a_member_that_left_until_its_end() -> None:
     locks = locks_of(("A", Q))
-    assert locks.orphan("g", "A", now=5.0, grace_s=60.0) == []
+    assert locks.owner_left("g", "A", now=5.0, grace_s=60.0) == []
     assert locks.acquire("g", "B", Q) is None
     assert (locks.next_deadline(), locks.expire(64.9)) == (65.0, [])
     assert locks.expire(65.0) == [Freed("g", Q, "A", 1, ("B",))]
@@ -110,7 +110,7 @@ def test_a_grace_keeps_the_leases_of_a_member_that_left_until_its_end() -> None:
 
 def test_a_member_that_returns_within_the_grace_gets_back_what_it_asks_for_and_no_more() -> None:
     locks = locks_of(("A", Q), ("A", R))
-    locks.orphan("g", "A", now=5.0, grace_s=60.0)
+    locks.owner_left("g", "A", now=5.0, grace_s=60.0)
     lease = locks.acquire("g", "A", Q)
     assert lease is not None
     assert lease.token == 1
@@ -120,22 +120,22 @@ def test_a_member_that_returns_within_the_grace_gets_back_what_it_asks_for_and_n
 
 def test_a_member_that_leaves_twice_gets_the_later_grace() -> None:
     locks = locks_of(("A", Q), ("A", R))
-    locks.orphan("g", "A", now=0.0, grace_s=60.0)
+    locks.owner_left("g", "A", now=0.0, grace_s=60.0)
     locks.acquire("g", "A", Q)
-    locks.orphan("g", "A", now=30.0, grace_s=60.0)
+    locks.owner_left("g", "A", now=30.0, grace_s=60.0)
     assert (locks.expire(60.0), locks.next_deadline()) == ([], 90.0)
     assert [freed.queue for freed in locks.expire(90.0)] == [Q, R]
 
 
 def test_a_member_without_leases_leaves_without_a_trace() -> None:
     locks = locks_of(("A", Q))
-    assert locks.orphan("g", "B", now=0.0, grace_s=60.0) == []
-    assert locks.orphan("h", "A", now=0.0, grace_s=60.0) == []
+    assert locks.owner_left("g", "B", now=0.0, grace_s=60.0) == []
+    assert locks.owner_left("h", "A", now=0.0, grace_s=60.0) == []
     assert locks.next_deadline() is None
 
 
 def test_a_restored_lease_is_its_owners_and_later_tokens_are_greater() -> None:
-    locks = QueueLocks(first_token=40)
+    locks = QueueLeases(first_token=40)
     locks.restore("g", Q, "A", 70)
     locks.restore("g", R, "B", 60)
     assert locks.owners() == [("g", "A"), ("g", "B")]
@@ -146,7 +146,7 @@ def test_a_restored_lease_is_its_owners_and_later_tokens_are_greater() -> None:
 
 
 def test_tokens_start_above_what_the_caller_says() -> None:
-    lease = QueueLocks(first_token=1_000).acquire("g", "A", Q)
+    lease = QueueLeases(first_token=1_000).acquire("g", "A", Q)
     assert lease is not None
     assert lease.token == 1_001
 
@@ -166,7 +166,7 @@ def test_the_leases_of_a_deleted_topic_are_gone_and_their_tokens_stay_used() -> 
 
 def test_a_deleted_topic_of_a_member_in_its_grace_is_not_freed_again() -> None:
     locks = locks_of(("A", Q))
-    locks.orphan("g", "A", now=0.0, grace_s=60.0)
+    locks.owner_left("g", "A", now=0.0, grace_s=60.0)
     locks.forget_topic("t")
     assert locks.expire(60.0) == []
     assert locks.next_deadline() is None
@@ -178,7 +178,7 @@ def test_what_a_client_holds_is_listed_sorted() -> None:
 
 
 def test_under_the_quirk_whoever_asks_is_granted_and_whoever_had_the_queue_goes_on() -> None:
-    locks = QueueLocks(quirks=frozenset({Quirk.OVERLAPPING_HANDOVER}))
+    locks = QueueLeases(quirks=frozenset({Quirk.OVERLAPPING_HANDOVER}))
     first = locks.acquire("g", "A", Q)
     second = locks.acquire("g", "B", Q)
     assert first is not None
@@ -188,6 +188,6 @@ def test_under_the_quirk_whoever_asks_is_granted_and_whoever_had_the_queue_goes_
     assert locks.check("g", Q, "B", second.token)
     assert (locks.held_by("g", "A"), locks.held_by("g", "B")) == ([], [Q])
     assert locks.release("g", "A", Q, first.token) is None
-    assert locks.orphan("g", "A", now=0.0, grace_s=0.0) == []
+    assert locks.owner_left("g", "A", now=0.0, grace_s=0.0) == []
     assert locks.revoke("g", Q) is not None
     assert not locks.check("g", Q, "B", second.token), "a reset counts under the quirk, too"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.topics.table import (
@@ -102,10 +104,10 @@ def test_system_topics_can_neither_be_changed_nor_deleted() -> None:
 
 def test_the_retry_topic_of_a_group_is_made_once() -> None:
     table = table_with()
-    entry = table.ensure_retry_topic("g")
-    assert entry is not None
+    entry, is_new = table.ensure_retry_topic("g")
+    assert is_new
     assert entry.config == config("%RETRY%g", 1, 1)
-    assert table.ensure_retry_topic("g") is None
+    assert table.ensure_retry_topic("g") == (entry, False)
 
 
 # --- create, change, delete ------------------------------------------------------------------------------------------
@@ -157,11 +159,12 @@ def test_a_broker_takes_its_limit_of_topics_and_no_more(monkeypatch: pytest.Monk
     table = table_with(config("a"))
     limit = len(table.configs())
     monkeypatch.setattr("broker.topics.table.MAX_TOPICS", limit)
-    for make in (
+    makers: tuple[Callable[[], object], ...] = (
         lambda: table.put(config("b")),
         lambda: table.entry_for_send("b"),
         lambda: table.ensure_retry_topic("b"),
-    ):
+    )
+    for make in makers:
         with pytest.raises(SystemBusy, match=f"{limit} topics"):
             make()
     assert table.put(config("a", read=5))[1]

@@ -299,7 +299,7 @@ def test_a_mode_is_known_to_every_broker_also_before_the_group_has_members(tmp_p
         await cluster.create_topic("t", queues=1)
         await admin.set_request_mode("g", "t", "POP", pop_share_queue_num=2)
         for server in cluster.brokers.values():
-            mode = server.running.broker.assignments.mode_of("g", "t")
+            mode = server.running.broker.assignment.assignments.mode_of("g", "t")
             assert (mode.mode, mode.pop_share_queue_num) == (RequestMode.POP, 2)
         [mode_info] = (await admin.assignment("g")).modes
         assert (mode_info.topic, mode_info.mode, mode_info.pop_share_queue_num) == ("t", RequestMode.POP, 2)
@@ -326,7 +326,7 @@ def test_a_topic_that_the_cluster_does_not_have_is_refused_and_one_that_a_single
         await admin.create_topic("orders", 1, brokers=["broker-b"])
         await admin.set_request_mode("g", "orders", RequestMode.POP)
         for server in cluster.brokers.values():
-            assert list(server.running.broker.assignments.modes_of("g")) == ["orders"]
+            assert list(server.running.broker.assignment.assignments.modes_of("g")) == ["orders"]
 
     administer(scenario, tmp_path)
 

@@ -193,7 +193,7 @@ def test_a_notification_of_what_is_known_already_sets_off_nothing(simulate: Simu
             fetched = await instance.views.fetch("g", ["t"])
             assert fetched is not None
             known = fetched[1].version
-            (client,) = cluster.brokers["broker-a"].running.broker.clients.values()
+            (client,) = cluster.brokers["broker-a"].running.broker.group_service.clients.values()
             for version, detail in ((known - 1, "known"), (known, "known"), (known + 1, ""), (-1, "")):
                 header = {"group": "g", "version": version, "cause": f"root/{version}"}
                 client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
@@ -313,7 +313,7 @@ def test_a_producer_group_is_told_to_brokers_as_long_as_one_producer_of_it_is_he
 
             async def told() -> list[tuple[str, ...]]:
                 await instance.heartbeats.send()
-                clients = cluster.brokers["broker-a"].running.broker.clients.values()
+                clients = cluster.brokers["broker-a"].running.broker.group_service.clients.values()
                 return [client.producer_groups for client in clients if client.connection.peer.startswith("c:")]
 
             for _ in range(2):

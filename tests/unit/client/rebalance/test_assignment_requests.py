@@ -51,7 +51,7 @@ def test_an_older_assignment_is_not_acted_on(simulate: Simulate) -> None:
         consumer = await member(cluster)
         requests = requests_of(consumer)
         newest = requests.share
-        cluster.brokers["broker-a"].running.broker.assignments.forget("g")
+        cluster.brokers["broker-a"].running.broker.assignment.assignments.forget("g")
         requests.share = MemberShare(version=newest.version + 10_000_000, queues=newest.queues)
         with cluster.simulation.on_host(consumer.host):
             share = await requests.ask(["t"], "")
@@ -87,7 +87,7 @@ def test_a_member_that_was_taken_for_dead_introduces_itself_and_asks_again(simul
         broker = cluster.brokers["broker-a"].running.broker
         leave = broker.groups.unregister("g", consumer.client_id, cause="", now=broker.loop.time())
         assert leave is not None
-        broker.member_left(leave, "")
+        broker.group_service.take_out(leave, "")
         with cluster.simulation.on_host(consumer.host):
             share = await requests_of(consumer).ask(["t"], "")
         assert share is not None

@@ -1,20 +1,23 @@
-"""Administration over the wire: topics are created, scaled and deleted, and everything can be looked at."""
+"""Topics over the wire and over restarts: they are created, scaled and deleted, and no number is given twice."""
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+from pathlib import Path
 
 import pytest
 
-from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, NoPermission, QueryNotFound, TopicNotExist
+from broker.store.disk.options import StoreOptions
+from broker.store.message_store import MessageStore
+from model.errors import IllegalOperation, InvalidParameter, NoPermission, QueryNotFound, TopicNotExist
 from model.events import EventKind
 from model.limits import MAX_QUEUES_PER_TOPIC
-from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
-from model.quirks import Quirk
+from model.names import STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
 from remoting.wire.request_code import RequestCode
-from tests.unit.broker.harness import Peer, World, consumer, records, simulated, unpacked
+from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, records, simulated
+from tests.unit.broker.rooms import open_rooms
 
 
 async def operator(world: World, **options: object) -> Peer:
@@ -26,10 +29,6 @@ async def operator(world: World, **options: object) -> Peer:
     return peer
 
 
-async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
-    return unpacked(await peer.call(code, header))
-
-
 async def delete(peer: Peer, topic: str = "t") -> None:
     await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
@@ -38,7 +37,81 @@ def config_of(world: World, topic: str = "t") -> TopicConfig:
     return world.broker.topics.existing(topic).config
 
 
-# --- topics ----------------------------------------------------------------------------------------------------------
+def store_messages_of(directory: Path, topic_id: int) -> None:
+    with MessageStore.open(directory, StoreOptions(), lambda: 0) as store:
+        for _ in range(2):
+            store.append(topic_id, 0, b"m", 0)
+        store.flush()
+
+
+def test_a_topic_is_there_in_the_next_run_as_it_was_changed_last(tmp_path: Path) -> None:
+    with open_rooms(tmp_path) as rooms:
+        topic_id = rooms.put_topic("t").topic_id
+        rooms.put_topic("t", queues=8)
+        rooms.core.metadata.commit()
+    with open_rooms(tmp_path) as rooms:
+        entry = rooms.topics.table.existing("t")
+        assert (entry.topic_id, entry.config.read_queue_nums) == (topic_id, 8)
+
+
+def test_system_topics_are_made_once(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        with open_rooms(tmp_path) as rooms:
+            found.append(rooms.topics.table.existing(STAGE_TOPIC).topic_id)
+            rooms.core.metadata.commit()
+    assert found[0] == found[1]
+
+
+def test_the_number_of_a_deleted_topic_stays_used(tmp_path: Path) -> None:
+    with open_rooms(tmp_path) as rooms:
+        number = rooms.put_topic("new").topic_id
+        rooms.topics.delete("new", "")
+        rooms.core.metadata.commit()
+    with open_rooms(tmp_path) as rooms:
+        assert rooms.topics.table.get("new") is None
+        assert rooms.put_topic("x").topic_id == number + 1
+
+
+def test_a_retry_topic_and_a_dlq_are_made_and_announced_once(tmp_path: Path) -> None:
+    with open_rooms(tmp_path) as rooms:
+        version = rooms.topics.registration._version
+        assert rooms.topics.ensure_retry("g") is rooms.topics.ensure_retry("g")
+        assert rooms.topics.ensure_dlq("g").config.topic == "%DLQ%g"
+        assert rooms.topics.ensure_dlq("g") is rooms.topics.table.existing("%DLQ%g")
+        assert rooms.topics.registration._version == version + 2
+
+
+def test_messages_of_no_topic_are_dropped_and_their_number_is_not_given_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_rooms(tmp_path) as rooms:
+        known = rooms.put_topic("t", messages=1).topic_id
+        rooms.core.metadata.commit()
+    store_messages_of(tmp_path, known + 6)
+    with open_rooms(tmp_path) as rooms:
+        assert rooms.core.store.queues() == [(known, 0)]
+        assert rooms.topics.ensure_dlq("g").topic_id == known + 7
+        rooms.core.metadata.commit()
+        assert rooms.core.metadata.number("last_topic_id") == known + 7
+    assert f"topic number {known + 6}" in caplog.text
+    with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
+        assert store.queues() == [(known, 0)]
+
+
+def test_a_full_disk_leaves_them_for_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store_messages_of(tmp_path, 70)
+    disk = FailingDisk()
+    with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
+        assert store.queues() == [(70, 0)]
+    with open_rooms(tmp_path, files=disk, errno=errno.ENOSPC) as rooms:
+        assert rooms.core.store.queues() == [(70, 0)]
+        assert rooms.topics.table.last_topic_id >= 70
+        disk.errno = None
+    assert "could not be dropped now" in caplog.text
+
+
+# --- over the wire ---------------------------------------------------------------------------------------------------
 @simulated
 async def test_a_topic_that_is_created_is_there_when_the_answer_comes(world: World) -> None:
     a = await operator(world)
@@ -162,89 +235,3 @@ async def test_commits_for_a_deleted_topic_are_late_and_not_wrong(world: World) 
     await delete(a)
     assert await a.commit(1) == []
     assert world.broker.offsets.of_group("g") == []
-
-
-# --- looking ---------------------------------------------------------------------------------------------------------
-@simulated
-async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
-    a = await operator(world, quirks=frozenset({Quirk.SILENT_EXPIRY}))
-    await a.send(queue_id=1)
-    await a.heartbeat(consumer(), producer_groups=("p", "q"))
-    held = await a.begin_pull(suspend_ms=15_000)
-    info = await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO)
-    assert {key: info[key] for key in ("name", "cluster", "groups", "held_pulls", "producers", "quirks")} == {
-        "name": "broker-a",
-        "cluster": "DefaultCluster",
-        "groups": 1,
-        "held_pulls": 1,
-        "producers": 2,
-        "quirks": ["SILENT_EXPIRY"],
-    }
-    assert not held.done()
-    assert info["uptime_s"] == pytest.approx(world.now, abs=0.1)
-    topics = {name: (read, write, perm, ranges) for name, read, write, perm, ranges in info["topics"]}
-    assert topics["t"] == (4, 4, 6, [[0, 0], [0, 1], [0, 0], [0, 0]])
-    assert sorted(topics) == ["%RETRY%g", SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
-
-
-@simulated
-async def test_clients_that_are_gone_are_not_counted(world: World) -> None:
-    a = await operator(world)
-    b = world.peer("b")
-    await b.heartbeat(producer_groups=("p",))
-    assert (await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO))["producers"] == 1
-    await b.close()
-    await world.sleep(1)
-    assert (await ask(a, RequestCode.GET_BROKER_RUNTIME_INFO))["producers"] == 0
-
-
-@simulated
-async def test_groups_are_listed_with_members_or_with_offsets(world: World) -> None:
-    a = await operator(world)
-    await a.heartbeat(consumer("h"))
-    await a.commit(0, group="g")
-    [[g, g_members, g_version], [h, h_members, h_version]] = await ask(a, RequestCode.GET_GROUP_LIST)
-    assert (g, g_members, g_version, h, h_members) == ("g", 0, 0, "h", 1)
-    assert h_version > 0
-
-
-@simulated
-async def test_the_members_of_a_group_are_shown_with_their_address_age_and_queues(world: World) -> None:
-    a = await operator(world)
-    await a.heartbeat(consumer(session_timeout_s=30.0))
-    await a.lock(2, 0)
-    await world.sleep(10)
-    group = await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="g")
-    [member] = group["members"]
-    assert (group["group"], member["client_id"], member["queues"]) == ("g", a.client_id, [["t", 0], ["t", 2]])
-    assert member["address"].startswith("operator:")
-    assert member["expires_in_s"] == pytest.approx(20, abs=0.1)
-    assert member["consumer"][0] == "g"
-    with pytest.raises(GroupNotExist, match="nobody"):
-        await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="nobody")
-
-
-@simulated
-async def test_the_progress_of_a_group_is_shown_for_every_queue_of_its_topics(world: World) -> None:
-    a = await operator(world)
-    await a.put_topic("u", read=1)
-    await a.heartbeat(consumer("g", "t", "gone"))
-    for _ in range(3):
-        await a.send()
-    token = await a.token_of(0)
-    await a.commit(2, token)
-    await a.commit(0, topic="u")
-    rows = await ask(a, RequestCode.GET_CONSUME_STATS, group="g")
-    assert rows[0] == ["t", 0, 0, 3, 2, a.client_id, token]
-    assert rows[1:] == [["t", n, 0, 0, -1, "", -1] for n in (1, 2, 3)] + [["u", 0, 0, 0, 0, "", -1]]
-    assert await ask(a, RequestCode.GET_CONSUME_STATS, group="g", topic="u") == rows[-1:]
-    with pytest.raises(GroupNotExist, match="nobody"):
-        await ask(a, RequestCode.GET_CONSUME_STATS, group="nobody")
-
-
-@simulated
-async def test_a_health_check_tells_who_answers(world: World) -> None:
-    a = await operator(world)
-    header = (await a.call(RequestCode.GET_SERVER_STATE)).header
-    assert (header["kind"], header["name"]) == ("broker", "broker-a")
-    assert header["uptime_s"] == pytest.approx(world.now, abs=0.1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.leases.table import Freed, QueueKey, QueueLocks
+from broker.leases.table import Freed, QueueKey, QueueLeases
 
 FOREVER = float("inf")
 
@@ -77,7 +77,7 @@ programs = st.lists(
 @settings(max_examples=400)
 @given(programs)
 def test_queue_locks_equal_their_naive_twin(program: list[tuple[object, ...]]) -> None:
-    locks, twin, now = QueueLocks(), Twin(), 0.0
+    locks, twin, now = QueueLeases(), Twin(), 0.0
     for step in program:
         match step:
             case "acquire", str(group), str(client_id), QueueKey() as queue:
@@ -96,7 +96,7 @@ def test_queue_locks_equal_their_naive_twin(program: list[tuple[object, ...]]) -
                 for token in range(twin.tokens + 2):
                     assert not any(locks.check(group, queue, client_id, token) for client_id in "ABC")
             case "orphan", str(group), str(client_id), float(grace_s):
-                freed_now = locks.orphan(group, client_id, now=now, grace_s=grace_s)
+                freed_now = locks.owner_left(group, client_id, now=now, grace_s=grace_s)
                 for queue in twin.held().get((group, client_id), []):
                     twin.leases[(group, queue)].frees_at = now + grace_s
                 assert by_queue(freed_now) == [twin.free(*key) for key in twin.due(now)]
@@ -112,7 +112,7 @@ def test_queue_locks_equal_their_naive_twin(program: list[tuple[object, ...]]) -
     assert locks.next_deadline() is None
 
 
-def sleep_until(end: float, locks: QueueLocks, twin: Twin, now: float) -> float:
+def sleep_until(end: float, locks: QueueLeases, twin: Twin, now: float) -> float:
     while (deadline := locks.next_deadline()) is not None and deadline <= end:
         assert deadline <= twin.next_event()
         now = max(now, deadline)
@@ -127,7 +127,7 @@ def by_queue(freed: list[Freed]) -> list[Freed]:
     return sorted(freed, key=lambda one: (one.group, one.queue))
 
 
-def check(locks: QueueLocks, twin: Twin) -> None:
+def check(locks: QueueLeases, twin: Twin) -> None:
     held = twin.held()
     assert locks.owners() == sorted(held)
     for group in "gh":

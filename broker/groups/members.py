@@ -1,0 +1,187 @@
+"""The groups of a broker while it runs: it keeps their members, stores them, and notifies them of changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgpack
+
+from broker.durability.metadata import Table
+from broker.feature import Core, Feature
+from broker.groups.group import ConsumerGroupInfo
+from broker.groups.table import GroupTable, Leave
+from broker.groups.watch import GroupWatch
+from model.events import EventKind
+from model.heartbeat import ConsumerData
+from model.quirks import Quirk
+from remoting.connection import Connection
+from remoting.wire.request_code import RequestCode
+
+_SCHEMA = """
+create table if not exists groups (name text primary key, version integer not null, created_ms integer not null);
+create table if not exists members (
+    group_name text not null, client_id text not null, data blob not null, primary key (group_name, client_id)
+) without rowid;
+create table if not exists epochs (
+    group_name text not null, client_id text not null, epoch text not null, primary key (group_name, client_id)
+) without rowid;
+"""
+
+
+class Client(NamedTuple):
+    """A client that has sent a heartbeat over a connection that is open."""
+
+    connection: Connection
+    producer_groups: tuple[str, ...]
+
+
+class Groups(Feature):
+    """The groups of one broker.
+
+    Args:
+        restore_grace_s: how long members of an earlier run stay listed without coming back.
+
+    Attributes:
+        table: the groups; what only looks at them asks here.
+        watch: reports what is wrong with a group.
+        clients: connection number -> client.
+    """
+
+    def __init__(self, core: Core, restore_grace_s: float) -> None:
+        self.table = GroupTable(quirks=core.quirks)
+        self.watch = GroupWatch(core.name, core.events)
+        self.clients: dict[int, Client] = {}
+        self._core = core
+        core.metadata.add_tables(_SCHEMA)
+        self._groups = Table(core.metadata, "groups")
+        self._members = Table(core.metadata, "members")
+        # A table of its own: the files of brokers that did not store run ids have no column for them.
+        self._epochs = Table(core.metadata, "epochs")
+        self._load(core.loop.time() + restore_grace_s)
+
+    def _load(self, expires_at: float) -> None:
+        """Take over what earlier runs stored.
+
+        Group versions go on from the wall clock: a power cut may have taken the last ones from the file, and members
+        that have seen those would take new ones with the same numbers for old news.
+        """
+        now_ms = int(self._core.clock_ms())
+        for name, version, created_ms in self._groups.rows("name"):
+            self.table.restore(name, max(version, now_ms), created_ms)
+        epochs = {(group, client_id): epoch for group, client_id, epoch in self._epochs.rows()}
+        for group, client_id, data in self._members.rows("group_name, client_id"):
+            member = ConsumerData.from_wire(msgpack.unpackb(data))
+            self.table.restore_member(client_id, member, expires_at, epochs.get((group, client_id), ""))
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    def save_member(self, client_id: str, data: ConsumerData, epoch: str) -> None:
+        """Store a member of a group, new or changed, and which run of the client it is."""
+        self._members.put(data.group, client_id, msgpack.packb(data.to_wire()))
+        self._epochs.put(data.group, client_id, epoch)
+
+    def save_group(self, info: ConsumerGroupInfo) -> None:
+        """Store a group's version and creation time."""
+        self._groups.put(info.group, info.version, info.created_ms)
+        self._core.barrier.metadata_changed()
+
+    def take_out(self, leave: Leave, cause: str) -> None:
+        """Record that a member left: its event, its place in the stored state, and what other features do then."""
+        info, client_id = leave.group, leave.member.client_id
+        self._core.events.emit(
+            EventKind.MEMBER_LEAVE,
+            cause=cause,
+            group=info.group,
+            broker=self._core.name,
+            client=client_id,
+            version=info.version,
+            n=len(info.members),
+            detail=leave.reason.value,
+        )
+        self._members.delete(info.group, client_id)
+        self._epochs.delete(info.group, client_id)
+        self.save_group(info)
+        self._core.features.member_left(info.group, client_id, cause, leave.reason.value)
+        self.watch.report_disagreement(info, cause)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Let the grace of the members behind a connection begin: they leave unless they are back when it ends."""
+        self.clients.pop(connection.number, None)
+        now = self._core.loop.time()
+        if self.table.connection_closed(connection.number, now):
+            self._core.driver.wake_by(self.table.next_deadline() or now)
+
+    def knows_group(self, group: str) -> bool:
+        """Whether the group has or had members."""
+        return self.table.get(group) is not None
+
+    def group_deleted(self, group: str, cause: str) -> None:
+        """Forget a group without members."""
+        self.table.delete(group)
+        self._groups.delete(group)
+        self._members.delete_where("group_name", group)
+        self._epochs.delete_where("group_name", group)
+
+    def stats(self) -> dict[str, int]:
+        """How many groups there are, and how many producers have sent a heartbeat."""
+        producers = sum(len(client.producer_groups) for client in self.clients.values())
+        return {"groups": len(self.table.groups()), "producers": producers}
+
+    # --- notifying ---------------------------------------------------------------------------------------------------
+
+    def connection_of(self, group: str, client_id: str) -> Connection | None:
+        """The connection over which a member of a group can be notified, or None."""
+        info = self.table.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        client = self.clients.get(member.connection) if member is not None else None
+        return None if client is None else client.connection
+
+    def notify_members(self, now: float) -> None:
+        """Notify the members of each group that changed, as far as its window allows. RocketMQ: ConsumerIdsChange."""
+        core = self._core
+        for info in self.table.take_notifications(now):
+            without_version = Quirk.NOTIFY_WITHOUT_VERSION in core.quirks
+            header = {"group": info.group, "version": -1 if without_version else info.version, "cause": info.cause}
+            sent = 0
+            for member in info.members.values():
+                client = self.clients.get(member.connection)
+                if client is not None:
+                    sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+            core.events.emit(
+                EventKind.NOTIFY_SENT,
+                cause=info.cause,
+                group=info.group,
+                broker=core.name,
+                version=info.version,
+                n=sent,
+            )
+        deadline = self.table.next_deadline()
+        if deadline is not None:
+            core.driver.wake_by(deadline)
+
+    def notify_all(self, info: ConsumerGroupInfo, cause: str) -> None:
+        """Let every member of a group rebalance, although none of them came, left or changed."""
+        now = self._core.loop.time()
+        self.table.announce(info, cause, now)
+        self.save_group(info)
+        self.notify_members(now)
+
+    def notify_released(self, waiting: dict[tuple[str, str], int], cause: str) -> None:
+        """Notify members that were refused queues; (group, client id) -> how many of those queues are free now."""
+        for (group, client_id), n in waiting.items():
+            connection = self.connection_of(group, client_id)
+            if connection is not None:
+                connection.notify(RequestCode.NOTIFY_QUEUES_RELEASED, {"group": group, "n": n, "cause": cause})
+
+    # --- deadlines ---------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When a member expires, or a notification that waits for its window is due."""
+        return self.table.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Take out members whose session or grace has ended, and send the notifications that are due."""
+        cause = self._core.events.next_id()
+        for leave in self.table.expire(now, cause=cause):
+            self.take_out(leave, cause)
+        self.notify_members(now)

@@ -1,0 +1,201 @@
+"""The leases and committed offsets of a broker while it runs: it stores them, and announces queues that become free."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from broker.durability.metadata import Table
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.offset_moves import OffsetOutOfRangeReporter
+from broker.leases.offsets import OffsetTable
+from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
+from broker.topics.service import Topics
+from model.assignment import BROKER_STRATEGY
+from model.events import EventKind
+from model.heartbeat import ConsumeType
+from model.quirks import Quirk
+
+logger = logging.getLogger(__name__)
+
+LOCK_MAX_LIVE_S = 60.0
+"""How long a dead member's leases live on under `Quirk.LOCKS_SURVIVE_CLOSE`. RocketMQ: lockMaxLiveTime."""
+
+_SCHEMA = """
+create table if not exists leases (
+    group_name text not null, topic text not null, queue_id integer not null, owner text not null,
+    token integer not null, primary key (group_name, topic, queue_id)
+) without rowid;
+create table if not exists offsets (
+    group_name text not null, topic text not null, queue_id integer not null, queue_offset integer not null,
+    primary key (group_name, topic, queue_id)
+) without rowid;
+"""
+
+
+class Rival(Protocol):
+    """Another way to consume queues, which excludes leases: POP. A queue is consumed under a lease or by the rival."""
+
+    def try_yield_to_pull(self, group: str, queue: QueueKey, client_id: str) -> bool:
+        """Whether a member may have the lease of a queue; if not, the queue drains and the member is notified then."""
+
+    def is_popping(self, group: str, queue: QueueKey) -> bool:
+        """Whether the rival commits the group's offset of a queue now."""
+
+    def forget_queue(self, group: str, queue: QueueKey) -> None:
+        """Forget what the group has in flight of a queue: its offset was set by somebody else."""
+
+    def wake(self, topic: str, queue_id: int) -> None:
+        """Look again at a queue whose lease is free, and that no member waits for."""
+
+
+class Leases(Feature):
+    """The leases and committed offsets of one broker.
+
+    Attributes:
+        table: the leases; what only looks at them asks here.
+        offsets: the committed offsets; changed through `commit`, so that they are stored.
+        moves: reports consumers whose offset is out of range.
+        rival: POP, if this broker has it.
+    """
+
+    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
+        # Tokens have to grow over restarts even where no lease was stored: the clock in milliseconds leaves room for
+        # a thousand grants a millisecond.
+        self.table = QueueLeases(first_token=int(core.clock_ms()) * 1000, quirks=core.quirks)
+        self.offsets = OffsetTable(quirks=core.quirks)
+        self.moves = OffsetOutOfRangeReporter(core.name, core.events)
+        self.rival: Rival | None = None
+        self._core = core
+        self._topics = topics
+        self._groups = groups
+        self._grace_s = LOCK_MAX_LIVE_S if Quirk.LOCKS_SURVIVE_CLOSE in core.quirks else 0.0
+        core.metadata.add_tables(_SCHEMA)
+        self._leases = Table(core.metadata, "leases")
+        self._offsets = Table(core.metadata, "offsets")
+        self._load()
+
+    def _load(self) -> None:
+        for group, topic, queue_id, owner, token in self._leases.rows("token"):
+            self.table.restore(group, QueueKey(topic, queue_id), owner, token)
+        for row in self._offsets.rows():
+            self.offsets.restore(*row)
+        self._lower_offsets()
+        for group, client_id in self.table.owners():
+            info = self._groups.table.get(group)
+            if info is None or client_id not in info.members:
+                # It left before the restart, and its leases were to live on for a grace: nothing else would free them.
+                self.member_left(group, client_id, self._core.events.next_id(), "restart")
+
+    def _lower_offsets(self) -> None:
+        """Lower each committed offset that is beyond the end of its queue to that end; a warning names each.
+
+        The log and the metadata are two files, and a loss of power may have taken the end of one and not of the other
+        (`FlushMode.ASYNC`, or a disk that lies). If group g committed 12 on t:0 and the queue ends at 9, the group
+        would skip the next three messages.
+        """
+        for group in self.offsets.groups():
+            for topic, queue_id, offset in self.offsets.of_group(group):
+                entry = self._topics.table.get(topic)
+                if entry is None:
+                    continue
+                end_offset = self._core.store.max_offset(entry.topic_id, queue_id)
+                if offset > end_offset:
+                    logger.warning(
+                        "group %s had committed %d on %s:%d, which ends at %d: the messages between were lost with the "
+                        "end of the log, and the group goes on from %d",
+                        *(group, offset, topic, queue_id, end_offset, end_offset),
+                    )
+                    self.commit(group, QueueKey(topic, queue_id), end_offset, reset=True)
+
+    def commit(self, group: str, queue: QueueKey, offset: int, *, reset: bool = False) -> bool:
+        """Commit an offset and store it; whether it is a new one. See `OffsetTable.commit`."""
+        is_new = self.offsets.commit(group, *queue, offset, reset=reset)
+        if is_new:
+            self.save_offset(group, *queue, offset)
+        return is_new
+
+    def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store a committed offset; for a rival that keeps its commits elsewhere as long as it consumes a queue."""
+        self._offsets.put(group, topic, queue_id, offset)
+
+    def grant(self, group: str, queue: QueueKey, client_id: str) -> Lease | None:
+        """Grant a queue and store the lease; None if another member has it. See `QueueLeases.acquire`."""
+        lease = self.table.acquire(group, client_id, queue)
+        if lease is not None:
+            self._leases.put(group, *queue, client_id, lease.token)
+            self._core.features.queue_granted(*queue)
+        return lease
+
+    def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
+        """Record queues that became free, and notify the members that were refused them."""
+        core = self._core
+        waiting: dict[tuple[str, str], int] = {}
+        for group, queue, owner, token, waiters in freed:
+            self._leases.delete(group, *queue)
+            core.barrier.metadata_changed()
+            core.events.emit(
+                EventKind.QUEUE_RELEASED if detail == "unlock" else EventKind.LOCK_EXPIRED,
+                cause=cause,
+                group=group,
+                topic=queue.topic,
+                broker=core.name,
+                queue_id=queue.queue_id,
+                client=owner,
+                version=token,
+                detail=detail,
+            )
+            for client_id in waiters:
+                waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
+            if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
+                self.rival.wake(*queue)
+        self._groups.notify_released(waiting, cause)
+
+    def _pulls(self, group: str, client_id: str, topic: str) -> bool:
+        """Whether a member that was refused a queue still wants its lease: the group may have gone over to POP since.
+
+        As long as one does, the rival is not woken: what it delivered would have to be acknowledged before the member
+        gets the queue.
+        """
+        info = self._groups.table.get(group)
+        member = info.members.get(client_id) if info is not None else None
+        if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
+            return False
+        by_broker = member.data.strategy == BROKER_STRATEGY
+        return not by_broker or not self._core.features.is_popped(group, topic)
+
+    # --- what happens elsewhere --------------------------------------------------------------------------------------
+
+    def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
+        """Free its queues, at once or after the grace of a quirk."""
+        now = self._core.loop.time()
+        freed = self.table.owner_left(group, client_id, now=now, grace_s=self._grace_s)
+        self.queues_freed(freed, cause, reason)
+        self._core.driver.wake_by(now + self._grace_s)
+
+    def knows_group(self, group: str) -> bool:
+        """Whether the group has committed offsets."""
+        return bool(self.offsets.of_group(group))
+
+    def group_deleted(self, group: str, cause: str) -> None:
+        """Forget the leases and offsets of a group."""
+        self.offsets.delete_group(group)
+        self.table.forget_group(group)
+        for rows in (self._leases, self._offsets):
+            rows.delete_where("group_name", group)
+
+    def topic_deleted(self, topic: str, cause: str) -> None:
+        """Forget every group's leases and offsets of a topic."""
+        self.offsets.delete_topic(topic)
+        self.table.forget_topic(topic)
+        for rows in (self._leases, self._offsets):
+            rows.delete_where("topic", topic)
+
+    def next_deadline(self) -> float | None:
+        """When the next grace of leases without a member ends."""
+        return self.table.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Free the leases whose grace has ended."""
+        self.queues_freed(self.table.expire(now), self._core.events.next_id(), "expiry")

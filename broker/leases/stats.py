@@ -1,0 +1,101 @@
+"""A group as operators see it: GET_GROUP_LIST, GET_CONSUMER_CONNECTION_LIST, GET_CONSUME_STATS.
+
+RocketMQ: AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+import msgpack
+
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.service import Leases
+from broker.leases.table import QueueKey
+from broker.topics.service import Topics
+from broker.topics.table import queue_count
+from model.errors import GroupNotExist
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+
+class GroupStatsHandlers(Feature):
+    """Answers `rlab group list` and `rlab group show`."""
+
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._groups = groups
+        self._leases = leases
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.GET_GROUP_LIST: self.group_list,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+        }
+
+    def group_list(self, connection: Connection, request: Command) -> Reply:
+        """Groups with members or offsets."""
+        groups = self._groups.table
+        names = dict.fromkeys([info.group for info in groups.groups()] + self._leases.offsets.groups())
+        rows = []
+        for name in sorted(names):
+            info = groups.get(name)
+            rows.append([name, 0 if info is None else len(info.members), 0 if info is None else info.version])
+        return Reply({}, msgpack.packb(rows))
+
+    def consumer_connections(self, connection: Connection, request: Command) -> Reply:
+        """Members of a group, in full."""
+        group = request.header["group"]
+        info = self._groups.table.get(group)
+        if info is None:
+            raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
+        now = self._core.loop.time()
+        members = []
+        for key in sorted(info.members):
+            member = info.members[key]
+            client = self._groups.clients.get(member.connection)
+            members.append(
+                {
+                    "client_id": member.client_id,
+                    "address": None if client is None else client.connection.peer,
+                    "expires_in_s": member.expires_at - now,
+                    "consumer": member.data.to_wire(),
+                    "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],
+                }
+            )
+        answer = {"group": group, "version": info.version, "created_ms": info.created_ms, "members": members}
+        return Reply({}, msgpack.packb(answer))
+
+    def consume_stats(self, connection: Connection, request: Command) -> Reply:
+        """Progress of a group on every queue of its topics."""
+        store, group, only = self._core.store, request.header["group"], request.header.get("topic")
+        info = self._groups.table.get(group)
+        committed = {(topic, queue_id): offset for topic, queue_id, offset in self._leases.offsets.of_group(group)}
+        if info is None and not committed:
+            raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
+        topics = {topic for topic, _ in committed}
+        if info is not None:
+            topics.update(topic for member in info.members.values() for topic in member.subscriptions)
+        rows = []
+        for topic in sorted(topics if only is None else topics & {only}):
+            entry = self._topics.get(topic)
+            if entry is None:
+                continue
+            for queue_id in range(queue_count(entry.config)):
+                lease = self._leases.table.owner_of(group, QueueKey(topic, queue_id))
+                rows.append(
+                    [
+                        topic,
+                        queue_id,
+                        store.min_offset(entry.topic_id, queue_id),
+                        store.max_offset(entry.topic_id, queue_id),
+                        committed.get((topic, queue_id), -1),
+                        "" if lease is None else lease.owner,
+                        -1 if lease is None else lease.token,
+                    ]
+                )
+        return Reply({}, msgpack.packb(rows))

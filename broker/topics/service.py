@@ -1,0 +1,167 @@
+"""The topics of a broker: they are created, changed and deleted here, stored, and announced to the name servers."""
+
+from __future__ import annotations
+
+import logging
+
+import msgpack
+
+from broker.durability.metadata import Table
+from broker.feature import Core, Feature
+from broker.store.disk.errors import StoreError
+from broker.topics.registration import Announcement, Registration
+from broker.topics.table import TopicEntry, TopicTable, queue_count
+from model.events import EventKind
+from model.topic_route import Perm, TopicConfig, checked_topic_config
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.server import Handler
+from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_SCHEMA = "create table if not exists topics (topic text primary key, topic_id integer not null, config blob not null);"
+_LAST_ID = "last_topic_id"
+
+
+class Topics(Feature):
+    """The topics of one broker. A room that needs a topic asks for it here, and a new one is stored and announced.
+
+    Args:
+        announcement: what registrations say of this broker.
+        auto_create: whether a send may create its topic from the template.
+
+    Attributes:
+        table: the topics; what only looks at them asks here.
+        registration: keeps the name servers up to date.
+    """
+
+    def __init__(self, core: Core, announcement: Announcement, *, auto_create: bool) -> None:
+        self.table = TopicTable(auto_create=auto_create)
+        self.registration = Registration(announcement, self.table)
+        self._core = core
+        self._metadata = metadata = core.metadata
+        metadata.add_tables(_SCHEMA)
+        self._rows = Table(metadata, "topics")
+        for _, topic_id, config in self._rows.rows("topic_id"):
+            self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
+        self.table.restore_last_topic_id(metadata.number(_LAST_ID))
+        self._drop_unknown()
+        for entry in self.table.add_system_topics():
+            self._save(entry)
+
+    def _drop_unknown(self) -> None:
+        """Drop the queues of topics that are not known, and never give their numbers again.
+
+        The log and the metadata are two files, and a loss of power may have taken the end of one and not of the other:
+        either the topic's deletion was lost, or its creation. Nobody could read such queues; and a new topic with the
+        number of an old one would begin with its messages. A full disk leaves them as they are, for the next start.
+        """
+        store = self._core.store
+        unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.ids())
+        if not unknown:
+            return
+        self.table.restore_last_topic_id(unknown[-1])
+        self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
+        for topic_id in unknown:
+            queues = sum(key[0] == topic_id for key in store.queues())
+            logger.warning("the messages of topic number %d, %d queues, are dropped: no topic has it", topic_id, queues)
+            store.drop_topic(topic_id)
+        try:
+            store.flush()
+        except StoreError as error:
+            logger.error("they could not be dropped now: %s", error)
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_and_create,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_in_broker,
+        }
+
+    def update_and_create(self, connection: Connection, request: Command) -> None:
+        """Create or change a topic; answered once it is stored."""
+        header = request.header
+        config = checked_topic_config(
+            header["topic"], header["read_queue_nums"], header["write_queue_nums"], Perm(header["perm"])
+        )
+        self.put(config, header.get("cause") or "")
+        self._core.barrier.respond_after_commit(connection, request)
+
+    def delete_in_broker(self, connection: Connection, request: Command) -> None:
+        """Delete a topic with its messages, offsets and leases; answered once that is stored."""
+        self.delete(request.header["topic"], request.header.get("cause") or "")
+        self._core.barrier.respond_after_commit(connection, request)
+
+    def put(self, config: TopicConfig, cause: str = "") -> TopicEntry:
+        """Create a topic or change an existing one; see `TopicTable.put`.
+
+        Raises:
+            IllegalOperation, SystemBusy: it is a system topic, or there are too many.
+        """
+        return self._announced(*self.table.put(config), cause)
+
+    # --- topics that other rooms need --------------------------------------------------------------------------------
+
+    def for_send(self, topic: str) -> TopicEntry:
+        """The topic that a message is sent to, made from the template if it may be; see `TopicTable.entry_for_send`.
+
+        Raises:
+            TopicNotExist, InvalidParameter, SystemBusy: it is unknown, and cannot be made.
+        """
+        return self._announced(*self.table.entry_for_send(topic))
+
+    def ensure_retry(self, group: str, cause: str = "") -> TopicEntry:
+        """The retry topic of a group, made if it is missing.
+
+        Raises:
+            SystemBusy: too many topics.
+        """
+        return self._announced(*self.table.ensure_retry_topic(group), cause)
+
+    def ensure_dlq(self, group: str) -> TopicEntry:
+        """The topic of a group's dead letters, made if it is missing.
+
+        Raises:
+            SystemBusy: too many topics.
+        """
+        return self._announced(*self.table.ensure_dlq_topic(group))
+
+    def _announced(self, entry: TopicEntry, is_changed: bool, cause: str = "") -> TopicEntry:
+        if is_changed:
+            self._changed(entry, cause)
+        return entry
+
+    def _changed(self, entry: TopicEntry, cause: str) -> None:
+        config = entry.config
+        self._save(entry)
+        detail = f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}"
+        self._announce(config.topic, config.read_queue_nums, detail, cause)
+
+    def delete(self, topic: str, cause: str) -> None:
+        """Forget a topic with its messages, offsets and leases, and announce it.
+
+        Raises:
+            TopicNotExist: it is not there.
+            IllegalOperation: it is a system topic.
+        """
+        entry = self.table.delete(topic)
+        self._rows.delete(topic)
+        self._core.features.topic_deleted(topic, cause)
+        self._core.store.drop_topic(entry.topic_id)
+        self._announce(topic, 0, "deleted", cause)
+        for queue_id in range(queue_count(entry.config)):
+            self._core.features.queue_changed(topic, queue_id)
+
+    def _save(self, entry: TopicEntry) -> None:
+        self._rows.put(entry.config.topic, entry.topic_id, msgpack.packb(entry.config.to_wire()))
+        self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
+
+    def _announce(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
+        """Write what changed about a topic, and tell the name servers."""
+        core = self._core
+        core.barrier.metadata_changed()
+        cause = core.events.emit(
+            EventKind.ROUTE_CHANGED, cause=cause, topic=topic, broker=core.name, n=read_queue_nums, detail=detail
+        )
+        self.registration.changed(cause)

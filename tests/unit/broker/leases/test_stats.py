@@ -1,0 +1,68 @@
+"""A group as operators see it over the wire: its members, their queues, and how far it has come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from model.errors import GroupNotExist
+from remoting.wire.request_code import RequestCode
+from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
+
+
+async def operator(world: World, **options: object) -> Peer:
+    """Start a broker with topic `t`; returns a peer of it."""
+    await world.start_broker(**options)
+    peer = world.peer("operator")
+    await peer.put_topic()
+    world.events.clear()
+    return peer
+
+
+async def ask(peer: Peer, code: RequestCode, **header: object) -> Any:
+    return unpacked(await peer.call(code, header))
+
+
+@simulated
+async def test_groups_are_listed_with_members_or_with_offsets(world: World) -> None:
+    a = await operator(world)
+    await a.heartbeat(consumer("h"))
+    await a.commit(0, group="g")
+    [[g, g_members, g_version], [h, h_members, h_version]] = await ask(a, RequestCode.GET_GROUP_LIST)
+    assert (g, g_members, g_version, h, h_members) == ("g", 0, 0, "h", 1)
+    assert h_version > 0
+
+
+@simulated
+async def test_the_members_of_a_group_are_shown_with_their_address_age_and_queues(world: World) -> None:
+    a = await operator(world)
+    await a.heartbeat(consumer(session_timeout_s=30.0))
+    await a.lock(2, 0)
+    await world.sleep(10)
+    group = await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="g")
+    [member] = group["members"]
+    assert (group["group"], member["client_id"], member["queues"]) == ("g", a.client_id, [["t", 0], ["t", 2]])
+    assert member["address"].startswith("operator:")
+    assert member["expires_in_s"] == pytest.approx(20, abs=0.1)
+    assert member["consumer"][0] == "g"
+    with pytest.raises(GroupNotExist, match="nobody"):
+        await ask(a, RequestCode.GET_CONSUMER_CONNECTION_LIST, group="nobody")
+
+
+@simulated
+async def test_the_progress_of_a_group_is_shown_for_every_queue_of_its_topics(world: World) -> None:
+    a = await operator(world)
+    await a.put_topic("u", read=1)
+    await a.heartbeat(consumer("g", "t", "gone"))
+    for _ in range(3):
+        await a.send()
+    token = await a.token_of(0)
+    await a.commit(2, token)
+    await a.commit(0, topic="u")
+    rows = await ask(a, RequestCode.GET_CONSUME_STATS, group="g")
+    assert rows[0] == ["t", 0, 0, 3, 2, a.client_id, token]
+    assert rows[1:] == [["t", n, 0, 0, -1, "", -1] for n in (1, 2, 3)] + [["u", 0, 0, 0, 0, "", -1]]
+    assert await ask(a, RequestCode.GET_CONSUME_STATS, group="g", topic="u") == rows[-1:]
+    with pytest.raises(GroupNotExist, match="nobody"):
+        await ask(a, RequestCode.GET_CONSUME_STATS, group="nobody")
