@@ -1,4 +1,4 @@
-"""How a name server is set up. The command line fills this from flags, environment and file."""
+"""Configuration of a name server; the command line fills it from flags, environment and file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class NameServerConfig:
 
     Attributes:
         listen: `host:port`; port 0 takes a free one.
-        name: what it calls itself to whoever asks; its address when empty.
+        name: its name in the answers to health checks; its address when empty.
         max_connections: the connection after that is refused.
-        grace_s: seconds that answers under way get at the end.
+        grace_s: seconds that pending answers get at the end.
 
     Raises:
         ConfigError: a number is out of its range.

@@ -1,4 +1,4 @@
-"""What a name server answers to each request: one method per request code, all of them instant.
+"""The handlers of a name server: one method per request code, all of them instant.
 
 A poll of a route, which thousands of clients send every 30 s, costs two dictionary lookups and one frame.
 """
@@ -25,10 +25,7 @@ logger = logging.getLogger(__name__)
 class NameServerHandlers:
     """The handlers of one name server; made in its running loop.
 
-    Args:
-        table: what they read and change.
-        name: called for the name that health checks are told.
-        wake_by: called with the deadline of each registration, loop time in seconds.
+    `name` returns the name for health checks; `wake_by` gets the deadline of each registration, loop time in seconds.
     """
 
     def __init__(self, table: RouteTable, *, name: Callable[[], str], wake_by: Callable[[float], None]) -> None:
@@ -39,7 +36,7 @@ class NameServerHandlers:
         self._started = self._now()
 
     def by_code(self) -> dict[RequestCode, Handler]:
-        """The dispatch table."""
+        """Request code -> handler."""
         return {
             RequestCode.REGISTER_BROKER: self.register_broker,
             RequestCode.UNREGISTER_BROKER: self.unregister_broker,
@@ -53,7 +50,7 @@ class NameServerHandlers:
         }
 
     def register_broker(self, connection: Connection, request: Command) -> Reply:
-        """Take what a broker says about itself; see `RouteTable.register_broker`."""
+        """Register a broker; see `RouteTable.register_broker`."""
         registration = registration_of(request)
         name, broker_id, address = registration.broker_name, registration.broker_id, registration.address
         now = self._now()
@@ -81,7 +78,7 @@ class NameServerHandlers:
         return Reply({"changed": bool(changed)})
 
     def unregister_broker(self, connection: Connection, request: Command) -> Reply:
-        """Take the goodbye of a broker."""
+        """Unregister a broker."""
         name, broker_id = check_id("broker name", request.header["broker_name"]), request.header["broker_id"]
         address = checked_address(request.header["address"])
         changed = self._table.unregister_broker(name, broker_id, address)
@@ -89,7 +86,7 @@ class NameServerHandlers:
         return Reply({})
 
     def get_route(self, connection: Connection, request: Command) -> Reply:
-        """Tell where a topic lives."""
+        """Answer with the route of a topic."""
         return Reply({}, self._table.encoded_route(request.header["topic"]))
 
     def get_cluster_info(self, connection: Connection, request: Command) -> Reply:
@@ -110,7 +107,7 @@ class NameServerHandlers:
         return Reply({"n": len(changed)})
 
     def add_write_perm(self, connection: Connection, request: Command) -> Reply:
-        """Let producers come back to a broker."""
+        """Let producers use a broker again."""
         changed = self._table.add_write_perm(request.header["broker_name"])
         logger.info("write permission of broker %s restored on %d topics", request.header["broker_name"], len(changed))
         return Reply({"n": len(changed)})

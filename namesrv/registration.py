@@ -1,4 +1,4 @@
-"""BrokerRegistration: what a broker says about itself, read from the wire with every part checked. Pure."""
+"""BrokerRegistration: a broker with its topics, read from the wire with every part checked. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """What a broker says about itself. RocketMQ: RegisterBrokerRequestHeader and its body.
+    """The registration of a broker. RocketMQ: RegisterBrokerRequestHeader and its body.
 
     Attributes:
         broker_id: 0 for the master. Only the master's topics count.
         address: `host:port` that clients connect to.
         version: grows with every change of the topics.
-        expiry_s: silence after which the broker is taken for dead.
+        expiry_s: silence after which the broker is considered dead.
         topics: all of them, each once.
     """
 
@@ -44,15 +44,12 @@ class BrokerRegistration:
 
     @property
     def key(self) -> BrokerKey:
-        """Which broker it is about."""
+        """The broker that it registers."""
         return BrokerKey(self.broker_name, self.broker_id)
 
 
 def registration_of(request: Command) -> BrokerRegistration:
-    """Read a REGISTER_BROKER request.
-
-    Args:
-        request: its header has been checked against the schema.
+    """Read a REGISTER_BROKER request, whose header has been checked against the schema.
 
     Raises:
         InvalidParameter: a name or the address is illegal, or the body is not a list of topics, each once.
@@ -73,14 +70,16 @@ def checked_address(address: str) -> str:
     """Return a broker's address in its one spelling.
 
     Raises:
-        InvalidParameter: it is not one, or nobody could connect to it.
+        InvalidParameter: it is no address, or one without a port to connect to.
     """
     try:
         host, port = parse_address(address)
     except ConfigError as error:
         raise InvalidParameter(f"field 'address': {error}") from error
     if port == 0:
-        raise InvalidParameter(f"field 'address': nobody can connect to {address}: register the port listened on")
+        raise InvalidParameter(
+            f"field 'address': no client can connect to {address}: register the port that the broker listens on"
+        )
     return format_address(host, port)
 
 

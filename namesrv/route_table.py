@@ -1,7 +1,7 @@
-"""RouteTable: which broker serves which topic, as far as one name server has been told. Pure.
+"""RouteTable: the topics of each broker, as far as they are registered with one name server. Pure.
 
-Brokers register everything they have, on a timer and at every change; whoever does not is dropped. Name servers never
-talk to each other, so each table is right as soon as every broker has registered with it once.
+Brokers register all of their topics, on a timer and at every change; a broker that does not is removed. Name servers
+never talk to each other, so each table is right as soon as every broker has registered with it once.
 
     table.register_broker(<broker-a, id 0, 10.0.0.1:10911, version 1, topics orders 4/4>, 17, 0.0)   -> ("orders",)
     table.route("orders")                                              queues broker-a 4/4, brokers broker-a {0: ...}
@@ -12,13 +12,13 @@ talk to each other, so each table is right as soon as every broker has registere
 Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
-- what a method returns as changed are exactly the topics whose route differs from before;
-- an encoded route is dropped in the moment its topic changes, so polls are served from bytes made once per change.
+- the changed topics that a method returns are exactly those whose route differs from before;
+- an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change.
 
-RocketMQ: RouteInfoManager. Sound here, and not in the reference: a broker whose first registration lists a single topic
+RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic
 is accepted (RocketMQ takes it for an increment and refuses it); a topic that a newer registration of its broker does
-not list any more is removed (RocketMQ keeps it until told otherwise); giving write permission back restores what the
-broker registered (RocketMQ sets read and write, whatever was there before).
+not list any more is removed (RocketMQ keeps it until it is deleted); adding write permission again restores the
+permission that the broker registered (RocketMQ sets read and write, whatever was there before).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEVER = float("inf")
 
 
 class BrokerGone(NamedTuple):
-    """A broker that left the table without saying so.
+    """A broker that left the table without unregistering.
 
     Attributes:
         connection: the one that it last registered on.
@@ -62,12 +62,12 @@ class _Live:
 
 @dataclass(slots=True)
 class _Broker:
-    """Everything known under one broker name.
+    """The state of one broker name.
 
     Attributes:
         addresses: broker id -> address; never empty.
-        topics: topic -> config as the master registered it, without what was deleted here since.
-        wiped: write permission is withheld from every topic, until the next changed registration.
+        topics: topic -> config as the master registered it, without topics deleted here since.
+        wiped: no topic has write permission, until the next changed registration.
     """
 
     cluster: str
@@ -98,19 +98,14 @@ class RouteTable:
         # A lower bound of every deadline, made exact by `expire` alone: a registration then costs no search.
         self._earliest = _NEVER
 
-    # --- what brokers and connections do -----------------------------------------------------------------------------
+    # --- requests of brokers -----------------------------------------------------------------------------------------
 
     def register_broker(self, registration: BrokerRegistration, connection: int, now: float) -> tuple[str, ...]:
-        """Take a registration; the broker is alive until `now` + its expiry.
+        """Add or renew a registration; the broker is alive until `now` + its expiry.
 
         A registration that repeats the known version and topics moves the deadline and nothing else; topics deleted
         and permissions wiped here stay so. Any other rewrites the topics of the broker name. An address that was
-        another broker's is taken from it: one port has one process.
-
-        Args:
-            registration: checked; topics listed once each.
-            connection: number of the connection it came on; when that closes, the broker is gone.
-            now: monotonic seconds.
+        another broker's is taken from it: one port has one process. When the connection closes, the broker is gone.
 
         Returns:
             Topics whose route changed, sorted.
@@ -149,10 +144,10 @@ class RouteTable:
         return self._take_changed()
 
     def unregister_broker(self, broker_name: str, broker_id: int, address: str) -> tuple[str, ...]:
-        """Remove a broker that says goodbye.
+        """Remove a broker that unregisters.
 
-        Nothing happens unless it is registered with this address: a goodbye that was under way for long must not
-        remove the successor.
+        Nothing happens unless it is registered with this address: a request that arrives late must not remove the
+        successor.
 
         Returns:
             Topics whose route changed, sorted.
@@ -167,11 +162,7 @@ class RouteTable:
         return [self._lose(key) for key in list(self._by_connection.get(connection, ()))]
 
     def expire(self, now: float) -> list[BrokerGone]:
-        """Remove every broker whose deadline has come, in the order of their first registration.
-
-        Args:
-            now: monotonic seconds.
-        """
+        """Remove every broker whose deadline has come, in the order of their first registration."""
         if now < self._earliest:
             return []
         gone = [self._lose(key) for key in [key for key, live in self._live.items() if live.deadline <= now]]
@@ -182,7 +173,7 @@ class RouteTable:
         """When to call `expire` next: never later than the earliest deadline; None when no broker is known."""
         return None if self._earliest == _NEVER else self._earliest
 
-    # --- what administrators do --------------------------------------------------------------------------------------
+    # --- requests of administrators ----------------------------------------------------------------------------------
 
     def wipe_write_perm(self, broker_name: str) -> tuple[str, ...]:
         """Take the write permission from every topic of a broker, until its next changed registration.
@@ -197,7 +188,7 @@ class RouteTable:
         return self._take_changed()
 
     def add_write_perm(self, broker_name: str) -> tuple[str, ...]:
-        """Give back what `wipe_write_perm` took: every topic has the permissions that its broker registered.
+        """Undo `wipe_write_perm`: every topic has the permissions that its broker registered.
 
         Returns:
             Topics whose route changed, sorted.
@@ -211,18 +202,17 @@ class RouteTable:
     def delete_topic(self, topic: str) -> tuple[str, ...]:
         """Forget a topic of every broker, until the next changed registration of a broker that still has it.
 
-        Returns:
-            The topic, or nothing when it was not known.
+        Returns the topic, or nothing when it was not known.
         """
         for broker_name in self._topics.pop(topic, {}):
             del self._brokers[broker_name].topics[topic]
             self._touch(topic)
         return self._take_changed()
 
-    # --- what everybody asks -----------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     def route(self, topic: str) -> TopicRoute:
-        """Where a topic lives.
+        """Return the route of a topic.
 
         Raises:
             TopicNotExist: no live broker lists it.
@@ -240,7 +230,7 @@ class RouteTable:
         )
 
     def encoded_route(self, topic: str) -> bytes:
-        """The route as the body of an answer; encoded once per change.
+        """Return the route as the body of an answer; encoded once per change.
 
         Raises:
             TopicNotExist: no live broker lists it.
@@ -260,7 +250,7 @@ class RouteTable:
         return sorted(brokers, key=lambda broker: (broker.cluster, broker.broker_name))
 
     def address_of(self, broker_name: str, broker_id: int) -> str | None:
-        """Where one broker is, or None when it is not registered."""
+        """Return the address of one broker, or None when it is not registered."""
         live = self._live.get(BrokerKey(broker_name, broker_id))
         return None if live is None else live.registration.address
 

@@ -24,7 +24,7 @@ class NameServer:
 
     Attributes:
         address: `host:port` that it listens on, with the real port.
-        table: what it knows; read it, and change it only through requests.
+        table: to be read; only requests change it.
     """
 
     address: str
@@ -33,10 +33,7 @@ class NameServer:
 
 @asynccontextmanager
 async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]:
-    """Run a name server while the block runs.
-
-    Yields:
-        The server, already listening.
+    """Run a name server while the block runs; it listens when the block begins.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -48,7 +45,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     def expire(now: float) -> None:
         for gone in table.expire(now):
             _log(gone, "was silent for too long")
-            # It hangs, or the way to it is cut. If it lives it has to see that it is not registered any more.
+            # It hangs, or the network to it is cut. If it is alive it has to notice that it is not registered any more.
             connection = server.connection(gone.connection)
             if connection is not None:
                 connection.abort()

@@ -41,7 +41,7 @@ def test_an_address_has_one_spelling() -> None:
         ({"broker_name": "a b"}, "broker name 'a b'"),
         ({"broker_name": "x" * 256}, "broker name"),
         ({"address": "nowhere"}, "field 'address': 'nowhere' is not an address"),
-        ({"address": "host:0"}, "nobody can connect to host:0"),
+        ({"address": "host:0"}, "no client can connect to host:0"),
     ],
 )
 def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> None:
