@@ -11,11 +11,11 @@ routes are asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from random import Random
+from typing import Protocol
 
 import anyio
 
+from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.heartbeats import Heartbeats
 from model.errors import RlabError
@@ -24,87 +24,73 @@ from model.events import EventKind
 from remoting.client import Backoff, RemotingClient
 
 
+class ReconnectHost(Protocol):
+    """The client instance, as its reconnector sees it."""
+
+    client_id: str
+    config: ClientConfig
+    remoting: RemotingClient
+    heartbeats: Heartbeats
+    events: EventLog
+    background: BackgroundTasks
+
+    def addresses(self) -> list[str]:
+        """Every address that a route names."""
+        ...
+
+    async def poll_routes(self) -> None:
+        """Ask for the routes again."""
+        ...
+
+    def on_broker_returned(self, cause: str) -> None:
+        """Note that a broker is back and has answered a heartbeat."""
+        ...
+
+
 class BrokerReconnector:
-    """The lost brokers of one client instance, one task for each.
+    """The lost brokers of one client instance, one task for each."""
 
-    Args:
-        remoting: the connections.
-        heartbeats: how a broker gets to know us.
-        events: where BROKER_DOWN and BROKER_UP go, as this client sees them.
-        background: where the tasks run.
-        addresses: gives every address that a route names.
-        poll_routes: asks for the routes again.
-        returned: called with the cause when a broker is back and knows us.
-        rng: jitter of the back-off.
-        timeout_s: per attempt.
-        unnamed_s: how long a broker is tried that no route names.
-    """
-
-    def __init__(
-        self,
-        remoting: RemotingClient,
-        heartbeats: Heartbeats,
-        events: EventLog,
-        background: BackgroundTasks,
-        *,
-        addresses: Callable[[], list[str]],
-        poll_routes: Callable[[], Awaitable[None]],
-        returned: Callable[[str], None],
-        rng: Random,
-        timeout_s: float,
-        unnamed_s: float,
-    ) -> None:
-        self._remoting = remoting
-        self._heartbeats = heartbeats
-        self._events = events
-        self._background = background
-        self._addresses = addresses
-        self._poll_routes = poll_routes
-        self._returned = returned
-        self._rng = rng
-        self._timeout_s = timeout_s
-        self._unnamed_s = unnamed_s
+    def __init__(self, host: ReconnectHost) -> None:
+        self._host = host
         self._trying: dict[str, None] = {}
 
     def keep_trying(self, address: str, cause: str) -> None:
-        """Try a broker until it is back; nothing if it is tried already, if no route names it, or at the end of us.
+        """Try a broker until it is back; nothing if it is tried already, if no route names it, or after the stop.
 
-        Args:
-            address: of the broker.
-            cause: id of what showed that it is away; without one, its BROKER_DOWN is a root of its own.
+        Without a cause, its BROKER_DOWN is a root of its own.
         """
-        if address in self._addresses() and address not in self._trying and self._background.running:
-            cause = self._events.emit(
-                EventKind.BROKER_DOWN, cause=cause, client=self._heartbeats.client_id, detail=address
+        if address in self._host.addresses() and address not in self._trying and self._host.background.running:
+            cause = self._host.events.emit(
+                EventKind.BROKER_DOWN, cause=cause, client=self._host.client_id, detail=address
             )
             self._trying[address] = None
-            self._background.start_soon(self._try, address, cause)
+            self._host.background.start_soon(self._try, address, cause)
 
     async def _try(self, address: str, cause: str) -> None:
         backoff, loop_time = Backoff(), anyio.current_time
-        until = loop_time() + self._unnamed_s
+        until = loop_time() + self._host.config.route_poll_interval_s
         try:
-            while address in self._addresses() or loop_time() < until:
-                backoff.failed(loop_time(), self._rng)
-                await anyio.sleep(max(backoff.wait_s(loop_time()), self._remoting.backoff_s(address)))
+            while address in self._host.addresses() or loop_time() < until:
+                backoff.failed(loop_time(), self._host.config.rng)
+                await anyio.sleep(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address)))
                 if await self._is_back(address, cause):
-                    self._events.emit(
-                        EventKind.BROKER_UP, cause=cause, client=self._heartbeats.client_id, detail=address
+                    self._host.events.emit(
+                        EventKind.BROKER_UP, cause=cause, client=self._host.client_id, detail=address
                     )
-                    self._returned(cause)
+                    self._host.on_broker_returned(cause)
                     return
         finally:
             del self._trying[address]
-            if address not in self._addresses():
-                self._remoting.drop(address)
+            if address not in self._host.addresses():
+                self._host.remoting.drop(address)
 
     async def _is_back(self, address: str, cause: str) -> bool:
         """Whether the broker is up, in a route, and knows who is here."""
         try:
-            await self._remoting.connect(address, self._timeout_s)
-            if address not in self._addresses():
-                await self._poll_routes()
+            await self._host.remoting.connect(address, self._host.config.request_timeout_s)
+            if address not in self._host.addresses():
+                await self._host.poll_routes()
         except RlabError:
             return False
         # The connection may be lost again before the answer, and nobody else would try once more.
-        return address in self._addresses() and await self._heartbeats.send(cause, [address])
+        return address in self._host.addresses() and await self._host.heartbeats.send(cause, [address])

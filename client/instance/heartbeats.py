@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Protocol
 
 import anyio
 import msgpack
 
+from client.config import ClientConfig
 from client.instance.lease_session import LeaseSessions
-from client.instance.member import GroupMember
+from client.instance.member import GroupMember, Resident
+from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
@@ -23,48 +25,41 @@ _LEAVE_TIMEOUT_S = 1.0
 """Leaving is a courtesy: a broker that does not answer sees the connection close."""
 
 
+class HeartbeatHost(Protocol):
+    """The client instance, as its heartbeats see it."""
+
+    client_id: str
+    config: ClientConfig
+    remoting: RemotingClient
+    members: dict[str, GroupMember]
+    residents: dict[Resident, None]
+
+    def addresses(self) -> list[str]:
+        """Every address of every known broker."""
+        ...
+
+    def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
+        """Ask for a pass of a group."""
+        ...
+
+    def broker_lost(self, address: str, cause: str) -> None:
+        """Note that a broker does not answer."""
+        ...
+
+
 class Heartbeats:
     """Sends heartbeats and keeps what brokers answer.
 
-    Args:
-        remoting: the connections.
-        addresses: gives every address of every known broker.
-        consumers: group -> consumer, as it is now.
-        joined: called with (group, cause) when a broker may have freed what we hold: we were no member there, or could
-            not know for a while whether we were.
-        unreachable: called with (address, cause) when a broker could not be told.
-        timeout_s: per broker.
-        interval_s: how often every broker hears of us at least.
-
     Attributes:
-        client_id: set before the first heartbeat.
-        epoch: likewise; see `HeartbeatData`.
-        producer_groups: producer group -> number of its producers here.
+        epoch: set before the first heartbeat; see `HeartbeatData`.
         sessions: until when the brokers keep our leases.
     """
 
-    def __init__(
-        self,
-        remoting: RemotingClient,
-        addresses: Callable[[], list[str]],
-        consumers: Mapping[str, GroupMember],
-        *,
-        joined: Callable[[str, str], None],
-        unreachable: Callable[[str, str], None],
-        timeout_s: float,
-        interval_s: float,
-    ) -> None:
-        self.client_id = ""
+    def __init__(self, host: HeartbeatHost) -> None:
         self.epoch = ""
-        self.producer_groups: dict[str, int] = {}
         self.sessions = LeaseSessions()
-        self._remoting = remoting
-        self._addresses = addresses
-        self._consumers = consumers
-        self._joined = joined
-        self._unreachable = unreachable
-        self._timeout_s = timeout_s
-        self._interval_s = interval_s
+        self._host = host
+        self._timeout_s = host.config.request_timeout_s
         self._created_ms: dict[str, int] = {}
         # Groups that we have left, or are about to: no heartbeat shall bring us back.
         self._left: dict[str, None] = {}
@@ -88,11 +83,11 @@ class Heartbeats:
         async with anyio.create_task_group() as beats:
             while True:
                 self._sessions_changed = anyio.Event()
-                sessions = [consumer.session_timeout_s / 3 for consumer in self._consumers.values()]
-                with anyio.move_on_after(min([self._interval_s, *sessions])):
+                sessions = [consumer.session_timeout_s / 3 for consumer in self._host.members.values()]
+                with anyio.move_on_after(min([self._host.config.heartbeat_interval_s, *sessions])):
                     await self._sessions_changed.wait()
                     continue
-                for address in self._addresses():
+                for address in self._host.addresses():
                     if address not in unanswered:
                         beats.start_soon(beat, address)
 
@@ -114,7 +109,7 @@ class Heartbeats:
         Cancellation: some may not have been told.
         """
         failed: dict[str, None] = {}
-        chosen = self._addresses() if addresses is None else addresses
+        chosen = self._host.addresses() if addresses is None else addresses
         await run_together([partial(self._send_to, address, cause, failed) for address in chosen])
         return not failed
 
@@ -122,21 +117,21 @@ class Heartbeats:
         try:
             if self._heartbeat(cause) is None:
                 return
-            connection = await self._remoting.connect(address, self._timeout_s)
+            connection = await self._host.remoting.connect(address, self._timeout_s)
             # As things are now: who left while we connected would be taken for a member again.
             heartbeat = self._heartbeat(cause)
             if heartbeat is None:
                 return
             body = msgpack.packb(heartbeat.to_wire())
             sent_at = anyio.current_time()
-            answer = await self._remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
+            answer = await self._host.remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
         except RlabError as error:
-            logger.warning("%s: heartbeat to %s failed: %s", self.client_id, address, error)
+            logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
             failed[address] = None
             if isinstance(error, ClientIdConflict):
                 self._refusals[address] = error
             if isinstance(error, NetworkError):
-                self._unreachable(address, cause)
+                self._host.broker_lost(address, cause)
             return
         self._refusals.pop(address, None)
         self._log_new_warnings(address, answer.header.get("warnings", []))
@@ -144,12 +139,13 @@ class Heartbeats:
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
             timeout_s = timeouts_s.get(group)
-            if timeout_s is None or self._remoting.connected(address) is not connection:
+            if timeout_s is None or self._host.remoting.connected(address) is not connection:
                 continue  # whoever finds the broker again says all this once more
             if self.sessions.heard(
                 group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
             ):
-                self._joined(group, cause)
+                # It may have ended leases: we were not a member there, or our session had a gap.
+                self._host.wake(group, Trigger.RECONNECT, cause)
 
     def check_accepted(self) -> None:
         """Say whether some broker refuses us because another live process has our client id.
@@ -166,18 +162,19 @@ class Heartbeats:
         self._warnings[address] = warnings
         for text in warnings:
             if text not in known:
-                logger.warning("%s: %s", self.client_id, text)
+                logger.warning("%s: %s", self._host.client_id, text)
 
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
         """What there is to say now; None when there is nobody here to speak of."""
-        consumers = [each.consumer_data() for group, each in self._consumers.items() if group not in self._left]
+        consumers = [each.consumer_data() for group, each in self._host.members.items() if group not in self._left]
         present = tuple(data for data in consumers if data is not None)
-        if not present and not self.producer_groups:
+        producers = dict.fromkeys(each.group for each in self._host.residents if not isinstance(each, GroupMember))
+        if not present and not producers:
             return None
         return HeartbeatData(
-            client_id=self.client_id,
+            client_id=self._host.client_id,
             consumers=present,
-            producer_groups=tuple(self.producer_groups),
+            producer_groups=tuple(producers),
             cause=cause,
             epoch=self.epoch,
         )
@@ -193,12 +190,14 @@ class Heartbeats:
         """
         self._left[group] = None
         self.sessions.forget(group)
-        header: dict[str, object] = {"client_id": self.client_id, "groups": [group], "cause": cause}
-        connected = [address for address in self._addresses() if self._remoting.connected(address) is not None]
+        header: dict[str, object] = {"client_id": self._host.client_id, "groups": [group], "cause": cause}
+        connected = [
+            address for address in self._host.addresses() if self._host.remoting.connected(address) is not None
+        ]
         await run_together([partial(self._leave_one, address, header) for address in connected])
 
     async def _leave_one(self, address: str, header: dict[str, object]) -> None:
         try:
-            await self._remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
+            await self._host.remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
         except RlabError as error:
-            logger.warning("%s: could not unregister from %s: %s", self.client_id, address, error)
+            logger.warning("%s: could not unregister from %s: %s", self._host.client_id, address, error)

@@ -7,7 +7,6 @@ delays routes, heartbeats and commits of every group.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -20,10 +19,10 @@ from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.broker_reconnector import BrokerReconnector
 from client.instance.heartbeats import Heartbeats
-from client.instance.member import GroupMember
+from client.instance.member import GroupMember, Resident
 from client.instance.name_servers import NameServers
+from client.instance.passes import PassRunner
 from client.instance.routes import RouteCache, RouteRemovalGrace
-from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.instance.views import GroupViews
 from client.trigger import Trigger
 from model.errors import ConnectFailed, IllegalOperation, RlabError
@@ -38,7 +37,6 @@ from remoting.address import parse_addresses
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.deadline_driver import DeadlineDriver
 from remoting.tasks import run_together
 from remoting.wire.request_code import RequestCode
 
@@ -53,6 +51,8 @@ class ClientInstance:
 
     Attributes:
         client_id: `ip@instance`; set by `start`.
+        residents: its clients, in the order in which they were registered.
+        members: those of them that are consumers, by group.
         broker_returned: set, and replaced, when a lost broker is back and knows us.
         masters: broker name -> open connection to its master, for frequent requests; emptied whenever a route changes
             or a connection is lost.
@@ -77,37 +77,16 @@ class ClientInstance:
         any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
         self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
         self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
-        self._consumers: dict[str, GroupMember] = {}
-        self.heartbeats = Heartbeats(
-            self.remoting,
-            self._addresses,
-            self._consumers,
-            joined=lambda group, cause: self.wake(group, Trigger.RECONNECT, cause),
-            unreachable=self._broker_lost,
-            timeout_s=config.request_timeout_s,
-            interval_s=config.heartbeat_interval_s,
-        )
-        self._published: dict[str, None] = {}
+        self.residents: dict[Resident, None] = {}
+        self.members: dict[str, GroupMember] = {}
         self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()
+        self.background = BackgroundTasks("client instance")
+        self.wait_stopped = self.background.wait
+        self.heartbeats = Heartbeats(self)
+        self._passes = PassRunner(self)
+        self._reconnector = BrokerReconnector(self)
         self._removal_grace = RouteRemovalGrace()
-        self._schedule = RebalanceSchedule(enabled=config.triggers)
-        self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)
-        self._background = BackgroundTasks("client instance")
-        self.wait_stopped = self._background.wait
-        self._reconnector = BrokerReconnector(
-            self.remoting,
-            self.heartbeats,
-            self.events,
-            self._background,
-            addresses=self._addresses,
-            poll_routes=self.poll_routes,
-            returned=self._broker_returned,
-            rng=config.rng,
-            timeout_s=config.request_timeout_s,
-            unnamed_s=config.route_poll_interval_s,
-        )
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -119,30 +98,29 @@ class ClientInstance:
 
         Cancellation: nothing is left running.
         """
-        self._loop = asyncio.get_running_loop()
         try:
             host = self.config.client_ip or await self.name_servers.connect_and_get_own_address()
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
             self.client_id = check_id("client id", f"{host}@{name}")
-            self.events.node = self.heartbeats.client_id = self.client_id
+            self.events.node = self.client_id
             self.heartbeats.epoch = f"{self.config.rng.getrandbits(64):016x}"
-            await self._background.start()
+            await self.background.start()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
             raise
         config = self.config
-        self._background.start_soon(self._driver.run)
-        self._background.start_soon(
+        self.background.start_soon(self._passes.run)
+        self.background.start_soon(
             self._every,
             config.route_poll_interval_s,
             self.poll_routes,
             min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s),
         )
-        self._background.start_soon(self.heartbeats.keep_alive)
-        self._background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
+        self.background.start_soon(self.heartbeats.keep_alive)
+        self.background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
         if config.trace:
-            self._background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
+            self.background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
 
     async def stop(self) -> None:
         """Send what is left of the trace, stop the tasks, close the connections. Idempotent.
@@ -155,7 +133,7 @@ class ClientInstance:
                     await self.update_routes((TRACE_TOPIC,))  # its life was shorter than the wait for the first poll
                 await self._send_trace()
         finally:
-            await self._background.stop()
+            await self.background.stop()
             with anyio.CancelScope(shield=True):
                 await self.remoting.aclose()
 
@@ -170,63 +148,56 @@ class ClientInstance:
                 logger.warning("%s: %s", self.client_id, error)
             await anyio.sleep(interval_s)
 
-    # --- consumers and producers -------------------------------------------------------------------------------------
+    # --- residents ---------------------------------------------------------------------------------------------------
 
-    def register(self, consumer: GroupMember) -> None:
-        """Add a consumer: heartbeats and route polls include it; its passes begin with `start_rebalancing`.
+    def register(self, resident: Resident) -> None:
+        """Add a client: heartbeats and route polls include it; passes of a consumer begin with `start_rebalancing`.
 
         Raises:
             IllegalOperation: this instance has a consumer of that group already.
         """
-        if consumer.group in self._consumers:
-            raise IllegalOperation(
-                f"this client instance has a consumer of group {consumer.group!r} already: give the second one another "
-                "instance_name (or none)"
-            )
-        self._consumers[consumer.group] = consumer
-        self.heartbeats.joining(consumer.group)
+        if isinstance(resident, GroupMember):
+            if resident.group in self.members:
+                raise IllegalOperation(
+                    f"this client instance has a consumer of group {resident.group!r} already: give the second one "
+                    "another instance_name (or none)"
+                )
+            self.members[resident.group] = resident
+            self.heartbeats.joining(resident.group)
+        self.residents[resident] = None
 
-    def start_rebalancing(self, consumer: GroupMember, cause: str) -> None:
+    def start_rebalancing(self, member: GroupMember, cause: str) -> None:
         """Run a pass of a consumer that every broker knows now; the first call begins its timer as well.
 
         Passes begin no sooner: the notification of its own join would set off one that other brokers refuse.
         """
-        if consumer.group not in self._schedule:
-            self._schedule.add(consumer.group, self._now(), interval_s=consumer.rebalance_interval_s)
-        self.wake(consumer.group, Trigger.START, cause)
+        self._passes.add(member)
+        self.wake(member.group, Trigger.START, cause)
 
-    def unregister(self, consumer: GroupMember) -> None:
-        """Remove a consumer: no more passes and heartbeats for its group."""
-        if self._consumers.get(consumer.group) is consumer:
-            del self._consumers[consumer.group]
-            self._schedule.remove(consumer.group)
-            self.views.forget(consumer.group)
+    def unregister(self, resident: Resident) -> None:
+        """Remove a client: no more passes and heartbeats for it, and no routes of topics that only it used."""
+        if resident not in self.residents:
+            return
+        del self.residents[resident]
+        if isinstance(resident, GroupMember):
+            del self.members[resident.group]
+            self._passes.remove(resident.group)
+            self.views.forget(resident.group)
+        for topic in dict.fromkeys(resident.topics()).keys() - self._topics().keys():
+            self.routes.forget(topic)
+            self._removal_grace.forget(topic)
 
-    def add_producer(self, group: str) -> None:
-        """Count a producer of a group, for heartbeats."""
-        groups = self.heartbeats.producer_groups
-        groups[group] = groups.get(group, 0) + 1
-
-    def remove_producer(self, group: str) -> None:
-        """Undo `add_producer`."""
-        groups = self.heartbeats.producer_groups
-        groups[group] -= 1
-        if not groups[group]:
-            del groups[group]
-
-    def publish(self, topic: str) -> None:
-        """Keep the route of a topic that is sent to fresh."""
-        self._published[topic] = None
+    def _topics(self) -> dict[str, None]:
+        topics = dict.fromkeys(topic for resident in self.residents for topic in resident.topics())
+        if self.config.trace:
+            topics[TRACE_TOPIC] = None
+        return topics
 
     # --- routes ------------------------------------------------------------------------------------------------------
 
     async def poll_routes(self) -> None:
         """Ask for the route of every topic in use; see `update_routes`."""
-        topics = dict.fromkeys(topic for consumer in self._consumers.values() for topic in consumer.topics())
-        topics.update(self._published)
-        if self.config.trace:
-            topics[TRACE_TOPIC] = None
-        await self.update_routes(tuple(topics))
+        await self.update_routes(tuple(self._topics()))
 
     async def update_routes(self, topics: tuple[str, ...], cause: str = "") -> None:
         """Ask for the routes of some topics, all at once.
@@ -252,7 +223,7 @@ class ClientInstance:
             if change is not None and (change.added or change.removed):
                 changed[topic] = None
 
-        known = set(self._addresses())
+        known = set(self.addresses())
         if topics:
             await update(topics[0])  # the first one alone: it finds a name server that answers, for all of them
         if not failures:
@@ -270,11 +241,11 @@ class ClientInstance:
             cause = self.events.emit(
                 EventKind.ROUTE_CHANGED, cause=cause, topic=topic, client=self.client_id, n=len(queues)
             )
-        new = [address for address in self._addresses() if address not in known]
+        new = [address for address in self.addresses() if address not in known]
         if new:
             await self.heartbeats.send(cause, new)
-        for group, consumer in self._consumers.items():
-            if any(topic in changed for topic in consumer.topics()):
+        for group, member in self.members.items():
+            if any(topic in changed for topic in member.topics()):
                 self.wake(group, Trigger.ROUTE, cause)
 
     async def connect_master(self, broker_name: str, timeout_s: float) -> Connection:
@@ -306,7 +277,7 @@ class ClientInstance:
         connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
         return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))
 
-    def _addresses(self) -> list[str]:
+    def addresses(self) -> list[str]:
         """Every address of every known broker."""
         return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
 
@@ -314,27 +285,7 @@ class ClientInstance:
 
     def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
         """Ask for a pass of a group."""
-        now = self._now()
-        self._schedule.wake(group, trigger, cause, now=now)
-        self._driver.wake_by(now)
-
-    def _begin_passes(self, now: float) -> None:
-        if not self._background.running:
-            return  # the timer ran out between the stop and the end of the driver
-        for due in self._schedule.take_due(now):
-            self._background.start_soon(self._run_pass, due)
-
-    async def _run_pass(self, due: RebalancePass) -> None:
-        balanced = False
-        consumer = self._consumers.get(due.group)
-        try:
-            if consumer is not None:
-                balanced = await consumer.rebalance(due)
-        except RlabError as error:
-            logger.warning("%s: rebalance of group %s: %s", self.client_id, due.group, error)
-        finally:
-            self._schedule.finished(due.group, balanced, self._now())
-            self._driver.wake_by(self._schedule.next_deadline() or self._now())
+        self._passes.wake(group, trigger, cause)
 
     def _members_changed(self, address: str, command: Command) -> None:
         group, version = str(command.header.get("group")), command.header.get("version", -1)
@@ -352,29 +303,31 @@ class ClientInstance:
 
     def _offsets_reset(self, address: str, command: Command) -> None:
         header = command.header
-        if (consumer := self._consumers.get(header["group"])) is not None:
+        if (member := self.members.get(header["group"])) is not None:
             queues = [MessageQueue(header["topic"], header["broker_name"], n) for n in header["queue_ids"]]
-            consumer.offsets_reset(queues, header["token"], header.get("cause") or "")
+            member.offsets_reset(queues, header["token"], header.get("cause") or "")
 
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection_lost(self, address: str) -> None:
         self.masters.clear()
-        self._broker_lost(address, "")
+        self.broker_lost(address, "")
 
-    def _broker_lost(self, address: str, cause: str) -> None:
+    def broker_lost(self, address: str, cause: str) -> None:
+        """Try a broker that does not answer until it is back."""
         self._reconnector.keep_trying(address, cause)
 
-    def _broker_returned(self, cause: str) -> None:
+    def on_broker_returned(self, cause: str) -> None:
+        """Wake everybody who waits for a broker; every group checks what it owns."""
         self.broker_returned.set()
         self.broker_returned = anyio.Event()
-        for group in self._consumers:
+        for group in self.members:
             self.wake(group, Trigger.RECONNECT, cause)
 
     # --- small tasks -------------------------------------------------------------------------------------------------
 
     async def _persist_offsets(self) -> None:
-        await run_together([consumer.persist_offsets for consumer in self._consumers.values()])
+        await run_together([member.persist_offsets for member in self.members.values()])
 
     async def _send_trace(self) -> None:
         """Send the events since the last call to SYS_TRACE on any broker; they stay here when that fails."""
@@ -392,7 +345,3 @@ class ClientInstance:
         except RlabError as error:
             self.events.put_back(events)
             logger.debug("%s: events are kept: %s", self.client_id, error)
-
-    def _now(self) -> float:
-        assert self._loop is not None, "the instance was not started"
-        return self._loop.time()

@@ -1,4 +1,4 @@
-"""A client's life, and a consumer as its client instance sees it. RocketMQ: ServiceState, MQConsumerInner."""
+"""The life of a client, and clients as their client instance sees them. RocketMQ: ServiceState, MQConsumerInner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 
@@ -60,35 +60,43 @@ class ClientLife(ABC):
         """Shut the client down. Idempotent."""
 
 
-class GroupMember(Protocol):
-    """What a client instance needs of each of its consumers.
+class Resident(ABC):
+    """A client that lives in a client instance: a producer, or as a `GroupMember` a consumer.
 
     Attributes:
-        group: its consumer group.
-        rebalance_interval_s: how often it looks when nothing wakes it.
-        session_timeout_s: how long brokers keep it without hearing of it.
+        group: its producer group or consumer group.
     """
 
     group: str
+
+    @abstractmethod
+    def topics(self) -> tuple[str, ...]:
+        """Topics whose routes it needs, sorted."""
+
+
+class GroupMember(Resident):
+    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner.
+
+    Attributes:
+        rebalance_interval_s: seconds between passes that no other trigger sets off.
+        session_timeout_s: how long brokers keep it without a heartbeat.
+    """
+
     rebalance_interval_s: float
     session_timeout_s: float
 
-    def topics(self) -> tuple[str, ...]:
-        """Topics whose routes it needs, sorted."""
-        ...
-
+    @abstractmethod
     def consumer_data(self) -> ConsumerData | None:
         """Its part of a heartbeat; None while it has no subscription."""
-        ...
 
+    @abstractmethod
     async def rebalance(self, due: RebalancePass) -> bool:
         """Run one pass; returns whether it is balanced."""
-        ...
 
+    @abstractmethod
     async def persist_offsets(self) -> None:
         """Commit what is not committed yet."""
-        ...
 
+    @abstractmethod
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Drop these queues, as far as they are held under this token or an earlier one, and begin them again."""
-        ...
+        """Drop those of these queues that are owned under this token or an earlier one, and begin them again."""

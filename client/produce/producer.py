@@ -15,7 +15,7 @@ import msgpack
 
 from client.config import ClientConfig, check_seconds
 from client.instance.instance import ClientInstance
-from client.instance.member import ClientLife, ServiceState
+from client.instance.member import ClientLife, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
@@ -66,7 +66,7 @@ class _Templated(NamedTuple):
     valid_until: float
 
 
-class Producer(ClientLife):
+class Producer(ClientLife, Resident):
     """Sends messages of any topic.
 
     Args:
@@ -106,6 +106,7 @@ class Producer(ClientLife):
         self._attempts = 1 + retries
         self._timeout_s = timeout_s
         self._picker = QueuePicker(self.config.rng, avoid_slow_brokers=avoid_slow_brokers)
+        self._topics: dict[str, None] = {}
         self._templated: dict[str, _Templated] = {}
         self._instance: ClientInstance | None = None
         # What a send needs, one attribute away; before the start and after the shutdown the first of them refuses.
@@ -133,7 +134,7 @@ class Producer(ClientLife):
         self._publish_queues = self._instance.routes.publish_queues
         self._masters = self._instance.masters
         self._batcher = SendBatcher(asyncio.get_running_loop(), self._masters)
-        self._instance.add_producer(self.group)
+        self._instance.register(self)
         self._instance.events.emit(EventKind.CLIENT_START, group=self.group, client=self._instance.client_id)
         self._state = ServiceState.RUNNING
 
@@ -145,8 +146,12 @@ class Producer(ClientLife):
         self._state = ServiceState.SHUTDOWN_ALREADY
         self._publish_queues = self._not_running
         instance.events.emit(EventKind.CLIENT_STOP, group=self.group, client=instance.client_id)
-        instance.remove_producer(self.group)
+        instance.unregister(self)
         await release_instance(instance)
+
+    def topics(self) -> tuple[str, ...]:
+        """See `Resident`: the topics that it has resolved."""
+        return tuple(sorted(self._topics))
 
     # --- sending -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +301,7 @@ class Producer(ClientLife):
         """
         check_topic(topic)
         instance = self._running()
-        instance.publish(topic)
+        self._topics[topic] = None
         templated = self._templated.get(topic)
         if templated is not None and self._time() < templated.valid_until:
             return templated.queues

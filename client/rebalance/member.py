@@ -19,7 +19,7 @@ from client.allocate.strategy import check_strategy
 from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
-from client.instance.member import ClientLife, ServiceState
+from client.instance.member import ClientLife, GroupMember, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.instance.schedule import RebalancePass
 from client.leases.local_offset_store import LocalOffsetStore, offsets_path
@@ -43,7 +43,7 @@ from remoting.tasks import background_tasks
 logger = logging.getLogger(__name__)
 
 
-class GroupConsumer(ClientLife):
+class GroupConsumer(ClientLife, GroupMember):
     """A member of a group.
 
     Args:
@@ -111,10 +111,10 @@ class GroupConsumer(ClientLife):
             await self._apply_subscriptions()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                instance.unregister(self)
                 if isinstance(error, ClientIdConflict):
                     # A broker that has not heard of the other process has taken us in.
                     await instance.heartbeats.leave(self.group, "")
+                instance.unregister(self)
                 await self._background.stop()
                 await release_instance(instance)
             self._state = ServiceState.START_FAILED

@@ -11,6 +11,7 @@ import anyio
 
 from client.config import ClientConfig
 from client.instance.instance import ClientInstance
+from client.instance.member import GroupMember, Resident
 from client.instance.schedule import RebalancePass
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -19,7 +20,7 @@ from model.subscription import subscription_of
 from simulation.cluster.cluster import SimulatedCluster
 
 
-class FakeMember:
+class FakeMember(GroupMember):
     """A consumer that only writes down what its instance tells it."""
 
     def __init__(self, group: str = "g", *topics: str, session_timeout_s: float = 120.0) -> None:
@@ -62,6 +63,17 @@ class FakeMember:
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         raise AssertionError("a member without queues has none that could be reset")
+
+
+class FakeProducer(Resident):
+    """A producer that sends nothing."""
+
+    def __init__(self, group: str = "p", *topics: str) -> None:
+        self.group = group
+        self._topics = topics
+
+    def topics(self) -> tuple[str, ...]:
+        return self._topics
 
 
 @asynccontextmanager

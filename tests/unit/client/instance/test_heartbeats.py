@@ -11,7 +11,7 @@ from model.events import EventKind
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
-from tests.unit.client.instance.members import FakeMember, introduce, running_instance
+from tests.unit.client.instance.members import FakeMember, FakeProducer, introduce, running_instance
 
 __all__ = ["wire"]
 
@@ -97,10 +97,11 @@ def test_with_nobody_to_speak_of_nothing_is_sent(simulate: Simulate, wire: WireT
             instance.register(silent)
             assert await instance.heartbeats.send()
             assert beats(wire, "broker-a") == []
-            instance.add_producer("p")
+            producer = FakeProducer("p")
+            instance.register(producer)
             assert await instance.heartbeats.send()
             assert len(beats(wire, "broker-a")) == 1
-            instance.remove_producer("p")
+            instance.unregister(producer)
             await instance.heartbeats.send()
             assert len(beats(wire, "broker-a")) == 1
 
@@ -113,7 +114,7 @@ def test_who_left_while_we_connected_is_not_listed_again(simulate: Simulate) -> 
         async with running_instance(cluster) as instance:
             member = FakeMember()
             instance.register(member)
-            instance.add_producer("p")  # something is left to be said
+            instance.register(FakeProducer("p"))  # something is left to be said
             await instance.update_routes(())
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(instance.update_routes, ("t",))
@@ -186,10 +187,10 @@ def test_leaving_tells_every_broker_that_is_connected_and_waits_for_no_other(sim
             member = FakeMember()
             await introduce(instance, member)
             cluster.simulation.network.stall("broker-b")
-            instance.unregister(member)
             started_s = cluster.simulation.loop.time()
             await instance.heartbeats.leave("g", "why")
             assert cluster.simulation.loop.time() - started_s <= 1.0
+            instance.unregister(member)
             assert members(cluster, "broker-a") == []
             (leave,) = cluster.events_of(EventKind.MEMBER_LEAVE)
             assert (leave.detail, leave.cause) == ("unregister", "why")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from itertools import pairwise
 from random import Random
 
 import anyio
@@ -20,7 +18,6 @@ from model.heartbeat import ConsumeFrom
 from model.limits import (
     OFFSET_PERSIST_INTERVAL_S,
     REBALANCE_INTERVAL_S,
-    REBALANCE_RETRY_S,
     ROUTE_POLL_INTERVAL_S,
     TRACE_FLUSH_INTERVAL_S,
 )
@@ -29,7 +26,7 @@ from remoting.wire.request_code import RequestCode
 from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
-from tests.unit.client.instance.members import FakeMember, introduce, running_instance
+from tests.unit.client.instance.members import FakeMember, FakeProducer, introduce, running_instance
 
 __all__ = ["wire"]
 
@@ -101,66 +98,6 @@ def test_a_stop_ends_every_task_and_may_be_repeated(simulate: Simulate, wire: Wi
 
 
 # ------------------------------------------------------------------------------------------------------------- passes
-
-
-def test_a_member_has_its_first_pass_when_it_is_introduced_and_not_before(simulate: Simulate) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t")
-        async with running_instance(cluster) as instance:
-            member = FakeMember()
-            instance.register(member)
-            await instance.update_routes(member.topics())
-            await instance.heartbeats.send()
-            await anyio.sleep(0.5)
-            assert member.passes == []
-            instance.start_rebalancing(member, "root/1")
-            await anyio.sleep(AT_ONCE_S)
-            assert member.passes == [RebalancePass("g", (Trigger.START,), "root/1")]
-
-    simulate(scenario)
-
-
-def test_a_pass_that_fails_or_is_not_balanced_is_repeated_soon_and_a_balanced_one_at_the_interval(
-    simulate: Simulate, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t")
-        async with running_instance(cluster, triggers=frozenset({Trigger.START, Trigger.TIMER})) as instance:
-            member, times = FakeMember(), []
-
-            def fails_then_stays_unbalanced_then_balances() -> None:
-                times.append(cluster.simulation.loop.time())
-                member.balanced = len(times) > 2
-                if len(times) == 1:
-                    raise ConnectFailed("nobody there")
-
-            member.on_pass = fails_then_stays_unbalanced_then_balances
-            await introduce(instance, member)
-            await anyio.sleep(30)
-            waits = [later - earlier for earlier, later in pairwise(times)]
-            assert waits == pytest.approx([REBALANCE_RETRY_S, REBALANCE_RETRY_S, REBALANCE_INTERVAL_S])
-
-    with caplog.at_level(logging.WARNING):
-        simulate(scenario)
-    assert "c@1: rebalance of group g: nobody there" in caplog.messages
-
-
-def test_groups_of_one_instance_do_not_wait_for_each_other(simulate: Simulate) -> None:
-    async def scenario(cluster: SimulatedCluster) -> None:
-        await cluster.create_topic("t")
-        async with running_instance(cluster) as instance:
-            slow, quick = FakeMember("slow"), FakeMember("quick")
-            slow.on_pass = anyio.sleep_forever
-            await introduce(instance, slow)
-            await introduce(instance, quick)
-            await anyio.sleep(AT_ONCE_S)
-            assert (len(slow.passes), len(quick.passes)) == (1, 1)
-            instance.wake("slow", Trigger.LOCK)
-            instance.wake("quick", Trigger.LOCK)
-            await anyio.sleep(AT_ONCE_S)
-            assert (len(slow.passes), len(quick.passes)) == (1, 2), "one group runs one pass at a time"
-
-    simulate(scenario)
 
 
 def test_one_who_left_has_no_more_passes_and_one_of_its_name_may_follow(simulate: Simulate) -> None:
@@ -275,11 +212,28 @@ def test_what_is_sent_to_is_polled_like_what_is_read(simulate: Simulate) -> None
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("sent", queues=1)
         async with running_instance(cluster) as instance:
-            instance.publish("sent")
+            instance.register(FakeProducer("p", "sent"))
             await anyio.sleep(2)
             await cluster.create_topic("sent", queues=2)
             await anyio.sleep(ROUTE_POLL_INTERVAL_S)
             assert len(instance.routes.publish_queues("sent")) == 4
+
+    simulate(scenario)
+
+
+def test_the_route_of_a_topic_goes_with_the_last_client_that_uses_it(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        await cluster.create_topic("sent", queues=1)
+        async with running_instance(cluster) as instance:
+            member, producer = FakeMember(), FakeProducer("p", "sent", "t")
+            await settled(instance, member)
+            instance.register(producer)
+            await instance.poll_routes()
+            instance.unregister(producer)
+            assert (instance.routes.publish_queues("sent"), len(instance.routes.publish_queues("t"))) == ((), 2)
+            instance.unregister(member)
+            assert instance.routes.publish_queues("t") == ()
 
     simulate(scenario)
 
@@ -316,13 +270,13 @@ def test_a_producer_group_is_told_to_brokers_as_long_as_one_producer_of_it_is_he
                 clients = cluster.brokers["broker-a"].running.broker.group_service.clients.values()
                 return [client.producer_groups for client in clients if client.connection.peer.startswith("c:")]
 
-            for _ in range(2):
-                instance.add_producer("p")
-            instance.add_producer("q")
+            first, second, other = FakeProducer("p"), FakeProducer("p"), FakeProducer("q")
+            for producer in (first, second, other):
+                instance.register(producer)
             assert await told() == [("p", "q")]
-            instance.remove_producer("p")
+            instance.unregister(second)
             assert await told() == [("p", "q")]
-            instance.remove_producer("p")
+            instance.unregister(first)
             assert await told() == [("q",)]
 
     simulate(scenario)
