@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app
-from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, text_of
+from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, table_of, text_of
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = ("model", "remoting", "namesrv", "broker", "client", "simulation", "cli", "examples", "tests", "docs")
@@ -113,3 +113,25 @@ def _stable(page: str) -> str:
 def test_the_index_of_the_documentation_links_to_every_page() -> None:
     linked = set(LINK.findall(text_of("docs/README.md")))
     assert {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - {"README.md"} <= linked
+
+
+QUESTION = re.compile(r"(What|Who|Whoever|Where|Which|How|When|Whether|Among|Until|Does)\b")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_sentence_of_a_page_says_what_it_is(page: str) -> None:
+    title, first, *_ = [line for line in prose_of(page).splitlines() if line and not line.startswith("<!--")]
+    assert title.startswith("# ")
+    assert first[0].isupper(), first
+    assert not QUESTION.match(first), first
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_quotes_are_those_of_english(page: str) -> None:
+    assert not set("\u00ab\u00bb") & set(text_of(page))
+
+
+def test_a_cell_about_a_fault_can_be_read_at_once() -> None:
+    for heading in ("A consumer", "A broker", "A name server, a producer, the network"):
+        for row in table_of("docs/failures.md", heading):
+            assert all(len(cell) <= 200 for column, cell in row.items() if column != "shown by"), row
