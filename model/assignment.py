@@ -29,7 +29,7 @@ class AssignedBy(StrEnum):
     """The side that assigns queues to members."""
 
     CLIENT = "client"
-    """Each member by itself, with its strategy."""
+    """Each member assigns its own queues, with its strategy."""
     BROKER = "broker"
     """One broker for the whole group."""
 

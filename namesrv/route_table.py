@@ -77,12 +77,7 @@ class _Broker:
 
 
 class RouteTable:
-    """See the module header.
-
-    Args:
-        max_topics: topics of all brokers together.
-        max_brokers: broker processes.
-    """
+    """See the module header. The limits count the topics of all brokers together, and broker processes."""
 
     def __init__(self, max_topics: int = MAX_TOPICS, max_brokers: int = MAX_BROKERS) -> None:
         self._max_topics = max_topics

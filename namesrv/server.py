@@ -1,4 +1,4 @@
-"""The name server: a route table behind a port, and the one timer that drops silent brokers."""
+"""The name server: a route table behind a port, and the one timer that removes expired brokers."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Sans-IO: `command` is one frame, `codec` makes frames of bytes, `session` matches answers to requests, `body` checks the
 rows of bodies, `wire` has every request with its fields. Shell: `connection` joins them on one socket, `server`
 dispatches requests to handlers, `client` keeps one connection per address. `deadline_driver` is the one timer of a pure
-core, `tasks` runs tasks side by side, `address` reads addresses, `trace_file` writes events.
+core, `tasks` runs tasks side by side, `address` reads addresses.
 
 Read `command`, `codec`, `session`, `connection`, `server`, in this order. Servers import `server`, `body`, `command`
 and `connection` (to answer later), clients import `client`; all import `wire.request_code`.

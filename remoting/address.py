@@ -28,8 +28,8 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    # For a name that is none, the resolver raises an error that is not an OSError: it is encoded with IDNA first, which
-    # refuses empty labels and those of more than 63 characters.
+    # For an illegal name the resolver raises an error that is not an OSError: the name is encoded with IDNA first,
+    # which refuses empty labels and labels of more than 63 characters.
     try:
         return bool(host.encode("idna")) and host.isprintable() and " " not in host
     except UnicodeError:

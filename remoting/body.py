@@ -84,7 +84,7 @@ def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
         for at, items in lists:
             values = row[at]
             n += len(values)
-            # A set of types: a check of each item would cost as much as what is done with it.
+            # A set of types: a check of each item would cost as much as the work on it.
             if n > max_rows or (values and set(map(type, values)) != items):
                 raise InvalidParameter(f"{shape.wanted}, and row {number} is not, or is too long")
 

@@ -136,7 +136,7 @@ class RemotingClient:
         except BaseException as error:
             cancelled = ConnectFailed(f"connecting to {address} was cancelled")
             shared.set_exception(error if isinstance(error, ConnectFailed) else cancelled)
-            shared.exception()  # nobody may be waiting: an unread exception would be logged
+            shared.exception()  # perhaps no caller waits: an unread exception would be logged
             raise
         else:
             self._connections[address] = connection

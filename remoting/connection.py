@@ -366,7 +366,7 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
 
     def eof_received(self) -> bool:
-        """Called by the loop: the peer sends no more, so there is nobody to answer."""
+        """Called by the loop: the peer sends no more, so no answer would reach it."""
         if not self._decoder.at_frame_boundary():
             logger.info("%s closed its connection in the middle of a frame", self.peer)
         return False

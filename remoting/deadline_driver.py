@@ -23,9 +23,8 @@ import anyio
 class DeadlineDriver:
     """Drives one or several pure cores.
 
-    Args:
-        next_deadline: when to act next, loop time in seconds, or None when nothing is pending.
-        act: called with the current loop time once a deadline has come; must not raise.
+    `next_deadline` returns loop time in seconds, or None when nothing is pending; `act` gets the current loop time once
+    a deadline has come, and must not raise.
     """
 
     def __init__(self, next_deadline: Callable[[], float | None], act: Callable[[float], None]) -> None:

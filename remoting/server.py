@@ -7,8 +7,8 @@ A handler is called as `handler(connection, request)` and returns one of
 - a coroutine of a `Reply`: run in the server's task group, so that one connection's requests are answered
   concurrently.
 
-This module is one of the two supervisors that may catch `Exception`: a handler that fails unexpectedly costs its caller
-an answer SYSTEM_ERROR, and nobody else anything.
+This module is one of the two supervisors that may catch `Exception`: a handler that fails unexpectedly answers its
+caller with SYSTEM_ERROR, and affects no other request.
 """
 
 from __future__ import annotations

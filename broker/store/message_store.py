@@ -130,7 +130,8 @@ class MessageStore(StoreWriter):
     def close(self) -> None:
         """Make what was flushed durable, write the index of the last segment, and release the directory.
 
-        What was appended but not flushed is discarded: nobody was told that it is stored. A second call does nothing.
+        Messages that were appended but not flushed are discarded: no send of them was answered. A second call does
+        nothing.
 
         Raises:
             StoreSyncFailed: what was written is perhaps not durable. The store is closed nevertheless.

@@ -1,7 +1,7 @@
 """Reads old records from the files: through the index rows, several records per read, every record verified.
 
-Records of one queue lie scattered among those of the others. Neighbours that are close enough are fetched with one
-`pread`, the bytes between them thrown away: copying 16 KiB costs less than another system call.
+Records of one queue are scattered among the records of other queues. Neighbours that are close enough are fetched with
+one `pread`, the bytes between them thrown away: copying 16 KiB costs less than another system call.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class LogReader:
     ) -> int:
         """Append to `parts` the records of a fetched block that are what the index says, and note the others.
 
-        Records that lie back to back, as those of a batch do, become one part: a slice of each would cost a quarter of
+        Records that are back to back, as in a batch, become one part: a slice of each would cost a quarter of
         the read.
 
         Returns:

@@ -25,7 +25,7 @@ _LOG_NAME = re.compile(r"(\d{20})\.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a store found and did.
+    """The findings and repairs of opening a store.
 
     Attributes:
         segments: segments found.
@@ -33,7 +33,7 @@ class RecoveryReport:
         scanned_bytes: their size.
         scanned_records: messages found in them.
         damaged_bytes: bytes in the middle of them that are no records; the damage log has the messages that were there.
-        cut_bytes: torn tail that was cut off: the write that a crash interrupted, acknowledged to nobody.
+        cut_bytes: torn tail that was cut off: the write that a crash interrupted; none of it was acknowledged.
     """
 
     segments: int

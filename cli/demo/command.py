@@ -83,9 +83,9 @@ async def _run(
 ) -> DemoResult:
     from cli.demo.state import DemoState
     from cli.demo.story import GROUP, NAMES, TOPIC, StoryOptions
+    from cli.servers.trace_file import TraceFile
     from client.allocate import AllocateMessageQueueAveragely
     from client.config import wall_clock_ms
-    from remoting.trace_file import TraceFile
 
     with ExitStack() as stack:
         sink = stack.enter_context(TraceFile(trace)).write if trace is not None else lambda event: None

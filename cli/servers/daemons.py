@@ -32,13 +32,13 @@ from cli.servers.options import (
     retention_of,
     store_of,
 )
+from cli.servers.trace_file import TraceFile
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
 from model.record import FlushMode
 from remoting.address import parse_address, parse_addresses
 from remoting.tasks import background_tasks
-from remoting.trace_file import TraceFile
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig

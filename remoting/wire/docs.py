@@ -52,7 +52,7 @@ big-endian length and one [msgpack](https://msgpack.org) array:
 - Anything but a frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR
   and a `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or
   SERVICE_NOT_AVAILABLE.
-- A response whose code stands for an error has a `remark` in its header, for people to read. A header field that is
+- A response whose code is an error has a `remark` in its header, for people to read. A header field that is
   missing, of another type or out of range is named in it, with INVALID_PARAMETER; a code that the server does not know
   gives REQUEST_CODE_NOT_SUPPORTED.
 - Numbers below 90000 or above 99999 are RocketMQ's, where it has them.
@@ -98,11 +98,7 @@ def render() -> str:
 
 
 def byte_rows(command: Command) -> list[tuple[bytes, str]]:
-    """Take an encoded frame apart.
-
-    Returns:
-        (bytes, meaning) rows; the bytes add up to exactly what the codec makes of the command.
-    """
+    """Take an encoded frame apart into (bytes, meaning) rows, whose bytes add up to the frame."""
     frame = CODEC.encode(*command)
     code_name = (ResponseCode if command.flags == RESPONSE else RequestCode)(command.code).name
     rows = [

@@ -44,9 +44,8 @@ class RequestSchema:
         fields: of the header; `check_header` holds the peer to them.
         rows: columns of the body, a msgpack array of rows; one field alone stands for an array of plain values. None
             when the body is anything else: `body` describes it then. `remoting/body.py` reads and checks them.
-        max_rows: rows at the most; items at the most, all rows together, where a column is a list.
-        body: text about the body.
-        answer: text about the answer, "" for SUCCESS and nothing more.
+        max_rows: most rows; or most items of all rows together, where a column is a list. 0 for no limit but the
+        frame's. body: text about the body. answer: text about the answer, "" for SUCCESS and nothing more.
     """
 
     sender: str

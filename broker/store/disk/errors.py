@@ -65,7 +65,7 @@ class StoreReadFailed(StoreError, ServerError):
 
 
 class StoreSyncFailed(StoreError, FlushDiskTimeout):
-    """What was written since the last sync may or may not survive a loss of power."""
+    """Records written since the last sync may or may not survive a loss of power."""
 
 
 class StoreReadOnly(StoreError, ServiceNotAvailable):

@@ -84,7 +84,7 @@ class KeyTable:
         return sorted((entry & 0xFFFFFFFF for entry in bucket if entry >> 32 == hashed), reverse=True)
 
     def sorted_bucket(self, number: int) -> bytes:
-        """Return the entries of one bucket as they stand in the file."""
+        """Return the entries of one bucket in the form of the file."""
         entries = array("Q", sorted(self._buckets[number]))
         if sys.byteorder == "little":
             entries.byteswap()

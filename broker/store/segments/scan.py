@@ -56,7 +56,7 @@ BLOCK_BYTES = 1024 * 1024
 MAX_RECORD_BYTES = 2**24 - 1
 """The store writes no longer record, so the first byte of each is zero: a hint for finding one in damaged bytes."""
 
-# What every header looks like: a length that is not zero and below 2**24; offset and time below 2**48. Zeroed blocks,
+# The shape of every header: a length that is not zero and below 2**24; offset and time below 2**48. Zeroed blocks,
 # which a file has after a loss of power, do not match, so they are passed over at the speed of the expression.
 _HEADER_SHAPE = re.compile(rb"\x00(?!\x00\x00\x00).{15}\x00\x00.{6}\x00\x00", re.DOTALL)
 _SHAPE_BYTES = 26

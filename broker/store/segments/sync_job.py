@@ -21,7 +21,7 @@ from broker.store.segments.index_file import HEADER_BYTES, IndexHeader, decode_h
 
 @dataclass(slots=True, kw_only=True)
 class SegmentSync:
-    """What a job does for one segment.
+    """The work of a job on one segment.
 
     Attributes:
         segment: the job does not look inside, because it may be changing.

@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.servers.daemons import announce, dialable, flushed
+from cli.servers.trace_file import TraceFile
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.quirks import CLIENT_QUIRKS, Quirk
-from remoting.trace_file import TraceFile
 from simulation.kernel.run import Simulation, run_simulation
 
 

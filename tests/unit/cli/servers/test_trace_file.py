@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.servers.trace_file import TraceFile
 from model.errors import ConfigError
 from model.events import Event, EventKind
-from remoting.trace_file import TraceFile
 
 
 def event(seq: int) -> Event:
