@@ -97,13 +97,13 @@ def confirm(question: str, consequence: str, *, yes: bool) -> None:
     """Ask before something is deleted, unless `--yes` was given.
 
     Raises:
-        typer.BadParameter: nobody can be asked, because standard input is not a terminal.
+        typer.BadParameter: standard input is not a terminal, so the question cannot be asked.
         typer.Abort: the answer was no.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{consequence}: say --yes")
+        raise typer.BadParameter(f"{consequence}: confirm with --yes")
     typer.confirm(question, abort=True)
 
 

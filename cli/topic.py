@@ -139,7 +139,7 @@ def scale(
     Example: rlab topic scale orders --queues 16
     """
     if queues is None and read is None and write is None:
-        raise typer.BadParameter("say --queues N, --read N or --write N")
+        raise typer.BadParameter("use --queues N, --read N or --write N")
 
     read = queues if read is None else read
     write = queues if write is None else write

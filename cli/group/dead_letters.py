@@ -127,7 +127,7 @@ def resend(
     if again and everything:
         raise typer.BadParameter("--again needs --id: name each message that is to be sent twice")
     if to not in set(ResendTo):
-        raise typer.BadParameter(f"--to {to!r}: say {' or '.join(ResendTo)}")
+        raise typer.BadParameter(f"--to {to!r}: use {' or '.join(ResendTo)}")
     sent = 0
 
     def note(n: int) -> None:

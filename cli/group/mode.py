@@ -85,7 +85,7 @@ def mode(
 
 
 def _share(number: int) -> str:
-    return "all queues" if number <= 0 else f"own and {number} others"
+    return "all queues" if number <= 0 else f"own and of {number} more members"
 
 
 def print_assignment(info: AssignmentInfo) -> None:

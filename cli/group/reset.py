@@ -76,7 +76,7 @@ def target_of(to: str | None, to_offset: int | None, shift: int | None, *, named
         typer.BadParameter: they name no target, more than one, or an impossible one.
     """
     if [to, to_offset, shift].count(None) != 2:
-        raise typer.BadParameter("say one of --to earliest|latest|TIME, --to-offset N and --shift N")
+        raise typer.BadParameter("use one of --to earliest|latest|TIME, --to-offset N and --shift N")
     try:
         if to is not None:
             return _named(to)
@@ -113,7 +113,7 @@ def time_of(text: str) -> int:
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
-            f"--to {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "
+            f"--to {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "
             "or an age: 90s, 5m, 1h, 2d"
         ) from error
 
@@ -126,7 +126,7 @@ def queue_of(topic: str, text: str) -> MessageQueue:
     """
     broker, _, number = text.removeprefix(f"{topic}@").rpartition(":")
     if not broker or not (number.isascii() and number.isdecimal()):
-        raise typer.BadParameter(f"--queue {text!r}: say the broker and the number of the queue, as in broker-a:3")
+        raise typer.BadParameter(f"--queue {text!r}: use the broker and the number of the queue, as in broker-a:3")
     return MessageQueue(topic, broker, int(number))
 
 

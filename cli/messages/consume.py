@@ -177,7 +177,7 @@ def start_of(text: str) -> tuple[ConsumeFrom, int]:
         ms = int(text) if text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
-            f"--from {text!r}: say earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
+            f"--from {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
         ) from error
     return ConsumeFrom.TIMESTAMP, max(1, ms)
 
@@ -194,7 +194,7 @@ class Consuming:
         """Consume until the count, the time or a signal.
 
         Raises:
-            RlabError: the topic does not exist, nobody can be reached, or --count was not reached in time.
+            RlabError: the topic does not exist, no server can be reached, or --count was not reached in time.
             OSError: the output cannot be written.
         """
         from client import PushConsumer
@@ -203,9 +203,9 @@ class Consuming:
 
         options = self._options
         if options.order not in list(ConsumeOrder):
-            raise ConfigError(f"no order {options.order!r}; there are {', '.join(ConsumeOrder)}")
+            raise ConfigError(f"no order {options.order!r}; use {', '.join(ConsumeOrder)}")
         if options.mode not in list(ConsumeMode):
-            raise ConfigError(f"no mode {options.mode!r}; there are {', '.join(ConsumeMode)}")
+            raise ConfigError(f"no mode {options.mode!r}; use {', '.join(ConsumeMode)}")
         by_broker = options.strategy == BROKER_STRATEGY
         strategy = None if by_broker else strategy_named(options.strategy)
         if not options.wait:

@@ -62,8 +62,8 @@ def find(
             [(*_place(each), *_content(each)) for each in found.messages],
         )
     if not found.messages:
-        when = "" if since is None else f" that was stored in the last {since}"
-        fail_without(f"no message of {topic} with key {key!r}{when}", found)
+        when = "" if since is None else f" in the last {since}"
+        fail_without(f"no message of {topic} with key {key!r} was stored{when}", found)
     note_what_is_missing(found)
 
 
@@ -86,7 +86,7 @@ def show(
     elif found.messages:
         print_message(found)
     if not found.messages:
-        fail_without(f"no message with id {message_id!r}", found)
+        fail_without(f"no message with id {message_id!r} is stored", found)
     note_what_is_missing(found)
 
 
@@ -98,7 +98,7 @@ def since_ms(text: str) -> int:
     """
     match = re.fullmatch(r"(\d{1,9})([smhd])", text)
     if match is None:
-        raise typer.BadParameter(f"--since {text!r}: say a number and a unit, such as 90s, 10m, 1h or 2d")
+        raise typer.BadParameter(f"--since {text!r}: use a number and a unit, such as 90s, 10m, 1h or 2d")
     return int(match[1]) * _UNIT_S[match[2]] * 1000
 
 
@@ -109,7 +109,7 @@ def fail_without(what: str, found: FoundMessages) -> None:
         typer.Exit: always.
     """
     where = f"; broker {', '.join(found.unreachable)} does not answer" if found.unreachable else ""
-    print_error(f"{what} is stored{where}")
+    print_error(f"{what}{where}")
     raise typer.Exit(FAILED)
 
 

@@ -220,7 +220,7 @@ class Sending:
             if isinstance(error, UsageError):
                 raise type(error)(f"message {number}: {error}") from error
             if self._failed_in_a_row >= MAX_FAILURES_IN_A_ROW:
-                raise type(error)(f"gave up after {self._failed_in_a_row} failures in a row: {error}") from error
+                raise type(error)(f"stopped after {self._failed_in_a_row} failures in a row: {error}") from error
         else:
             self._sent += 1
             self._failed_in_a_row = 0

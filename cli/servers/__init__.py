@@ -1,1 +1,9 @@
-"""The room `cli/servers`."""
+"""`rlab namesrv`, `rlab broker` and `rlab cluster`: daemons in this process or in child processes.
+
+daemons.py     one name server or one broker in this process
+options.py     the options of a broker, with sizes and times as people write them
+cluster.py     a name server and brokers as child processes, started and stopped together
+children.py    starts a child process, waits for its announcement, and stops it
+
+Every other room that needs a process uses `children.py`.
+"""

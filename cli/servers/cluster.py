@@ -1,6 +1,6 @@
 """`rlab cluster`: a name server and brokers as child processes on this machine, started and stopped together.
 
-Brokers stop before their name server: they say goodbye to it.
+Brokers stop before their name server, because they unregister from it.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def dialable(address: str) -> str:
     """Check the address that clients are given.
 
     Raises:
-        ConfigError: it is malformed, or has port 0, to which nobody can connect.
+        ConfigError: it is malformed, or has port 0, which cannot be reached.
     """
     if parse_address(address)[1] == 0:
         raise ConfigError(f"--advertise {address}: clients cannot connect to port 0; name the port they can reach")

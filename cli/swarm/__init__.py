@@ -1,6 +1,7 @@
-"""`rlab swarm`: consumers and producers against any cluster, in this process or spread over several.
+"""`rlab swarm`: consumers and producers under churn on any cluster, in this process or in several.
 
-Where is what: the swarm itself in `simulation/swarm/swarm.py`, its books in `simulation/swarm/observer.py`, its parts
-in other processes in `parts.py` and `worker.py`, what these say to each other in `wire.py`, the run in `conduct.py`,
-the command in `command.py`.
+Read `run.py` first: one run from the topic to the summary. `parts.py` runs the parts of the swarm, one in this process
+or several in processes of their own (`worker.py`), which report to it in lines of JSON (`wire.py`). `command.py` has
+the options, the printed lines and the exit code. The swarm itself is `simulation/swarm/swarm.py`, and its checks are
+`simulation/swarm/observer.py`. No other room imports from here.
 """

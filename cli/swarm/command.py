@@ -15,7 +15,7 @@ from cli.runtime import FAILED, run
 from model.errors import RlabError
 
 if TYPE_CHECKING:
-    from cli.swarm.run import ConductOptions
+    from cli.swarm.run import SwarmRunOptions
     from simulation.checks.ownership import Rebalance
     from simulation.swarm.observer import SwarmSummary
 
@@ -83,9 +83,9 @@ def swarm(
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """
-    from cli.swarm.run import ConductOptions
+    from cli.swarm.run import SwarmRunOptions
 
-    options = ConductOptions(
+    options = SwarmRunOptions(
         name_servers=namesrv,
         topic=topic,
         group=group,
@@ -103,12 +103,12 @@ def swarm(
         order=order,
         mode=mode,
     )
-    run(lambda: _conduct(options, as_json=json), endless=duration == 0, verbose=verbose)
+    run(lambda: _run_swarm(options, as_json=json), endless=duration == 0, verbose=verbose)
 
 
-async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
+async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
     """Run it and print the summary, also when it is cut short."""
-    from cli.swarm.run import Conductor
+    from cli.swarm.run import SwarmRun
 
     started, pulls = anyio.current_time(), options.mode == "pull"
     print_it = print_note if as_json else print_line
@@ -116,22 +116,22 @@ async def _conduct(options: ConductOptions, *, as_json: bool) -> None:
     def say(text: str) -> None:
         print_it(f"{anyio.current_time() - started:7.1f} s  {text}")
 
-    conductor = Conductor(
+    swarm_run = SwarmRun(
         options,
         on_rebalance=lambda rebalance: say(rebalance_line(rebalance, pulls=pulls)),
         on_status=lambda summary: say(status_line(summary, pulls=pulls)),
     )
     try:
-        await conductor.run()
+        await swarm_run.run()
     except asyncio.CancelledError:
         # A signal alone is no failure.
-        if _print_summary(conductor.summary, pulls=pulls, as_json=as_json):
+        if _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
             raise
         raise typer.Exit(FAILED) from None
     except RlabError:
-        _print_summary(conductor.summary, pulls=pulls, as_json=as_json)
+        _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json)
         raise
-    if not _print_summary(conductor.summary, pulls=pulls, as_json=as_json):
+    if not _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
         raise typer.Exit(FAILED)
 
 

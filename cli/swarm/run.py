@@ -32,7 +32,7 @@ _ROUTE_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConductOptions:
+class SwarmRunOptions:
     """Options of a run.
 
     Attributes:
@@ -73,14 +73,14 @@ class ConductOptions:
 
     def __post_init__(self) -> None:
         if self.order not in list(ConsumeOrder):
-            raise ConfigError(f"no order {self.order!r}; there are {', '.join(ConsumeOrder)}")
+            raise ConfigError(f"no order {self.order!r}; use {', '.join(ConsumeOrder)}")
         strategy_named(self.strategy)
         if self.mode not in list(ConsumeMode):
-            raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(ConsumeMode)}")
+            raise ConfigError(f"no mode {self.mode!r}; use {', '.join(ConsumeMode)}")
         ConsumerOptions(order=self.order, mode=self.mode)  # raises before the topic is created
 
 
-def parts_of(options: ConductOptions, run: int) -> list[SwarmOptions]:
+def parts_of(options: SwarmRunOptions, run: int) -> list[SwarmOptions]:
     """Split a swarm into parts, each with some consumers or producers.
 
     `run` distinguishes messages and clients of this run from those of others.
@@ -123,7 +123,7 @@ def _split(total: int, n: int) -> list[int]:
     return [each + (part < rest) for part in range(n)]
 
 
-class Conductor:
+class SwarmRun:
     """A run; `summary` is set when `run` has ended, also by an error or a signal.
 
     `on_rebalance` is called with each rebalance that ended, `on_status` when the producers begin and every
@@ -132,7 +132,7 @@ class Conductor:
 
     def __init__(
         self,
-        options: ConductOptions,
+        options: SwarmRunOptions,
         *,
         on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None,
         on_status: Callable[[SwarmSummary], object] = lambda summary: None,

@@ -61,14 +61,14 @@ def report(
         # A cluster that cannot be reached is reported before Spark starts.
         ask(namesrv, lambda admin: admin.route(TRACE_TOPIC))
     try:
-        told = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
+        made = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
     except RlabError as error:
         print_error(str(error))
         raise typer.Exit(FAILED) from None
     if json:
-        print_json({"page": str(page_of(out)), **report_document(told)})
+        print_json({"page": str(page_of(out)), **report_document(made)})
     else:
-        print_report(told, out)
+        print_report(made, out)
 
 
 def make_report(
@@ -98,16 +98,16 @@ def make_report(
             raise ConfigError(f"there is no trace {path}")
     started = time.perf_counter()
 
-    def say(step: str) -> None:
+    def note(step: str) -> None:
         print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
 
-    say("Spark starts")
+    note("Spark starts")
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
         read = read_files(spark, traces) if traces else read_topic(spark, name_servers)
-        told = write_report(read, out, group=group, progress=say)
-    say("done")
-    return told
+        made = write_report(read, out, group=group, progress=note)
+    note("done")
+    return made
 
 
 def is_short(traces: list[Path]) -> bool:
@@ -124,26 +124,26 @@ def page_of(out: Path) -> Path:
     return (out / PAGE).resolve()
 
 
-def report_document(told: Report) -> dict[str, object]:
+def report_document(report: Report) -> dict[str, object]:
     """The document of `--json`: the counts, without the rows that the page draws."""
     from dataclasses import asdict
 
     return {
-        "events": told.events,
-        "nodes": told.nodes,
-        "lost_events": told.lost,
-        "span_ms": round(told.span_ms, 1),
-        "groups": [asdict(one.totals) for one in told.groups],
+        "events": report.events,
+        "nodes": report.nodes,
+        "lost_events": report.lost,
+        "span_ms": round(report.span_ms, 1),
+        "groups": [asdict(one.totals) for one in report.groups],
     }
 
 
-def print_report(told: Report, out: Path) -> None:
+def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
     from pipeline.report.words import summary, what_happened
 
-    for one in told.groups:
+    for one in report.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None
         print_line(f"group {one.totals.group}: {summary(one.totals, worst)}")
-    if not told.groups:
+    if not report.groups:
         print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

@@ -125,7 +125,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
     assert f"message {message['message_id']} of topic letters, created " in shown
     assert "letters broker-a 0 2 0" in shown
     assert "k7 air" in terminal.text("message find letters --key k7")
-    assert "no message of letters with key 'k8' is stored" in terminal.error("message find letters --key k8")
+    assert "no message of letters with key 'k8' was stored" in terminal.error("message find letters --key k8")
     assert "no message with id 'nonsense' is stored" in terminal.error("message show nonsense")
     assert "'nowhere' does not exist" in terminal.error("message find nowhere --key k")
 
@@ -142,7 +142,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("group show", "Missing argument"),
         ("group dlq list nobody", "no broker knows group 'nobody'"),
         ("group dlq resend g", "use either --id ID or --all"),
-        ("group reset g t", "say one of --to earliest|latest|TIME"),
+        ("group reset g t", "use one of --to earliest|latest|TIME"),
         ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it"),
         ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),
         ("topic list --namesrv nonsense", "'nonsense' is not an address"),

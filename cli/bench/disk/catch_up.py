@@ -134,6 +134,6 @@ def pulling_all(pull_batch: int) -> Pass:
 
 @asynccontextmanager
 async def connected(name_server: str) -> AsyncIterator[RemotingClient]:
-    """A client that ignores what brokers tell the members of its group."""
+    """A client that ignores notifications to the members of its group."""
     async with RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda address, command: None}) as remoting:
         yield remoting

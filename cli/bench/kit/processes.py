@@ -43,7 +43,7 @@ async def echo_process() -> AsyncIterator[Child]:
 async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
 
-    `topics` are created with so many queues each; without `trace` the broker stores no events.
+    `topics` has the number of queues of each topic to create; without `trace` the broker stores no events.
 
     Yields:
         The cluster; the name server lists every topic.

@@ -55,8 +55,8 @@ def test_a_queue_is_readable_and_writable_up_to_the_two_counts() -> None:
     [
         (["create"], "Missing argument"),
         (["create", "t", "--queues", "0"], "not in the range 1<=x<=65536"),
-        (["scale", "t"], "say --queues N, --read N or --write N"),
-        (["delete", "t"], "say --yes"),
+        (["scale", "t"], "use --queues N, --read N or --write N"),
+        (["delete", "t"], "confirm with --yes"),
         (["show"], "Missing argument"),
     ],
 )

@@ -21,7 +21,7 @@ MESSAGE = MessageExt(
         ("group dlq resend g", "use either --id ID or --all"),
         ("group dlq resend g --id 1 --all", "use either --id ID or --all"),
         ("group dlq resend g --all --again", "--again needs --id"),
-        ("group dlq resend g --all --to nobody", "say group or topic"),
+        ("group dlq resend g --all --to nobody", "use group or topic"),
         ("group dlq show g --limit 0", "--limit"),
         ("group dlq list", "Missing argument"),
     ],

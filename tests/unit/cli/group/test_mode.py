@@ -25,7 +25,7 @@ def test_who_shares_out_is_shown_with_what_is_popped(capsys: pytest.CaptureFixtu
     print_assignment(INFO)
     assert capsys.readouterr().out.splitlines() == [
         "assignment 17 by broker broker-a",
-        "popped: orders (own and 2 others), trips (all queues)",
+        "popped: orders (own and of 2 more members), trips (all queues)",
     ]
 
 

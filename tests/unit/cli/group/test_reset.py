@@ -50,8 +50,8 @@ def test_what_is_no_time_is_told_what_one_looks_like(text: str) -> None:
 @pytest.mark.parametrize(
     ("to", "to_offset", "shift", "named", "complaint"),
     [
-        (None, None, None, False, "say one of"),
-        ("latest", None, 1, False, "say one of"),
+        (None, None, None, False, "use one of"),
+        ("latest", None, 1, False, "use one of"),
         (None, 5, None, False, "another message in every queue"),
         ("9" * 30, None, None, False, "cannot have the value"),
         (None, None, 2**80, False, "cannot have the value"),

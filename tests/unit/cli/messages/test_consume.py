@@ -77,7 +77,7 @@ def test_in_order_they_come_as_they_were_sent_and_an_unknown_order_is_refused(
         for n in range(40):
             await producer.send("t", b"%d" % n, key=f"k{n % 2}")
         await consuming(cluster, order=order, count=40).run()
-        with pytest.raises(ConfigError, match="no order 'keys'; there are none, queue, key"):
+        with pytest.raises(ConfigError, match="no order 'keys'; use none, queue, key"):
             await consuming(cluster, order="keys").run()
 
     in_cluster(scenario, tmp_path)
@@ -94,7 +94,7 @@ def test_popped_messages_are_printed_and_what_is_not_printed_any_more_is_given_b
         await (await cluster.start_producer()).send_many("t", 10)
         await consuming(cluster, mode="pop", count=4).run()
         await consuming(cluster, mode="pop", count=6).run()
-        with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
+        with pytest.raises(ConfigError, match="no mode 'push'; use pull, pop"):
             await consuming(cluster, mode="push").run()
 
     in_cluster(scenario, tmp_path)
@@ -248,7 +248,7 @@ def test_a_group_starts_at_an_end_or_at_a_time(text: str, start: tuple[ConsumeFr
 def test_a_time_without_zone_is_local() -> None:
     local = datetime(2023, 11, 14, 22, 13, 20)
     assert start_of(local.isoformat())[1] == int(local.astimezone(UTC).timestamp() * 1000)
-    with pytest.raises(typer.BadParameter, match="say earliest, latest, a time such as"):
+    with pytest.raises(typer.BadParameter, match="use earliest, latest, a time such as"):
         start_of("yesterday")
 
 

@@ -106,7 +106,7 @@ def test_the_document_tells_where_each_is_and_what_is_missing() -> None:
 
 def test_nothing_found_is_a_failure_that_says_who_did_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
-        fail_without("no message with id 'x'", found(unreachable=("broker-b",)))
+        fail_without("no message with id 'x' is stored", found(unreachable=("broker-b",)))
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err == "error: no message with id 'x' is stored; broker broker-b does not answer\n"
 

@@ -166,7 +166,7 @@ def test_a_topic_that_cannot_be_sent_to_is_told_before_anything_is_read(capsys: 
 
 
 def test_after_many_failures_in_a_row_the_rest_is_not_tried(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ConnectFailed, match=f"gave up after {MAX_FAILURES_IN_A_ROW} failures in a row: away"):
+    with pytest.raises(ConnectFailed, match=f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row: away"):
         produce(count=10_000, fails=lambda _: ConnectFailed("away"))
     assert result(capsys) == (0, MAX_FAILURES_IN_A_ROW)
 

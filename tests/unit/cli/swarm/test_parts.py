@@ -11,7 +11,7 @@ import uvloop
 
 from cli.demo.cluster import run_cluster
 from cli.swarm.parts import run_parts
-from cli.swarm.run import ConductOptions, Conductor, parts_of
+from cli.swarm.run import SwarmRun, SwarmRunOptions, parts_of
 from cli.swarm.wire import Bunch
 from client.config import wall_clock_ms
 from model.errors import ServiceNotAvailable
@@ -20,8 +20,8 @@ from simulation.swarm.observer import SwarmSummary
 pytestmark = [pytest.mark.tcp, pytest.mark.process]
 
 
-def options(name_servers: str, processes: int) -> ConductOptions:
-    return ConductOptions(
+def options(name_servers: str, processes: int) -> SwarmRunOptions:
+    return SwarmRunOptions(
         name_servers=name_servers,
         topic="t",
         group="g",
@@ -42,10 +42,10 @@ def options(name_servers: str, processes: int) -> ConductOptions:
 def test_parts_here_or_in_processes_make_one_swarm(tmp_path: Path, processes: int) -> None:
     async def main() -> SwarmSummary | None:
         async with run_cluster(tmp_path, 1, lambda event: None, wall_clock_ms) as cluster:
-            conductor = Conductor(options(cluster.name_server, processes))
+            swarm_run = SwarmRun(options(cluster.name_server, processes))
             with anyio.fail_after(60):
-                await conductor.run()
-            return conductor.summary
+                await swarm_run.run()
+            return swarm_run.summary
 
     summary = uvloop.run(main())
     assert summary is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.swarm.run import READY_TIMEOUT_S, ConductOptions, Conductor, parts_of
+from cli.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, parts_of
 from client.admin.admin import Admin
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
 from simulation.checks.ownership import Rebalance
@@ -16,7 +16,7 @@ from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
 from simulation.swarm.observer import SwarmSummary
 
-OPTIONS = ConductOptions(
+OPTIONS = SwarmRunOptions(
     name_servers="127.0.0.1:9876",
     topic="t",
     group="g",
@@ -68,7 +68,7 @@ def test_consumers_of_every_part_keep_the_order_and_producers_have_keys_for_it(o
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no order 'keys'; there are none, queue, key"):
+    with pytest.raises(ConfigError, match="no order 'keys'; use none, queue, key"):
         replace(OPTIONS, order="keys")
 
 
@@ -88,7 +88,7 @@ def test_a_strategy_that_there_is_not_is_refused() -> None:
 
 
 def test_a_mode_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no mode 'push'; there are pull, pop"):
+    with pytest.raises(ConfigError, match="no mode 'push'; use pull, pop"):
         replace(OPTIONS, mode="push")
 
 
@@ -99,14 +99,14 @@ class Run:
         self.rebalances: list[Rebalance] = []
         self.statuses: list[SwarmSummary] = []
         options = {"name_servers": ",".join(cluster.addresses), "clock_ms": cluster.simulation.clock_ms, **changes}
-        self.conductor = Conductor(
+        self.swarm_run = SwarmRun(
             replace(OPTIONS, **options), on_rebalance=self.rebalances.append, on_status=self.statuses.append
         )
 
     @property
     def summary(self) -> SwarmSummary:
-        assert self.conductor.summary is not None
-        return self.conductor.summary
+        assert self.swarm_run.summary is not None
+        return self.swarm_run.summary
 
 
 @pytest.mark.simulation
@@ -126,7 +126,7 @@ class TestOnACluster:
     def test_it_creates_the_topic_lives_and_counts(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, duration_s=25.0, rate=40.0)
-            await run.conductor.run()
+            await run.swarm_run.run()
             return run
 
         run = on_cluster(scenario)
@@ -139,7 +139,7 @@ class TestOnACluster:
     def test_consumers_that_pop_share_messages_and_have_no_balance_to_find(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, mode="pop", queues=1, consumers=5, churn_s=1.0)
-            await run.conductor.run()
+            await run.swarm_run.run()
             return run
 
         run = on_cluster(scenario)
@@ -151,7 +151,7 @@ class TestOnACluster:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, duration_s=0.0, churn_s=1.0, rate=20.0)
             with anyio.move_on_after(20):
-                await run.conductor.run()
+                await run.swarm_run.run()
             return run
 
         run = on_cluster(scenario)
@@ -165,7 +165,7 @@ class TestOnACluster:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, duration_s=40.0, rate=20.0)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run.conductor.run)
+                tasks.start_soon(run.swarm_run.run)
                 await anyio.sleep(10)
                 async with Admin(cluster.addresses) as admin:
                     await admin.scale_topic("t", read=6, write=6)
@@ -180,7 +180,7 @@ class TestOnACluster:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(run.conductor.run)
+                tasks.start_soon(run.swarm_run.run)
                 await anyio.sleep(READY_TIMEOUT_S / 2)
                 await cluster.add_broker("broker-z")
             return run
@@ -190,16 +190,16 @@ class TestOnACluster:
     def test_without_a_broker_or_a_name_server_it_says_so(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> None:
             with pytest.raises(ServiceNotAvailable):
-                await Run(cluster).conductor.run()
+                await Run(cluster).swarm_run.run()
             with pytest.raises(ConnectFailed):
-                await Run(cluster, name_servers="nowhere:9876").conductor.run()
+                await Run(cluster, name_servers="nowhere:9876").swarm_run.run()
 
         on_cluster(scenario, brokers=0)
 
     def test_messages_that_do_not_arrive_in_time_are_lost(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
             run = Run(cluster, consumers=0, duration_s=1.0)
-            await run.conductor.run()
+            await run.swarm_run.run()
             return run
 
         summary = on_cluster(scenario).summary
