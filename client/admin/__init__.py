@@ -1,4 +1,4 @@
-"""What operators and the console ask of a cluster: brokers, topics, groups, offsets, messages, dead letters.
+"""Administration for operators and the console: brokers, topics, groups, offsets, messages, dead letters.
 
 Read `admin.py` first: `Admin` has every call, with what each refuses and what is left when it is cancelled. The longer
 ones continue in `topics.py`, `offsets.py`, `messages.py` and `dead_letters.py`, on the connections of `requests.py`.

@@ -1,4 +1,4 @@
-"""AVG and AVG_BY_CIRCLE: equal numbers of queues by position in the sorted member list.
+"""AVG and AVG_BY_CIRCLE: equal numbers of queues by position in the sorted member list. Pure.
 
 queues a0 a1 a2 b0 b1 b2 c0 c1 c2, members W X Y Z         9 = 2 * 4 + 1: the first member gets one more
 AVG             W: a0 a1 a2    X: b0 b1    Y: b2 c0    Z: c1 c2        consecutive blocks

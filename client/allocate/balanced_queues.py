@@ -1,4 +1,4 @@
-"""The computation of BALANCED_STICKY: the owner of each queue, reusing unchanged parts of the last result.
+"""The computation of BALANCED_STICKY: the owner of each queue, reusing unchanged parts of the last result. Pure.
 
 Members with the same topics are one kind; their queues are assigned among them on a ring
 (`client/allocate/hash_ring.py`). With several kinds, the number of queues of each topic that each kind gets is decided

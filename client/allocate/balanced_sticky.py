@@ -1,4 +1,4 @@
-"""BALANCED_STICKY: queues of all topics together, evenly, with few moves when members join and leave.
+"""BALANCED_STICKY: queues of all topics together, evenly, with few moves when members join and leave. Pure.
 
 Invariant: loads of members with the same topics differ by at most one in total; with different topics, they are as even
 as the subscriptions allow (`model/even_loads.py`). The result depends only on the sets of queues and members, not on

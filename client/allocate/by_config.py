@@ -1,4 +1,4 @@
-"""Strategies in which a person says who consumes: CONFIG by queue, and an allow-list by the machine of a member.
+"""Strategies configured by a person: CONFIG by queue, and an allow-list by the machine of a member. Pure.
 
     ByConfig([orders@broker-a:0])                 this member has that queue, whoever else is there
     ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 share all queues, the others have none

@@ -1,4 +1,4 @@
-"""CONSISTENT_HASH: queues and members are points on a ring, and a queue belongs to the next member after it.
+"""CONSISTENT_HASH: queues and members are points on a ring, and a queue belongs to the next member after it. Pure.
 
 A member that joins takes queues from others and moves no other queue; the price is that loads differ widely.
 

@@ -1,4 +1,4 @@
-"""A hash ring on which queues go to the nearest member with room: BALANCED_STICKY among members with equal topics.
+"""A hash ring on which queues go to the nearest member with room: BALANCED_STICKY for equal topics. Pure.
 
 Invariant: the result depends only on the sets of queues and members; and each member gets exactly its number of queues.
 

@@ -1,4 +1,4 @@
-"""Strategies by machine room: MACHINE_ROOM by broker name, MACHINE_ROOM_NEARBY by a resolver.
+"""Strategies by machine room: MACHINE_ROOM by broker name, MACHINE_ROOM_NEARBY by a resolver. Pure.
 
     queues of room1: r1a0 r1a1, of room2: r2a0; member X in room1, Y in room1, nobody in room2
     MACHINE_ROOM_NEARBY-AVG     X: r1a0 r2a0    Y: r1a1        room2 has no consumer: its queues go to all

@@ -1,10 +1,11 @@
-"""The protocol of an allocation strategy, and the checks that RocketMQ's strategies have in common."""
+"""The protocol of an allocation strategy, and the checks that RocketMQ's strategies have in common. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
+from model.assignment import BROKER_STRATEGY
 from model.message_queue import MessageQueue
 
 
@@ -69,6 +70,28 @@ def is_group_wide(strategy: object) -> TypeGuard[GroupWideStrategy]:
     """Whether a strategy wants to see all topics together."""
     # Every pass asks, and isinstance with a protocol takes 40 us in Python 3.11.
     return hasattr(strategy, "allocate_group")
+
+
+class LeftToBroker:
+    """BROKER, the strategy that a member names in its heartbeats when a broker assigns its queues; computes nothing."""
+
+    name = BROKER_STRATEGY
+
+    def allocate(
+        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Never called: see the class."""
+        raise AssertionError(f"the queues of group {consumer_group!r} are assigned by a broker")
+
+    def allocate_group(
+        self,
+        consumer_group: str,
+        current_cid: str,
+        queues_of: Mapping[str, Sequence[MessageQueue]],
+        topics_of: Mapping[str, Collection[str]],
+    ) -> list[MessageQueue]:
+        """Never called. It makes this a `GroupWideStrategy`, for which a member reports the routes of all topics."""
+        raise AssertionError(f"the queues of group {consumer_group!r} are assigned by a broker")
 
 
 def position_of(

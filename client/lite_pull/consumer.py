@@ -1,9 +1,10 @@
-"""LitePullConsumer: a consumer that asks for messages when it wants some, and may say itself which queues it reads.
+"""LitePullConsumer: a consumer whose user polls for messages, and may choose the queues that it reads.
 
-RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. Either it subscribes and is a member of the group with a
-share of the queues, or it assigns queues to itself and is none; `client/lite_pull/poll_commits.py` says what counts
-as processed. What differs from RocketMQ: offsets are committed after processing instead of at the hand-out; it
-heartbeats and rebalances at its start; a paused queue hands out nothing until resumed, also over a rebalance.
+RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. It either subscribes and is a member of the group that
+owns some of the queues, or it assigns queues to itself and is no member; `client/lite_pull/poll_commits.py` defines
+which messages are processed. Differences from RocketMQ: offsets are committed after processing instead of when a poll
+returns; it heartbeats and rebalances at its start; a paused queue delivers nothing until it is resumed, also after a
+rebalance.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class LitePullConsumer(GroupConsumer):
     Args:
         name_servers: addresses, a string separated by commas or a list.
         group: consumer group.
-        strategy: how the group's queues are shared; every member must use the same. Not used after `assign`.
-        message_queue_listener: called as `(topic, all queues, mine)` after each change of what is subscribed to.
+        strategy: assigns the group's queues; every member must use the same. Not used after `assign`.
+        message_queue_listener: called as `(topic, all queues, mine)` after each change of a subscribed topic.
         **options: `LitePullOptions` and `ClientConfig` by name.
 
     Raises:
@@ -86,19 +87,19 @@ class LitePullConsumer(GroupConsumer):
         self._ask = QueueOffsets(context.instance)
         self._background.start_soon(self._topic_queues.run)
         if self.poll_options.auto_commit:
-            self._background.start_soon(self._commit_now_and_then)
+            self._background.start_soon(self._commit_periodically)
         return replace(context, arrived=self._ready.arrived, started=self._queue_started)
 
-    async def _commit_now_and_then(self) -> None:
+    async def _commit_periodically(self) -> None:
         while True:
             await anyio.sleep(self.poll_options.auto_commit_interval_s)
             await self._parts()[1].persist()
 
     async def persist_offsets(self) -> None:
-        """See `GroupMember`. Nothing: this consumer commits at an interval of its own, or when its user says so."""
+        """See `GroupMember`. Nothing: this consumer commits at its own interval, or when its user calls `commit`."""
 
     def _prepare_shutdown(self) -> None:
-        self._commits.give_up()
+        self._commits.abandon()
         self._ready.close()
 
     async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
@@ -110,13 +111,13 @@ class LitePullConsumer(GroupConsumer):
             await store.load()
         return UnleasedQueues(context, store, lambda topics: list(self._assigned))
 
-    # --- which queues ------------------------------------------------------------------------------------------------
+    # --- queues ------------------------------------------------------------------------------------------------------
 
     async def subscribe(self, topic: str, expression: str = "*") -> None:
         """Subscribe to a topic as a member of the group, or change the expression; before or after the start.
 
         Args:
-            topic: the topic; one that does not exist yet is waited for.
+            topic: its name; it need not exist yet.
             expression: `*`, or tags as `tagA || tagB`.
 
         Raises:
@@ -127,19 +128,21 @@ class LitePullConsumer(GroupConsumer):
         Cancellation: the subscription stays.
         """
         if self._assigned:
-            raise IllegalOperation("this consumer assigns queues; one that subscribes has to be another one")
+            raise IllegalOperation(
+                "assign() and subscribe() cannot be mixed: create a second LitePullConsumer to subscribe"
+            )
         self._note_subscription(topic, expression, with_retry=False)
         await self._apply_subscriptions()
 
     async def assign(self, queues: Iterable[MessageQueue], expressions: Mapping[str, str] | None = None) -> None:
-        """Read exactly these queues, whoever else reads them; before or after the start.
+        """Read exactly these queues, also if other consumers read them; before or after the start.
 
-        No membership and no lease comes with it: nobody is told, and offsets are committed as long as no member of the
-        group has the queue. What was assigned before and is not any more is finished like a queue that is given up.
+        The consumer does not join the group and gets no lease: no member is notified, and offsets are committed only
+        while no member of the group owns the queue. Queues of an earlier assignment are released.
 
         Args:
             queues: at least one.
-            expressions: topic -> tags, where not all messages are wanted.
+            expressions: topic -> tags, for topics of which not all messages are wanted.
 
         Raises:
             IllegalOperation: it has subscribed to a topic before.
@@ -152,7 +155,9 @@ class LitePullConsumer(GroupConsumer):
         if not wanted:
             raise InvalidParameter("no queue to assign: name at least one, or shut the consumer down")
         if self._is_member:
-            raise IllegalOperation("this consumer subscribes; one that assigns queues has to be another one")
+            raise IllegalOperation(
+                "assign() and subscribe() cannot be mixed: create a second LitePullConsumer to assign queues"
+            )
         topics = dict.fromkeys(check_topic(queue.topic) for queue in wanted)
         filters = {topic: subscription_of(topic, (expressions or {}).get(topic, "*"), 0) for topic in topics}
         first = not self._assigned
@@ -185,11 +190,11 @@ class LitePullConsumer(GroupConsumer):
         return self._assigned_topics.get(topic) if self._assigned else super()._subscription_of(topic)
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that it has now, sorted; those that it is about to get are not among them."""
+        """The queues that it owns now, sorted; not those that it is about to get."""
         return self.queues
 
     def register_message_queue_listener(self, listener: MessageQueueListener | None) -> None:
-        """Have a listener called as `(topic, all queues, mine)` after each change, and now for what there is."""
+        """Have a listener called as `(topic, all queues, mine)` after each change, and now for the current queues."""
         self._queue_listener.listener = listener
         if self._state is ServiceState.RUNNING:
             self._notify_queue_listener()
@@ -197,30 +202,32 @@ class LitePullConsumer(GroupConsumer):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_s: float = POLL_TIMEOUT_S) -> list[MessageExt]:
-        """Take messages; what earlier polls returned counts as processed from now on.
+        """Get messages; the messages of earlier polls count as processed from now on.
 
         Args:
             timeout_s: how long to wait if there are none; 0 for not at all.
 
         Returns:
-            `poll_batch` messages at the most, of one or several queues, those of each in the order of their offsets.
-            Empty when the time is over, or the consumer is shut down meanwhile.
+            Up to `poll_batch` messages of one or several queues, in the offset order of each queue. Empty when the time
+            is over or the consumer is shut down.
 
         Raises:
             IllegalOperation: not running, nothing subscribed or assigned, or another task polls.
 
-        Cancellation: no message is lost; what earlier polls returned counts as processed.
+        Cancellation: no message is lost; messages of earlier polls count as processed.
         """
         self._check_running()
         if self._ready.waited_for:
-            raise IllegalOperation("another task is polling: what a poll returns is processed when the next one comes")
+            raise IllegalOperation(
+                "another task is polling: the next poll marks the messages of the last one as processed"
+            )
         if not self._subscriptions and not self._assigned:
             raise IllegalOperation("nothing to poll: subscribe to a topic or assign queues first")
         self._commits.processed()
         await self._ready.wait(timeout_s)
         taken = self._ready.take(self.poll_options.poll_batch, anyio.current_time())
         for owned, messages in taken:
-            self._commits.hand_out(owned, messages, self.config.clock_ms())
+            self._commits.polled(owned, messages, self.config.clock_ms())
         return [message for _, messages in taken for message in messages]
 
     def _queue_started(self, owned: OwnedQueue) -> None:
@@ -233,13 +240,13 @@ class LitePullConsumer(GroupConsumer):
         """Commit now, and wait until it is stored.
 
         Args:
-            offsets: exactly these, each the first one that is not done; only with `auto_commit=False`. By default
-                everything that polls have returned counts as processed, and is committed.
+            offsets: exactly these, each the first offset that is not processed; only with `auto_commit=False`. By
+                default all messages that polls have returned count as processed, and are committed.
 
         Raises:
-            IllegalOperation: not running; or a queue is not this consumer's now; or offsets with automatic commit.
-            InvalidParameter: an offset that was not handed out yet.
-            LeaseLost: a queue is another member's by now, who gets its messages again.
+            IllegalOperation: not running; or this consumer does not own a queue now; or offsets with automatic commit.
+            InvalidParameter: no poll has reached an offset yet.
+            LeaseLost: another member owns a queue now, and its messages are redelivered there.
             RlabError: some offset could not be stored; the next commit tries again.
 
         Cancellation: some may have been stored.
@@ -250,12 +257,12 @@ class LitePullConsumer(GroupConsumer):
             self._commits.commit(ownership.owned.values())
         else:
             if self.poll_options.auto_commit:
-                raise IllegalOperation("offsets are committed for you: set auto_commit=False to say which")
+                raise IllegalOperation("offsets are committed automatically: set auto_commit=False to choose them")
             chosen = [(self._owned(queue), offset) for queue, offset in offsets.items()]
             for owned, offset in chosen:
                 if not 0 <= offset <= owned.process_queue.position:
                     raise InvalidParameter(
-                        f"{owned.queue} was handed out up to {owned.process_queue.position}; {offset} cannot be "
+                        f"{owned.queue} was polled up to {owned.process_queue.position}; {offset} cannot be "
                         "committed: seek there first"
                     )
             for owned, offset in chosen:
@@ -265,10 +272,10 @@ class LitePullConsumer(GroupConsumer):
             raise failures[queue]
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group has got to on a queue; in BROADCASTING, this consumer. None if nothing is stored.
+        """The committed offset of the group on a queue; in BROADCASTING, of this consumer. None if there is none.
 
         Raises:
-            NetworkError, TopicNotExist, InvalidParameter: its broker does not tell.
+            NetworkError, TopicNotExist, InvalidParameter: its broker does not answer, or refuses.
 
         Cancellation: harmless.
         """
@@ -279,11 +286,7 @@ class LitePullConsumer(GroupConsumer):
         return await self._ask.committed(queue, self.group)
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at or after a time; the end of the queue if nothing is that young.
-
-        Args:
-            queue: any.
-            timestamp_ms: wall clock in milliseconds.
+        """The first offset stored at or after a wall-clock time; the end of the queue if there is none.
 
         Raises and cancellation: see `committed`.
         """
@@ -291,14 +294,14 @@ class LitePullConsumer(GroupConsumer):
         return await self._ask.at(queue, timestamp_ms)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at another offset; what was fetched before is forgotten. The next commit goes there as well.
+        """Continue at another offset; fetched messages are dropped. The next commit starts there as well.
 
         Args:
-            queue: one that it has now.
-            offset: from the first that the queue holds to its end.
+            queue: one that it owns now.
+            offset: from the first offset that the queue holds to its end.
 
         Raises:
-            IllegalOperation: the queue is not this consumer's now, maybe because a rebalance is under way.
+            IllegalOperation: this consumer does not own the queue now, maybe because of a rebalance in progress.
             InvalidParameter: the queue does not hold the offset.
             NetworkError: its broker does not answer; nothing changed.
 
@@ -308,35 +311,35 @@ class LitePullConsumer(GroupConsumer):
         first, end = await self._ask.first(queue), await self._ask.end(queue)
         if not first <= offset <= end:
             raise InvalidParameter(f"{queue} holds offsets {first} to {end}; {offset} cannot be sought")
-        self._go_on(owned, offset)
+        self._continue_at(owned, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the first offset that the queue holds. Raises and cancellation: see `seek`."""
+        """Continue at the first offset that the queue holds. Raises and cancellation: see `seek`."""
         owned = self._owned(queue)
-        self._go_on(owned, await self._ask.first(queue))
+        self._continue_at(owned, await self._ask.first(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on at the end of the queue. Raises and cancellation: see `seek`."""
+        """Continue at the end of the queue. Raises and cancellation: see `seek`."""
         owned = self._owned(queue)
-        self._go_on(owned, await self._ask.end(queue))
+        self._continue_at(owned, await self._ask.end(queue))
 
-    def _go_on(self, owned: OwnedQueue, offset: int) -> None:
-        # While the broker was asked the queue may have been lost, and may even be here again, as another one.
+    def _continue_at(self, owned: OwnedQueue, offset: int) -> None:
+        # During the request the queue may have been lost, and may even have returned, as another object.
         if self._owned(owned.queue) is not owned:
-            raise IllegalOperation(f"{owned.queue} was lost and regained meanwhile: seek again")
+            raise IllegalOperation(f"{owned.queue} was lost and regained during the seek: seek again")
         self._commits.moved(owned, self._pulled().restart(owned, offset))
 
     # --- pausing -----------------------------------------------------------------------------------------------------
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Hand out nothing of these queues until they are resumed; they stay paused if they are lost and regained."""
+        """Deliver nothing from these queues until they are resumed; they stay paused if they are lost and regained."""
         for queue in queues:
             self._paused[queue] = None
             if self._ownership is not None and queue in self._ownership.owned:
                 self._ownership.owned[queue].paused = True
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Hand out messages of these queues again; those that are not paused are ignored."""
+        """Deliver messages of these queues again; queues that are not paused are ignored."""
         for queue in queues:
             self._paused.pop(queue, None)
             if self._ownership is not None and queue in self._ownership.owned:
@@ -348,7 +351,7 @@ class LitePullConsumer(GroupConsumer):
     # --- topics ------------------------------------------------------------------------------------------------------
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be read, sorted; none if there is no such topic.
+        """The readable queues of a topic, sorted; empty if there is no such topic.
 
         Raises:
             ConnectFailed: no name server answers.
@@ -359,7 +362,7 @@ class LitePullConsumer(GroupConsumer):
         return list(await self._queues_of(check_topic(topic)))
 
     async def register_topic_message_queue_change_listener(self, topic: str, listener: TopicQueuesListener) -> None:
-        """Have a listener called as `(topic, queues)` when the queues of a topic changed; looked at every 30 s.
+        """Have a listener called as `(topic, queues)` when the queues of a topic change; checked every 30 s.
 
         Raises and cancellation: see `TopicQueuesWatch.register`.
         """
@@ -367,7 +370,7 @@ class LitePullConsumer(GroupConsumer):
         await self._topic_queues.register(topic, listener)
 
     async def fetch_topic_message_queues_and_compare(self) -> None:
-        """Look now whether the queues changed of the topics that are listened to. Cancellation: harmless."""
+        """Check now whether the queues of topics with a listener have changed. Cancellation: harmless."""
         await self._topic_queues.fetch_and_compare()
 
     async def _queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -390,6 +393,6 @@ class LitePullConsumer(GroupConsumer):
         owned = self._pulled().owned.get(queue)
         if owned is None:
             raise IllegalOperation(
-                f"{queue} is not this consumer's now: it may be another member's, or a rebalance may be under way"
+                f"this consumer does not own {queue} now: another member may, or a rebalance is in progress"
             )
         return owned

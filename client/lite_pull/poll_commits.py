@@ -1,14 +1,14 @@
-"""PollCommits: what polls handed out, and what of it counts as processed and may be committed.
+"""PollCommits: the messages that polls returned, and which of them count as processed and may be committed.
 
-A poll cannot know when its caller is done with what it returned; the next call can: whoever polls again, or commits, is
-done with what came before. So a crash in between delivers the messages of the last poll again, and loses none. RocketMQ
-commits at the hand-out: what was handed out and not processed when the process died is lost (AssignedMessageQueue,
-updateConsumeOffset in DefaultLitePullConsumerImpl.poll).
+A poll cannot know when its caller has processed the messages that it returned, but the next call can: calling `poll` or
+`commit` means that all earlier messages are processed. So after a crash the messages of the last poll are redelivered,
+and none is lost. RocketMQ commits when a poll returns: messages that are not processed when the process dies are lost
+(AssignedMessageQueue, updateConsumeOffset in DefaultLitePullConsumerImpl.poll).
 
     poll -> 5 6            commit offset 5
-    poll -> 7              5 and 6 are processed: 7 with automatic commit; without it 5, until somebody commits
+    poll -> 7              5 and 6 are processed: 7 with automatic commit; without it 5, until the user commits
     commit                 7 is processed: 8
-    queue lost; poll -> .. what was handed out of it is not committed by us any more
+    queue lost; poll -> .. messages of that queue are not committed by this consumer any more
 
 Nothing here waits or knows the time; it only changes the queues that it is given.
 """
@@ -23,42 +23,37 @@ from model.message import MessageExt
 
 
 class PollCommits:
-    """The books of one lite pull consumer.
-
-    Args:
-        auto_commit: whether what is processed may be committed without being asked.
-    """
+    """The polled messages of one lite pull consumer; with `auto_commit`, processed ones may be committed at once."""
 
     def __init__(self, *, auto_commit: bool) -> None:
         self._auto_commit = auto_commit
-        self._handed_out: list[tuple[OwnedQueue, list[MessageExt]]] = []
-        # Without automatic commit: queues with more processed than may be committed; some are on their way out.
+        self._polled: list[tuple[OwnedQueue, list[MessageExt]]] = []
+        # Without automatic commit: queues with more processed than may be committed; some are being released.
         self._processed: dict[OwnedQueue, None] = {}
 
     def begin(self, owned: OwnedQueue) -> None:
-        """Take over a queue before its first message; nothing of it is done yet."""
+        """Take over a queue before its first message."""
         if not self._auto_commit:
             owned.commit_at = owned.process_queue.commit_offset
 
-    def hand_out(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
-        """Note what a poll is about to return, at a wall-clock time in milliseconds."""
+    def polled(self, owned: OwnedQueue, messages: list[MessageExt], now_ms: float) -> None:
+        """Add the messages that a poll is about to return; the wall-clock time is in milliseconds."""
         owned.dispatch_counts.add(messages, now_ms)
-        self._handed_out.append((owned, messages))
+        self._polled.append((owned, messages))
 
     def processed(self) -> None:
-        """Count everything that was handed out as processed, because its user has come back."""
-        handed_out, self._handed_out = self._handed_out, []
-        for owned, messages in handed_out:
+        """Count all polled messages as processed, because the user has made the next call."""
+        polled, self._polled = self._polled, []
+        for owned, messages in polled:
             owned.process_queue.finish(messages)
             if not self._auto_commit and not owned.detached:
                 self._processed[owned] = None
             owned.made_progress()
 
     def commit(self, owned_now: Iterable[OwnedQueue]) -> None:
-        """Let everything that is processed be committed.
+        """Let all processed messages be committed.
 
-        Args:
-            owned_now: every queue that the consumer has: what the filter passed over in them counts as well.
+        `owned_now` are all queues of the consumer: messages that the filter skipped in them count as processed too.
         """
         self.processed()
         if self._auto_commit:
@@ -68,14 +63,14 @@ class PollCommits:
         self._processed.clear()
 
     def commit_at(self, owned: OwnedQueue, offset: int) -> None:
-        """Let exactly this be committed of a queue; going back is what its user wants, too."""
+        """Let exactly this offset be committed; the user may also go back."""
         assert owned.commit_at is not None, "with automatic commit nobody says what to commit"
         if offset < owned.commit_at:
             owned.rewound = True
         owned.commit_at = offset
 
     def moved(self, old: OwnedQueue, new: OwnedQueue) -> None:
-        """A queue goes on elsewhere, because its user said so: `new` was begun in the place of `old`."""
+        """Continue with `new` in the place of `old`, after a seek."""
         new.rewound = old.rewound
         if not self._auto_commit:
             new.commit_at = old.commit_at
@@ -83,9 +78,9 @@ class PollCommits:
             new.rewound = True
         self._processed.pop(old, None)
 
-    def give_up(self) -> None:
-        """Nobody will come back for what the last poll returned: it is not processed, and nobody shall wait for it."""
-        for owned, messages in self._handed_out:
+    def abandon(self) -> None:
+        """Requeue the messages of the last poll as not processed, so that a shutdown does not wait for them."""
+        for owned, messages in self._polled:
             owned.process_queue.requeue(messages, math.inf)
             owned.made_progress()
-        self._handed_out = []
+        self._polled = []

@@ -1,8 +1,8 @@
-"""ReadyQueues: the queues that have messages to hand out, in the order in which a poll looks at them.
+"""ReadyQueues: the queues with fetched messages, in the order in which polls take from them.
 
-A queue stands in line once, and behind the others again when a poll has taken from it and left something: a backlog
-does not starve them. One that was given up, is paused, or has a lease that may have ended leaves the line; whoever ends
-the pause, or confirms the lease, puts it back.
+A queue is in the list once. If a poll leaves messages in it, it moves to the end, so that a long queue does not starve
+the others. A queue that was released, is paused, or whose lease may have expired leaves the list; `arrived` is called
+again when the pause ends or the lease is confirmed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model.message import MessageExt
 
 
 class ReadyQueues:
-    """The line of one consumer; at most one task waits."""
+    """The ready queues of one consumer; at most one task waits."""
 
     def __init__(self) -> None:
         self._ready: deque[OwnedQueue] = deque()
@@ -30,14 +30,14 @@ class ReadyQueues:
         return self._waiting is not None
 
     def arrived(self, owned: OwnedQueue) -> None:
-        """Say that a queue may have messages to hand out."""
+        """Add a queue that may have messages to deliver."""
         if not owned.offered:
             owned.offered = True
             self._ready.append(owned)
             self._wake()
 
     def close(self) -> None:
-        """End the wait of whoever waits, and every later one: nothing is handed out any more."""
+        """End the current wait and all later ones: nothing is delivered any more."""
         self._closed = True
         self._wake()
 
@@ -46,7 +46,7 @@ class ReadyQueues:
             self._waiting.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is something to take, the line is closed, or the time is over. Cancellation: harmless."""
+        """Wait until a queue is ready, this is closed, or the time is over. Cancellation: harmless."""
         loop = asyncio.get_running_loop()
         with anyio.move_on_after(timeout_s):
             while not self._closed and not self._holds_messages(loop.time()):
@@ -57,15 +57,7 @@ class ReadyQueues:
                     self._waiting = None
 
     def take(self, max_messages: int, now: float) -> list[tuple[OwnedQueue, list[MessageExt]]]:
-        """Hand out messages.
-
-        Args:
-            max_messages: at most so many.
-            now: loop time in seconds.
-
-        Returns:
-            Some of each of the first queues in line, in the order of their offsets.
-        """
+        """Up to `max_messages` messages of the first queues, in the offset order of each; `now` is loop time."""
         taken: list[tuple[OwnedQueue, list[MessageExt]]] = []
         while max_messages and not self._closed and self._holds_messages(now):
             owned = self._ready.popleft()

@@ -1,4 +1,4 @@
-"""What both kinds of POP consumers do with messages: drop unwanted tags, acknowledge, extend, return to the broker.
+"""The common part of both POP consumers: drops unwanted tags, acknowledges, and returns messages to their brokers.
 
 They differ in the side that asks: a push consumer pops in loops and decides by the results of its listeners
 (`consumption.py`), a `PopConsumer` pops when its user calls and lets the user decide (`receiver.py`).

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from client.allocate.left_to_broker import LeftToBroker
+from client.allocate.strategy import LeftToBroker
 from client.instance.schedule import RebalancePass
 from client.rebalance.assignment_requests import AssignmentRequests
 from client.rebalance.leased_queues import LeasedQueues

@@ -14,8 +14,7 @@ from contextlib import suppress
 import anyio
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
-from client.allocate.left_to_broker import LeftToBroker
-from client.allocate.strategy import check_strategy
+from client.allocate.strategy import LeftToBroker, check_strategy
 from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance

@@ -36,13 +36,13 @@ class Twin:
 
 @given(st.booleans(), STEPS)
 def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[str, int, int]]) -> None:
-    polled = PollCommits(auto_commit=auto_commit)
+    commits = PollCommits(auto_commit=auto_commit)
     queues = [MessageQueue("t", "b", n) for n in range(3)]
     owned: list[OwnedQueue] = []
     twins = [Twin(0) for _ in queues]
     for queue in queues:
         owned.append(owned_queue(queue))
-        polled.begin(owned[-1])
+        commits.begin(owned[-1])
     for step, which, n in steps:
         queue, mine, twin = queues[which], owned[which], twins[which]
         if step == "arrive":
@@ -57,21 +57,21 @@ def test_commits_are_those_of_a_naive_twin(auto_commit: bool, steps: list[tuple[
             mine.stop()
             start = mine.commit_offset
             owned[which] = owned_queue(queue, start)
-            polled.begin(owned[which])
+            commits.begin(owned[which])
             twins[which] = Twin(start)
         else:
             for each in twins:
                 each.state = {offset: "processed" if s == "out" else s for offset, s in each.state.items()}
         if step == "poll":
-            polled.processed()
+            commits.processed()
             taken = mine.process_queue.next_batch(n, 0.0)
             if taken:
-                polled.hand_out(mine, taken, 0.0)
+                commits.polled(mine, taken, 0.0)
             expected = sorted(offset for offset, state in twin.state.items() if state == "waiting")[:n]
             assert [each.offset for each in taken] == expected
             twin.state.update(dict.fromkeys(expected, "out"))
         elif step == "commit":
-            polled.commit(owned)
+            commits.commit(owned)
             for each in twins:
                 each.committed = each.unprocessed()
         for mine, twin in zip(owned, twins, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueBalancedSticky
-from client.allocate.strategy import check_strategy, is_group_wide, position_of, utf16_units
+from client.allocate.strategy import LeftToBroker, check_strategy, is_group_wide, position_of, utf16_units
+from model.assignment import BROKER_STRATEGY
 from model.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("t", "b", 0)]
@@ -42,3 +43,13 @@ def test_names_sort_as_java_sorts_them() -> None:
 def test_only_a_strategy_that_sees_all_topics_is_asked_for_the_group() -> None:
     assert is_group_wide(AllocateMessageQueueBalancedSticky())
     assert not is_group_wide(AllocateMessageQueueAveragely())
+
+
+def test_the_strategy_of_brokers_has_a_name_for_heartbeats_and_is_asked_by_nobody() -> None:
+    strategy = LeftToBroker()
+    assert strategy.name == BROKER_STRATEGY
+    assert is_group_wide(strategy)
+    with pytest.raises(AssertionError, match="by a broker"):
+        strategy.allocate("g", "c", [], ["c"])
+    with pytest.raises(AssertionError, match="by a broker"):
+        strategy.allocate_group("g", "c", {}, {"c": ["t"]})

@@ -86,7 +86,7 @@ def test_without_automatic_commit_nothing_is_committed_but_by_a_commit(simulate:
         assert committed(cluster) == 5, "who says where to, may go back"
         with pytest.raises(InvalidParameter, match="up to 20; 21 cannot"):
             await lite.do(lite.consumer.commit, {Q0: 21})
-        with pytest.raises(IllegalOperation, match="is not this consumer's now"):
+        with pytest.raises(IllegalOperation, match=r"does not own .* now"):
             await lite.do(lite.consumer.commit, {Q1: 0})
         await lite.do(lite.consumer.commit)
         assert committed(cluster) == 20
@@ -189,7 +189,7 @@ def test_a_seek_goes_on_there_and_so_does_the_commit(simulate: Simulate, auto_co
         for offset in (-1, 11):
             with pytest.raises(InvalidParameter, match="holds offsets 0 to 10"):
                 await lite.do(consumer.seek, Q0, offset)
-        with pytest.raises(IllegalOperation, match="rebalance may be under way"):
+        with pytest.raises(IllegalOperation, match="a rebalance is in progress"):
             await lite.do(consumer.seek, Q1, 0)
         await lite.do(consumer.seek_to_begin, Q0)
         await lite.do(consumer.shutdown)

@@ -10,39 +10,39 @@ from tests.unit.client.pull.owned_queues import owned_queue
 QUEUE = MessageQueue("t", "b", 0)
 
 
-def begun(polled: PollCommits, start: int = 0, n: int = 5) -> OwnedQueue:
+def begun(commits: PollCommits, start: int = 0, n: int = 5) -> OwnedQueue:
     owned = owned_queue(QUEUE, start, n)
-    polled.begin(owned)
+    commits.begin(owned)
     return owned
 
 
-def poll(polled: PollCommits, owned: OwnedQueue, n: int) -> None:
-    polled.processed()
-    polled.hand_out(owned, owned.process_queue.next_batch(n, 0.0), 0.0)
+def poll(commits: PollCommits, owned: OwnedQueue, n: int) -> None:
+    commits.processed()
+    commits.polled(owned, owned.process_queue.next_batch(n, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(("auto_commit", "after_polls"), [(True, [0, 2, 3]), (False, [0, 0, 0])])
 def test_what_a_poll_returned_counts_when_the_next_one_comes(auto_commit: bool, after_polls: list[int]) -> None:
-    polled = PollCommits(auto_commit=auto_commit)
-    owned = begun(polled)
+    commits = PollCommits(auto_commit=auto_commit)
+    owned = begun(commits)
     seen = []
     for n in (2, 1, 2):
-        poll(polled, owned, n)
+        poll(commits, owned, n)
         seen.append(owned.commit_offset)
     assert seen == after_polls
-    polled.commit([owned])
+    commits.commit([owned])
     assert owned.commit_offset == 5
     assert owned.process_queue.dispatched == 0
 
 
 def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() -> None:
-    polled = PollCommits(auto_commit=True)
-    owned = begun(polled)
-    poll(polled, owned, 2)
-    poll(polled, owned, 2)
-    polled.give_up()
+    commits = PollCommits(auto_commit=True)
+    owned = begun(commits)
+    poll(commits, owned, 2)
+    poll(commits, owned, 2)
+    commits.abandon()
     assert (owned.process_queue.dispatched, owned.commit_offset) == (0, 2)
-    polled.processed()
+    commits.processed()
     assert owned.commit_offset == 2
 
 
@@ -51,15 +51,15 @@ def test_what_nobody_comes_back_for_is_not_processed_and_waited_for_by_nobody() 
 def test_a_queue_that_was_moved_by_its_user_commits_backwards_only_if_it_went_back(
     auto_commit: bool, target: int, back: bool
 ) -> None:
-    polled = PollCommits(auto_commit=auto_commit)
-    old = begun(polled)
-    poll(polled, old, 3)
-    polled.commit([old])
-    new = begun(polled, target, 1)
-    polled.moved(old, new)
+    commits = PollCommits(auto_commit=auto_commit)
+    old = begun(commits)
+    poll(commits, old, 3)
+    commits.commit([old])
+    new = begun(commits, target, 1)
+    commits.moved(old, new)
     assert new.commit_offset == (target if auto_commit else 3)
     assert new.rewound == (auto_commit and back)
-    poll(polled, new, 1)
-    polled.commit([new])
+    poll(commits, new, 1)
+    commits.commit([new])
     assert new.commit_offset == target + 1
     assert new.rewound == back
