@@ -24,6 +24,7 @@ from broker.durability.metadata import MetadataStore
 from broker.store.message_store import MessageStore
 from broker.store.segments.index import LogKey
 from model.event_log import EventLog
+from model.events import EventKind
 from model.quirks import Quirk
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
@@ -214,3 +215,12 @@ class Core:
     events: EventLog
     driver: DeadlineDriver
     features: Features
+
+    def emit(self, kind: EventKind, **columns: Any) -> str:
+        """Record an event of this broker; see `EventLog.emit`."""
+        return self.events.emit(kind, broker=self.name, **columns)
+
+    def emit_queue(self, kind: EventKind, group: str, queue: tuple[str, int], **columns: Any) -> str:
+        """Record an event about a queue (topic, queue id) that a group consumes; see `EventLog.emit`."""
+        topic, queue_id = queue
+        return self.events.emit(kind, broker=self.name, group=group, topic=topic, queue_id=queue_id, **columns)

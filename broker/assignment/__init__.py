@@ -1,1 +1,9 @@
-"""The room `broker/assignment`."""
+"""Assignment by the broker: members that name the strategy `broker` ask their coordinator for their queues.
+
+`group_assignments.py` decides (pure): one versioned assignment for each group, made by `sharing.py` with the least
+moves (`min_cost_flow.py`), also for members that pop. `handlers.py` is the feature: it answers members, keeps the
+request modes that operators set (pull or pop), and lets members ask again when the assignment has changed.
+
+Read `group_assignments.py`, then `handlers.py`; `sharing.py` when the result surprises. No room imports anything from
+here: leases learn by the hook `is_popped` whether a group was set to pop a topic. A broker can be without this room.
+"""

@@ -76,11 +76,10 @@ class Assignment(Feature):
             now_ms=int(core.clock_ms()),
         )
         if outcome.moved >= 0:
-            cause = core.events.emit(
+            cause = core.emit(
                 EventKind.ASSIGNMENT_MADE,
                 cause=header.get("cause") or info.cause,
                 group=group,
-                broker=core.name,
                 client=client_id,
                 version=outcome.version,
                 n=outcome.moved,

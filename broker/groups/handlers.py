@@ -99,11 +99,10 @@ class GroupHandlers(Feature):
         info = outcome.group
         core.driver.wake_by(now + data.session_timeout_s)
         if outcome.joined or outcome.resubscribed:
-            core.events.emit(
+            core.emit(
                 EventKind.MEMBER_JOIN if outcome.joined else EventKind.SUBSCRIPTION_CHANGE,
                 cause=cause,
                 group=info.group,
-                broker=core.name,
                 client=client_id,
                 version=info.version,
                 n=len(info.members),

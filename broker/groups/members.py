@@ -1,4 +1,4 @@
-"""The groups of a broker while it runs: it keeps their members, stores them, and notifies them of changes."""
+"""The groups of a running broker: keeps their members, stores them, and notifies them of changes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Groups(Feature):
 
     Attributes:
         table: the groups; what only looks at them asks here.
-        watch: reports what is wrong with a group.
+        watch: reports groups that are inconsistent.
         clients: connection number -> client.
     """
 
     def __init__(self, core: Core, restore_grace_s: float) -> None:
         self.table = GroupTable(quirks=core.quirks)
-        self.watch = GroupWatch(core.name, core.events)
+        self.watch = GroupWatch(core)
         self.clients: dict[int, Client] = {}
         self._core = core
         core.metadata.add_tables(_SCHEMA)
@@ -88,11 +88,10 @@ class Groups(Feature):
     def take_out(self, leave: Leave, cause: str) -> None:
         """Record that a member left: its event, its place in the stored state, and what other features do then."""
         info, client_id = leave.group, leave.member.client_id
-        self._core.events.emit(
+        self._core.emit(
             EventKind.MEMBER_LEAVE,
             cause=cause,
             group=info.group,
-            broker=self._core.name,
             client=client_id,
             version=info.version,
             n=len(info.members),
@@ -147,11 +146,10 @@ class Groups(Feature):
                 client = self.clients.get(member.connection)
                 if client is not None:
                     sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
-            core.events.emit(
+            core.emit(
                 EventKind.NOTIFY_SENT,
                 cause=info.cause,
                 group=info.group,
-                broker=core.name,
                 version=info.version,
                 n=sent,
             )

@@ -1,16 +1,17 @@
-"""Says what is wrong with a group as soon as it is: in an event, in the broker's log, and to the members themselves.
+"""Reports groups whose members disagree, and client ids that two processes use.
 
-Members hear of it with the answers to their heartbeats, and log it (`client/instance/heartbeats.py`). Everything is
-said once for each change, and not once for each heartbeat; so it names those who were on each side at that moment.
+A report is an event, a line in the broker's log, and a warning in the answers to the members' heartbeats, which they
+log (`client/instance/heartbeats.py`). It is made once for each change, and not once for each heartbeat; so it names the
+members that were on each side at that moment.
 """
 
 from __future__ import annotations
 
 import logging
 
+from broker.feature import Core
 from broker.groups.group import ConsumerGroupInfo, Member
 from model.errors import ClientIdConflict
-from model.event_log import EventLog
 from model.events import EventKind
 from model.group_agreement import describe, disagreements
 
@@ -20,19 +21,13 @@ _REMEDY = "give one of the two another instance_name (or none, for a random one)
 
 
 class GroupWatch:
-    """The reports of one broker.
+    """The reports of one broker."""
 
-    Args:
-        broker_name: its name.
-        events: where they go.
-    """
-
-    def __init__(self, broker_name: str, events: EventLog) -> None:
-        self._broker_name = broker_name
-        self._events = events
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def report_disagreement(self, info: ConsumerGroupInfo, cause: str) -> None:
-        """Report when what the members disagree in has changed; costs next to nothing when it has not."""
+        """Report a change of the settings that the members disagree in; costs next to nothing without a change."""
         split = info.settings.split()
         if split == info.split:
             return
@@ -43,11 +38,10 @@ class GroupWatch:
             logger.warning("members of group %s disagree: %s", info.group, info.disagreement)
         else:
             logger.info("members of group %s agree again", info.group)
-        self._events.emit(
+        self._core.emit(
             EventKind.GROUP_INCONSISTENT,
             cause=cause,
             group=info.group,
-            broker=self._broker_name,
             version=info.version,
             n=len(split),
             detail=info.disagreement or "agreed",
@@ -56,19 +50,10 @@ class GroupWatch:
     def refuse(
         self, group: str, member: Member, member_at: str, *, epoch: str, newcomer_at: str, cause: str, now: float
     ) -> ClientIdConflict:
-        """Report a second process with the client id of a live member.
-
-        Args:
-            group: the group.
-            member: who has the id.
-            member_at: its address.
-            epoch: which run of a client the newcomer is; one that comes again is not reported again.
-            newcomer_at: its address.
-            cause: id of the root trigger.
-            now: loop time in seconds.
+        """Report a second process with the client id of a live member, once for each run id (`epoch`).
 
         Returns:
-            What the newcomer is told.
+            The error for the newcomer.
         """
         client_id = member.client_id
         if member.rival != epoch:
@@ -80,11 +65,10 @@ class GroupWatch:
                 "group %s: %s has the client id %s of the member at %s and is refused: %s",
                 *(group, newcomer_at, client_id, member_at, _REMEDY),
             )
-            self._events.emit(
+            self._core.emit(
                 EventKind.CLIENT_ID_CONFLICT,
                 cause=cause,
                 group=group,
-                broker=self._broker_name,
                 client=client_id,
                 detail=newcomer_at,
             )
@@ -96,6 +80,6 @@ class GroupWatch:
 
     @staticmethod
     def warnings(info: ConsumerGroupInfo, member: Member) -> list[str]:
-        """What a member has to be told with the answer to its heartbeat; bounded, and the same until it changes."""
+        """Warnings for the answer to a member's heartbeat; bounded, and the same until something changes."""
         found = [f"members of group {info.group} disagree: {info.disagreement}"] if info.disagreement else []
         return [*found, member.warning] if member.warning else found

@@ -6,7 +6,6 @@ RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgpack
 
@@ -66,20 +65,20 @@ class LeaseHandlers(Feature):
             if rival is not None and not rival.try_yield_to_pull(group, queue, client_id):
                 # What is in flight by POP comes first; the caller is notified when nothing is left of it.
                 refused.append((topic, queue_id, ""))
-                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail="POP")
+                core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail="POP")
                 continue
             lease = leases.grant(group, queue, client_id)
             if lease is None:
                 held = leases.table.owner_of(group, queue)
-                refused.append((topic, queue_id, "" if held is None else held.owner))
-                self._emit(EventKind.LOCK_REFUSED, group, queue, client_id, cause, detail=refused[-1][2])
+                owner = "" if held is None else held.owner
+                refused.append((topic, queue_id, owner))
+                core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
                 continue
             offset = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
             lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
-            self._emit(
-                EventKind.LOCK_GRANTED, group, queue, client_id, cause, version=lease.token, offset=offset, n=lag
-            )
+            note = {"client": client_id, "version": lease.token, "offset": offset, "n": lag}
+            core.emit_queue(EventKind.LOCK_GRANTED, group, queue, cause=cause, **note)
         core.barrier.respond_after_commit(connection, request, {}, msgpack.packb([granted, refused]))
 
     def _is_readable(self, queue: QueueKey) -> bool:
@@ -180,16 +179,5 @@ class LeaseHandlers(Feature):
                 )
             rival.forget_queue(group, queue)
         if leases.commit(group, queue, offset, reset=reset):
-            self._emit(EventKind.OFFSET_COMMITTED, group, queue, client_id, cause, offset=offset, n=end - offset)
-
-    def _emit(self, kind: EventKind, group: str, queue: QueueKey, client_id: str, cause: str, **columns: Any) -> None:
-        self._core.events.emit(
-            kind,
-            cause=cause,
-            group=group,
-            topic=queue.topic,
-            broker=self._core.name,
-            queue_id=queue.queue_id,
-            client=client_id,
-            **columns,
-        )
+            note = {"client": client_id, "offset": offset, "n": end - offset}
+            self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)

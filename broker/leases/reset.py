@@ -111,13 +111,11 @@ class ResetHandlers(Feature):
             one = leases.table.revoke(group, queue)
             if one is not None:
                 freed.append(one)
-            cause = core.events.emit(
+            cause = core.emit_queue(
                 EventKind.OFFSET_RESET,
+                group,
+                queue,
                 cause=cause,
-                group=group,
-                topic=topic,
-                broker=core.name,
-                queue_id=row.queue_id,
                 client=row.owner,
                 version=leases.table.newest_token,
                 offset=row.after,

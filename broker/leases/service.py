@@ -1,4 +1,4 @@
-"""The leases and committed offsets of a broker while it runs: it stores them, and announces queues that become free."""
+"""The leases and committed offsets of a running broker: stores them, and notifies members of queues that are free."""
 
 from __future__ import annotations
 
@@ -135,17 +135,8 @@ class Leases(Feature):
         for group, queue, owner, token, waiters in freed:
             self._leases.delete(group, *queue)
             core.barrier.metadata_changed()
-            core.events.emit(
-                EventKind.QUEUE_RELEASED if detail == "unlock" else EventKind.LOCK_EXPIRED,
-                cause=cause,
-                group=group,
-                topic=queue.topic,
-                broker=core.name,
-                queue_id=queue.queue_id,
-                client=owner,
-                version=token,
-                detail=detail,
-            )
+            kind = EventKind.QUEUE_RELEASED if detail == "unlock" else EventKind.LOCK_EXPIRED
+            core.emit_queue(kind, group, queue, cause=cause, client=owner, version=token, detail=detail)
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
             if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):

@@ -159,9 +159,7 @@ class Retention(Feature):
             *(core.name, messages, len(gone)),
             *((gone[-1].end_position - gone[0].base_position) / MIB, why),
         )
-        self._leases.moves.cause = core.events.emit(
-            EventKind.MESSAGES_DELETED, broker=core.name, n=messages, detail=why
-        )
+        self._leases.moves.cause = core.emit(EventKind.MESSAGES_DELETED, n=messages, detail=why)
 
     def _free(self, removed: list[int]) -> None:
         """Give the space of removed files back; runs in a thread."""

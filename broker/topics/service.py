@@ -161,7 +161,5 @@ class Topics(Feature):
         """Write what changed about a topic, and tell the name servers."""
         core = self._core
         core.barrier.metadata_changed()
-        cause = core.events.emit(
-            EventKind.ROUTE_CHANGED, cause=cause, topic=topic, broker=core.name, n=read_queue_nums, detail=detail
-        )
+        cause = core.emit(EventKind.ROUTE_CHANGED, cause=cause, topic=topic, n=read_queue_nums, detail=detail)
         self.registration.changed(cause)
