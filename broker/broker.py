@@ -23,15 +23,15 @@ from broker.leases.reset import ResetHandlers
 from broker.leases.service import Leases
 from broker.leases.stats import GroupStatsHandlers
 from broker.messages.pull import Pulls
-from broker.pop.service import PopService
+from broker.messages.query import Queries
+from broker.messages.send import Sends
+from broker.pop.service import Pop
 from broker.retention.service import Retention
 from broker.retry.dead_letters import DeadLetters
 from broker.retry.delays import Delays
-from broker.sink.broker_sets import SinkBrokerSets
-from broker.sink.service import SinkService
-from broker.sink.store import SinkStore
+from broker.retry.send_back import SendBack
+from broker.sink.handlers import Sink
 from broker.store.message_store import MessageStore
-from broker.store.segments.index import LogKey
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
@@ -109,15 +109,16 @@ class Broker(Feature):
         self.registration = topics.registration
         self.topics, self.groups, self.locks, self.offsets = topics.table, groups.table, leases.table, leases.offsets
         self.moves = leases.moves
-        self.delays = add(Delays(core, topics.table))
-        add(DeadLetters(core, topics.table))
-        self.pulls = add(Pulls(core, topics.table, groups.table, leases.table, leases.moves))
-        self.pops = PopService(self, config.rng)
-        self.pops.restore()
-        leases.rival = self.pops
-        self.spreads = SinkBrokerSets(metadata, config.clock_ms)
-        self.sinks = SinkService(loop, store, SinkStore(metadata), self.topics, self.barrier, config.clock_ms)
-        add(_Rest(self))
+        self.delays = add(Delays(core, topics))
+        add(SendBack(core, topics, self.delays))
+        add(DeadLetters(core, topics))
+        add(Sends(core, topics, self.delays))
+        self.pulls = add(Pulls(core, topics, groups, leases))
+        add(Queries(core, topics, self.delays, config.files, config.data_dir))
+        if Part.POP in config.parts:
+            self.pop = leases.rival = add(Pop(core, topics, groups, leases, config.rng))
+        if Part.SINK in config.parts:
+            self.sink = add(Sink(core, topics))
         if Part.RETENTION in config.parts:
             add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
@@ -159,12 +160,6 @@ class Broker(Feature):
         """Health: which server this is, and how long it runs."""
         return Reply({"kind": "broker", "name": self.config.name, "uptime_s": self.uptime_s})
 
-    # --- for rooms that still take the whole broker ------------------------------------------------------------------
-
-    def tell_released(self, waiting: dict[tuple[str, str], int], cause: str) -> None:
-        """See `Groups.notify_released`."""
-        self.group_service.notify_released(waiting, cause)
-
     # --- trace -------------------------------------------------------------------------------------------------------
 
     def store_trace(self) -> None:
@@ -180,44 +175,3 @@ class Broker(Feature):
         self.barrier.after_append(
             lambda failure: self.events.put_back(events) if failure is not None else None, TRACE_TOPIC, 0
         )
-
-
-class _Rest(Feature):
-    """The rooms that are not features yet."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._pops = broker.pops
-        self._sinks = broker.sinks
-
-    def next_deadline(self) -> float | None:
-        return self._pops.next_deadline()
-
-    def expire(self, now: float) -> None:
-        self._pops.expire(now)
-
-    def connection_closed(self, connection: Connection) -> None:
-        self._pops.connection_closed(connection)
-
-    def queue_changed(self, topic: str, queue_id: int) -> None:
-        self._pops.wake(topic, queue_id)
-
-    def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        self._pops.look_again(group)
-
-    def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
-        self._pops.member_left(connection, group, client_id)
-
-    def group_deleted(self, group: str, cause: str) -> None:
-        self._pops.forget_group(group)
-
-    def topic_deleted(self, topic: str, cause: str) -> None:
-        self._pops.forget_topic(topic)
-
-    def kept_from(self) -> dict[LogKey, int]:
-        return self._sinks.pinned()
-
-    def stats(self) -> dict[str, int]:
-        return {
-            "held_pops": self._pops.held_count,
-            "pop_messages": self._pops.ledger.messages,
-        }

@@ -13,20 +13,14 @@ import anyio
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.durability.metadata import MetadataStore
-from broker.messages.query import QueryHandlers
-from broker.messages.send import SendHandlers
-from broker.pop.handlers import PopHandlers
-from broker.retry.send_back import RetryHandlers
-from broker.sink.handlers import SinkHandlers
 from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from model.events import EventKind
 from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.record import FlushMode
 from remoting.connection import Connection
-from remoting.server import Handler, serve
+from remoting.server import serve
 from remoting.tasks import background_tasks
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +43,6 @@ class RunningBroker:
     address: str
     broker: Broker
     recovery_s: float
-
-
-def all_handlers(broker: Broker) -> dict[RequestCode, Handler]:
-    """Every request that a broker serves."""
-    return {
-        **broker.features.handlers(),
-        **SendHandlers(broker).handlers(),
-        **PopHandlers(broker).handlers(),
-        **QueryHandlers(broker).handlers(),
-        **RetryHandlers(broker).handlers(),
-        **SinkHandlers(broker).handlers(),
-    }
 
 
 @asynccontextmanager
@@ -94,12 +76,11 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
 
         try:
             async with (
-                serve(all_handlers(broker), config.listen, on_closed=closed) as server,
+                serve(broker.features.handlers(), config.listen, on_closed=closed) as server,
                 background_tasks() as tasks,
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
                 tasks.start_soon(broker.driver.run)
-                tasks.start_soon(broker.sinks.driver.run)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(_sync, broker)
                 if config.trace:

@@ -44,9 +44,9 @@ class Rival(Protocol):
         """Whether the rival commits the group's offset of a queue now."""
 
     def forget_queue(self, group: str, queue: QueueKey) -> None:
-        """Forget what the group has in flight of a queue: its offset was set by somebody else."""
+        """Forget the invisible messages of a queue: the group's offset was reset, or committed otherwise."""
 
-    def wake(self, topic: str, queue_id: int) -> None:
+    def queue_changed(self, topic: str, queue_id: int) -> None:
         """Look again at a queue whose lease is free, and that no member waits for."""
 
 
@@ -140,7 +140,7 @@ class Leases(Feature):
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
             if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
-                self.rival.wake(*queue)
+                self.rival.queue_changed(*queue)
         self._groups.notify_released(waiting, cause)
 
     def _pulls(self, group: str, client_id: str, topic: str) -> bool:

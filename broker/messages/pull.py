@@ -8,12 +8,13 @@ over. It is answered then as a pull of that moment would be.
 from __future__ import annotations
 
 from broker.feature import Core, Feature
-from broker.groups.table import GroupTable
-from broker.leases.offset_moves import OffsetOutOfRangeReporter
-from broker.leases.table import QueueKey, QueueLeases
+from broker.groups.members import Groups
+from broker.leases.service import Leases
+from broker.leases.table import QueueKey
 from broker.messages.parked import Parked, ParkedRequests
 from broker.store.read_result import ReadResult, ReadStatus
-from broker.topics.table import TopicTable, check_exists, check_readable
+from broker.topics.service import Topics
+from broker.topics.table import check_exists, check_readable
 from model.errors import LeaseLost, RlabError, SystemBusy
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
@@ -33,22 +34,20 @@ _CODES = {
 _MOVED = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_TOO_BIG)
 
 SKIPPED_HOLD_S = 1.0
-"""How long a pull is held that has skipped messages; then the consumer is told how far nothing matches."""
+"""How long a pull is parked that has skipped messages; then it is answered with the offset up to which none matches."""
 
 
 class Pulls(Feature):
     """The pulls of one broker, and the requests about the offsets of a queue."""
 
-    def __init__(
-        self, core: Core, topics: TopicTable, groups: GroupTable, locks: QueueLeases, moves: OffsetOutOfRangeReporter
-    ) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
         self._loop = core.loop
         self._store = core.store
         self._wake_by = core.driver.wake_by
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
-        self._moves = moves
+        self._topics = topics.table
+        self._groups = groups.table
+        self._leases = leases.table
+        self._moves = leases.moves
         self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests()
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -59,11 +58,6 @@ class Pulls(Feature):
             RequestCode.GET_MIN_OFFSET: self.min_offset,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
         }
-
-    @property
-    def held_count(self) -> int:
-        """How many pulls are parked."""
-        return len(self._parked)
 
     def stats(self) -> dict[str, int]:
         """How many pulls are parked."""
@@ -94,11 +88,11 @@ class Pulls(Feature):
     # --- pulls -------------------------------------------------------------------------------------------------------
 
     def pull(self, connection: Connection, request: Command) -> Reply | None:
-        """Answer a pull, or hold it."""
+        """Answer a pull, or park it."""
         header = request.header
         now = self._loop.time()
         if header.get("token") is not None:
-            # Here and not in `_run`: that a message arrived for a held pull is no sign of life of whoever sent it.
+            # Here and not in `_run`: a message that arrives for a parked pull is no sign of life of its member.
             self._groups.touch(header["group"], header.get("client_id") or "", now)
         suspend_ms = header["suspend_ms"]
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
@@ -143,9 +137,9 @@ class Pulls(Feature):
             check_readable(entry.config, queue_id)
         if header.get("token") is not None:
             queue = QueueKey(topic, queue_id)
-            if not self._locks.check(header["group"], queue, header.get("client_id") or "", header["token"]):
+            if not self._leases.check(header["group"], queue, header.get("client_id") or "", header["token"]):
                 raise LeaseLost(
-                    f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to nobody, by now"
+                    f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to none, by now"
                 )
         hashes = header.get("tag_hashes")
         result = self._store.read(
@@ -161,11 +155,11 @@ class Pulls(Feature):
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
             return _reply(result)
         if result.next_offset < result.max_offset:
-            # There is more to look through than one read may: the next request goes on, and others get their turn.
+            # There is more to look through than one read may: the next request goes on, and other clients are served.
             return _reply(result)
         if result.status is ReadStatus.NONE_MATCHED:
-            # Held on from behind what the filter refused, or each such message would cost the consumer a round trip;
-            # but not for long, because it commits only what it knows to be behind it.
+            # Parked from behind the messages that do not match, or each of them would cost the consumer a round trip;
+            # but not for long, because it commits only offsets that it has been told.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
         if (full := self._parked.full_at(topic, queue_id)) is not None:

@@ -1,22 +1,26 @@
 """Finding stored messages by key and by id. RocketMQ: QueryMessageProcessor.
 
-A search may have to read gigabytes once, and must not be felt by anybody who sends or pulls meanwhile. So searches run
-one at a time, in short steps in a worker thread (`broker/store/keys/search.py`); and each request is answered after
-about a second with what was found, and with the place in the log from which the asker may have it go on.
+A search may have to read gigabytes once, and must not slow down sends or pulls. So searches run one at a time, in short
+steps in a worker thread (`broker/store/keys/search.py`). Each request is answered after about a second with what was
+found so far, and with the log position from which the client can have the search go on.
 """
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import anyio
 import msgpack
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
 from broker.messages.terms import MessageTerms, id_term, key_term, unpack_parked
+from broker.retry.delays import Delays
 from broker.store.disk.errors import StoreReadFailed
+from broker.store.disk.files import Files
 from broker.store.keys.search import FoundRecord, KeySearcher, segment_views
+from broker.topics.service import Topics
 from model.errors import SystemBusy
 from model.limits import LOOKUP_GENTLE_S, LOOKUP_SLICE_S, MAX_LOOKUP_BYTES, MAX_LOOKUPS
 from model.names import SCHEDULE_TOPIC
@@ -28,18 +32,21 @@ from remoting.wire.request_code import RequestCode
 
 _END_OF_TIME_MS = 2**63 - 1
 _REST = 3
-"""While somebody sends, a search rests for so many times the length of its last step."""
+"""While messages are stored, a search rests for this many times the length of its last step."""
 
 _Row = tuple[str, int, int, bytes]
 """topic, queue id, when it is delivered or -1, stored record"""
 
 
-class QueryHandlers:
-    """Searches the log for people."""
+class Queries(Feature):
+    """Searches the log of one broker for messages."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._searcher = KeySearcher(broker.config.files)
+    def __init__(self, core: Core, topics: Topics, delays: Delays, files: Files, directory: Path) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._delays = delays
+        self._directory = directory
+        self._searcher = KeySearcher(files)
         # asyncio's, not anyio's: that one never returns to a task that was started while the server is being cancelled.
         self._one_at_a_time = asyncio.Lock()
         self._asked = 0
@@ -53,30 +60,28 @@ class QueryHandlers:
         return await self._answer(connection, request, key_term(request.header["topic"], request.header["key"]))
 
     async def by_id(self, connection: Connection, request: Command) -> Reply:
-        """Every place in which a message is."""
+        """Every stored copy of a message."""
         return await self._answer(connection, request, id_term(request.header["message_id"]))
 
     async def _answer(self, connection: Connection, request: Command, term: bytes) -> Reply:
         if self._asked >= MAX_LOOKUPS:
-            raise SystemBusy(f"{MAX_LOOKUPS} searches are under way on broker {self._broker.config.name}: retry later")
+            raise SystemBusy(f"{MAX_LOOKUPS} searches are in progress on broker {self._core.name}: retry later")
         self._asked += 1
         try:
             async with self._one_at_a_time:
                 try:
                     return await self._search(connection, request.header, term)
                 except OSError as error:
-                    directory = self._broker.config.data_dir
-                    raise StoreReadFailed(f"cannot search {directory} ({error}): check the disk") from error
+                    raise StoreReadFailed(f"cannot search {self._directory} ({error}): check the disk") from error
         finally:
             self._asked -= 1
 
     async def _search(self, connection: Connection, header: dict[str, Any], term: bytes) -> Reply:
-        broker = self._broker
-        log, loop = broker.store.log, broker.loop
+        log, loop = self._core.store.log, self._core.loop
         begin_ms, end_ms = header.get("begin_ms") or 0, header.get("end_ms")
         end_ms = _END_OF_TIME_MS if end_ms is None else end_ms
         before = log.written_position if header.get("before") is None else header["before"]
-        names = broker.topics.names()
+        names = self._topics.names()
         views = segment_views(log, begin_ms=begin_ms, end_ms=end_ms, before=before)
         steps = self._searcher.search(views, term, MessageTerms(names), before)
         rows: list[_Row] = []
@@ -96,7 +101,7 @@ class QueryHandlers:
                         size += len(row[3])
                 is_late = loop.time() - started >= LOOKUP_SLICE_S
                 is_enough = len(rows) >= header["max_n"] or size >= MAX_LOOKUP_BYTES or is_late
-                # Whoever asks again must not find itself where it was.
+                # Below the position in the request, or a client that goes on would ask the same again.
                 if is_enough and step.position < before:
                     next_before = step.position
                     break
@@ -107,14 +112,14 @@ class QueryHandlers:
         return Reply({"next_before": next_before}, msgpack.packb(rows))
 
     def _row(self, found: FoundRecord, names: dict[int, str]) -> _Row | None:
-        """What to tell of a record; None if it is nothing that a reader could come upon."""
-        broker, topic = self._broker, names.get(found.topic_id)
-        if topic is None or found.queue_offset >= broker.store.max_offset(found.topic_id, found.queue_id):
+        """The row of a record; None if no consumer could read it."""
+        topic = names.get(found.topic_id)
+        if topic is None or found.queue_offset >= self._core.store.max_offset(found.topic_id, found.queue_id):
             return None  # of a deleted topic, or not acknowledged yet
         if topic != SCHEDULE_TOPIC:
             return topic, found.queue_id, -1, found.record
         parked = unpack_parked(found.record[HEADER.size :])
-        if parked is None or not broker.delays.is_waiting(found.queue_offset):
+        if parked is None or not self._delays.is_waiting(found.queue_offset):
             return None  # it was delivered, and is found there
         record = encode_record(
             found.topic_id,

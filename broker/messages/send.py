@@ -6,7 +6,9 @@ from typing import Any
 
 import msgpack
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
+from broker.retry.delays import Delays
+from broker.topics.service import Topics
 from broker.topics.table import TopicEntry, check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
@@ -16,17 +18,20 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 _PLAIN_FIELDS = 3
-"""Fields of a send that wants nothing special: topic, queue and tag hash."""
+"""Fields of a send without a delay: topic, queue and tag hash."""
 
 
-class SendHandlers:
-    """Takes messages; answers once they are written."""
+class Sends(Feature):
+    """Stores messages; answers once they are written."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._append = broker.store.append
-        self._known_topic = broker.topics.get
-        self._answer_send = broker.barrier.answer_send
+    def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
+        self._topics = topics
+        self._delays = delays
+        self._clock_ms = core.clock_ms
+        self._append_batch = core.store.append_batch
+        self._append = core.store.append
+        self._known_topic = topics.table.get
+        self._answer_send = core.barrier.answer_send
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -47,15 +52,15 @@ class SendHandlers:
         self._answer_send(connection, request, topic, queue_id, offset)
 
     def _send_later(self, connection: Connection, request: Command) -> None:
-        """Park a message that asks for a delay, or take a copy of a failed one. It gets its offset when it is due."""
-        header, broker = request.header, self._broker
-        broker.delays.park(
+        """Store a delayed message, or a copy of a failed one. It gets its offset when it is due."""
+        header = request.header
+        self._delays.park(
             request.body or b"",
             topic=header["topic"],
             queue_id=header["queue_id"],
             tag_hash=header["tag_hash"],
             times_delivered=header.get("times_delivered") or 0,
-            due_ms=int(broker.config.clock_ms()) + (header.get("delay_ms") or 0),
+            due_ms=int(self._clock_ms()) + (header.get("delay_ms") or 0),
         )
         self._answer_send(connection, request, header["topic"], header["queue_id"], -1)
 
@@ -64,13 +69,13 @@ class SendHandlers:
         topic, queue_id = request.header["topic"], request.header["queue_id"]
         batch = _decode_batch(request.body)
         entry = self._writable(topic, queue_id)
-        offset = self._broker.store.append_batch(entry.topic_id, queue_id, batch)
+        offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
 
     def _writable(self, topic: str, queue_id: int) -> TopicEntry:
         entry = self._known_topic(topic)
         if entry is None:
-            entry = self._broker.topic_service.for_send(topic)
+            entry = self._topics.for_send(topic)
         if queue_id >= entry.accepts_below:
             check_writable(entry.config, queue_id)
         return entry

@@ -1,11 +1,14 @@
-"""Takes messages out of queues for a pop: which queues, in which turn, due messages first, then new ones."""
+"""Delivers messages to a pop: from which queues, in which order, redeliveries first and new messages after them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
+from broker.feature import Core
 from broker.groups.group import ConsumerGroupInfo
+from broker.groups.members import Groups
+from broker.leases.service import Leases
 from broker.leases.start_offsets import start_offset
 from broker.leases.table import QueueKey
 from broker.pop.forwarder import PopForwarder
@@ -13,7 +16,9 @@ from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 from broker.pop.reads import read_due, read_run
 from broker.pop.request import PopRequest
+from broker.pop.tokens import Tokens
 from broker.store.message_store import MessageStore
+from broker.topics.service import Topics
 from broker.topics.table import TopicEntry
 from model.errors import PollingFull, RlabError
 from model.events import EventKind
@@ -23,24 +28,14 @@ from model.names import is_retry_topic
 from model.record import iter_records
 from remoting.wire.pop import ANY_QUEUE
 
-if TYPE_CHECKING:
-    from broker.broker import Broker
-
 _RETRY_FIRST_EVERY = 5
-"""One pop in so many looks into the retry topic first, the others last. RocketMQ: popFromRetryProbability."""
+"""One pop in this many begins with the retry topic, the others end with it. RocketMQ: popFromRetryProbability."""
 _READS_PER_QUEUE = 4
-"""Reads of one pop in a queue whose messages its filter passes over."""
+"""Reads of one pop in a queue whose messages do not match its filter."""
 
 
 class Batch(NamedTuple):
-    """Messages of one queue in the answer of a pop.
-
-    Attributes:
-        window: where they are in flight.
-        token: of their handles.
-        n: how many.
-        row: what the answer says of them.
-    """
+    """`n` messages of one queue in the answer of a pop, and the row of the answer that holds them."""
 
     queue: GroupQueue
     token: int
@@ -49,51 +44,46 @@ class Batch(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a pop got.
-
-    Attributes:
-        batches: of different queues.
-        is_more: whether there is more to look through than one turn may.
-    """
+    """Result of a pop: batches of different queues, and whether a filter has more to look through than one pop may."""
 
     batches: list[Batch]
     is_more: bool
 
 
 class PopDelivery:
-    """Takes messages for the pops of one broker.
-
-    Args:
-        broker: its tables.
-        ledger: what is in flight.
-        forwarder: where dead letters go.
-        new_token: makes up a token.
-    """
+    """Delivers messages to the pops of one broker."""
 
     def __init__(
         self,
-        broker: Broker,
+        core: Core,
+        topics: Topics,
+        groups: Groups,
+        leases: Leases,
         ledger: PopLedger,
         forwarder: PopForwarder,
-        new_token: Callable[[GroupQueue], int],
+        tokens: Tokens,
     ) -> None:
-        self._broker = broker
+        self._core = core
+        self._store = core.store
+        self._topics = topics.table
+        self._groups = groups.table
+        self._leases = leases
         self._ledger = ledger
         self._forwarder = forwarder
-        self._new_token = new_token
+        self._tokens = tokens
         # (group, topic) -> pops so far, for the queue that the next one begins with.
         self._turns: dict[tuple[str, str], int] = {}
 
     def take(self, pop: PopRequest) -> Taken:
-        """Deliver messages of whatever queues the pop wants.
+        """Deliver messages from the queues that the pop asks for.
 
         Raises:
-            RlabError: none could be delivered because of it.
+            RlabError: it kept all of them from being delivered.
         """
         return self._take(pop, self._places(pop, self._next_turn(pop)))
 
     def take_from(self, pop: PopRequest, topic: str, queue_id: int) -> Taken:
-        """The same of one queue, which the pop wants.
+        """Deliver messages from one of the queues that the pop asks for.
 
         Raises:
             RlabError: likewise.
@@ -101,7 +91,7 @@ class PopDelivery:
         return self._take(pop, iter([(topic, queue_id)]))
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """Forget the turns of a group or topic that is deleted."""
+        """Forget at which queue a group or topic that is deleted begins."""
         for key in [key for key in self._turns if key[0] == group or key[1] == topic]:
             del self._turns[key]
 
@@ -111,9 +101,9 @@ class PopDelivery:
         if not turn:
             if len(self._turns) >= MAX_POP_QUEUES:
                 self._turns.clear()
-            # All queues now, though this pop may be full before it has come to the last: where a group begins must not
-            # depend on when it first comes to a queue.
-            entry = self._broker.topics.existing(pop.topic)
+            # All queues now, although this pop may be full before it reaches the last one: the start of a group must
+            # not depend on when it first reaches a queue.
+            entry = self._topics.existing(pop.topic)
             for queue_id in range(entry.serves_below):
                 self._committed(pop, PopKey(pop.group, pop.topic, queue_id), entry)
         self._turns[key] = turn
@@ -128,28 +118,27 @@ class PopDelivery:
             if topic == pop.topic and pop.queue_id != ANY_QUEUE:
                 yield topic, pop.queue_id
                 continue
-            entry = self._broker.topics.get(topic)
+            entry = self._topics.get(topic)
             n = 0 if entry is None else entry.serves_below
             for i in range(n):
                 yield topic, (turn + i) % n
 
     def _take(self, pop: PopRequest, places: Iterator[tuple[str, int]]) -> Taken:
-        topics = self._broker.topics
-        times = Times(self._broker.loop.time(), self._broker.config.clock_ms())
+        times = Times(self._core.loop.time(), self._core.clock_ms())
         batches: list[Batch] = []
         left, left_bytes, any_more = pop.max_n, MAX_PULL_BYTES, False
         for topic, queue_id in places:
-            entry = topics.get(topic)
+            entry = self._topics.get(topic)
             if entry is None or queue_id >= entry.serves_below:
                 continue
             try:
-                queue = self._window(pop, PopKey(pop.group, topic, queue_id), entry)
+                queue = self._ready(pop, PopKey(pop.group, topic, queue_id), entry)
                 if queue is None:
                     continue
                 batch, more = self._take_queue(pop, queue, entry, left, left_bytes, times)
             except RlabError:
                 if batches:
-                    break  # what was delivered must reach its consumer
+                    break  # the messages delivered so far must reach their consumer
                 raise
             any_more |= more
             if batch is not None:
@@ -160,9 +149,9 @@ class PopDelivery:
                     break
         return Taken(batches, any_more)
 
-    def _window(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> GroupQueue | None:
-        """The window of a queue if a pop may take from it now, and there may be something in it."""
-        store = self._broker.store
+    def _ready(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> GroupQueue | None:
+        """A queue if a pop may be served from it now, and it may have messages."""
+        store = self._store
         queue = self._ledger.queues.get(key)
         if queue is None:
             committed = self._committed(pop, key, entry)
@@ -179,23 +168,23 @@ class PopDelivery:
         return queue
 
     def _committed(self, pop: PopRequest, key: PopKey, entry: TopicEntry) -> int | None:
-        """Where a group stands on a queue; None if the queue is leased. The first to ask decides where it begins."""
-        broker = self._broker
-        if broker.locks.owner_of(key.group, QueueKey(key.topic, key.queue_id)) is not None:
+        """The committed offset, or None if the queue is leased. The first pop decides where the group starts."""
+        leases = self._leases
+        if leases.table.owner_of(key.group, QueueKey(key.topic, key.queue_id)) is not None:
             return None
-        committed = broker.offsets.read(*key)
+        committed = leases.offsets.read(*key)
         if committed is None:
-            info = broker.groups.get(key.group)
-            now_ms = int(broker.config.clock_ms())
-            committed = pop_start_offset(broker.store, entry, key.queue_id, pop, info, now_ms)
+            info = self._groups.get(key.group)
+            now_ms = int(self._core.clock_ms())
+            committed = pop_start_offset(self._store, entry, key.queue_id, pop, info, now_ms)
             self.commit(key, committed)
-            broker.leases.save_offset(*key, committed)
+            leases.save_offset(*key, committed)
         return committed
 
     def commit(self, key: PopKey, offset: int) -> None:
-        """Note where a group stands on a queue. It is not stored: the journal has whatever moved it."""
-        if self._broker.offsets.commit(*key, offset):
-            self._broker.barrier.metadata_changed()
+        """Commit an offset. It is not stored: the journal has the acknowledgements that moved it."""
+        if self._leases.offsets.commit(*key, offset):
+            self._core.barrier.metadata_changed()
 
     def _take_queue(
         self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, max_n: int, max_bytes: int, times: Times
@@ -206,13 +195,13 @@ class PopDelivery:
         n_due = 0
         if window.due_count:
             due = self._forwarder.due(queue, max_n, pop.max_attempts)
-            read = read_due(self._broker.store, entry.topic_id, queue_id, due, max_bytes=max_bytes)
+            read = read_due(self._store, entry.topic_id, queue_id, due, max_bytes=max_bytes)
             if read.gone:
                 self._gone(pop, queue, read.gone, read.moved)
             bodies, offsets, n_due = read.bodies, read.offsets, len(read.offsets)
             max_bytes -= sum(map(len, bodies))
         upto, more = window.next_offset, False
-        # In order, what follows must not go before what is still due.
+        # A pop in order must not get new messages before the redeliveries.
         if n_due < max_n and max_bytes > 0 and not (pop.order and window.due_count > n_due):
             body, new, upto, more = self._read_new(pop, queue, entry, max_n - n_due, max_bytes)
             if new:
@@ -225,7 +214,7 @@ class PopDelivery:
                 )
                 self.commit(queue.key, window.committed)
             return None, more
-        token = self._new_token(queue)
+        token = self._tokens.new(queue)
         counts = self._ledger.deliver(
             queue,
             offsets,
@@ -235,7 +224,7 @@ class PopDelivery:
             times=times,
             invisible_s=pop.invisible_s,
         )
-        self._broker.driver.wake_by(times.now + pop.invisible_s)
+        self._core.driver.wake_by(times.now + pop.invisible_s)
         self.commit(queue.key, window.committed)
         if n_due:
             self._emit_redelivered(pop, queue, offsets[0], n_due)
@@ -260,7 +249,7 @@ class PopDelivery:
         end = upto
         for _ in range(_READS_PER_QUEUE):
             run = read_run(
-                self._broker.store,
+                self._store,
                 entry.topic_id,
                 queue_id,
                 upto,
@@ -281,19 +270,19 @@ class PopDelivery:
         self._ledger.skip(queue, offsets)
         if moved is not None:
             self._note_moved(pop, queue, *moved)
-        # Nobody is woken: this pop goes on in the same queue, and must find it as it was.
+        # No parked pop is woken: this one goes on in the same queue, and must find it as it was.
         self.commit(queue.key, queue.window.committed)
 
     def _note_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
         header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
-        self._broker.moves.note(header, result, self._broker.loop.time())
+        self._leases.moves.note(header, result, self._core.loop.time())
 
     def _emit_redelivered(self, pop: PopRequest, queue: GroupQueue, first: int, n: int) -> None:
-        self._broker.events.emit(
+        self._core.events.emit(
             EventKind.MESSAGES_REDELIVERED,
             group=pop.group,
             topic=queue.key.topic,
-            broker=self._broker.config.name,
+            broker=self._core.name,
             queue_id=queue.key.queue_id,
             client=pop.client_id,
             offset=first,

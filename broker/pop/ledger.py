@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.pop.journal import (
     ACK,
@@ -75,6 +75,28 @@ class GroupQueue:
     def __lt__(self, other: GroupQueue) -> bool:
         """In the order in which they were opened: what is due at one moment is looked at in this order."""
         return self.number < other.number
+
+    def stats_row(self, now: float) -> list[Any]:
+        """Its row in the answer to GET_POP_STATS."""
+        window = self.window
+        batches = window.batches.values()
+        by_client: dict[str, int] = {}
+        for batch in batches:
+            by_client[batch.client_id] = by_client.get(batch.client_id, 0) + batch.left
+        oldest = min((batch.since for batch in batches), default=None)
+        first = min((batch.visible_at for batch in batches), default=None)
+        return [
+            *self.key[1:],
+            window.committed,
+            window.next_offset,
+            window.in_flight,
+            window.due_count,
+            -1 if oldest is None else round((now - oldest) * 1000),
+            -1 if first is None else max(0, round((first - now) * 1000)),
+            window.attempts_max,
+            bool(self.waiters),
+            sorted(by_client.items()),
+        ]
 
 
 class PopLedger:

@@ -1,24 +1,31 @@
-"""Runs pops, holds those that find nothing, and lets what was not acknowledged in time come again in its place.
+"""POP: serves its requests, parks pops that find nothing, and redelivers messages that are not acknowledged in time.
 
-RocketMQ: PopMessageProcessor, PopReviveService, which copies such messages to a retry topic 2 to 3 s late. Here they
-are delivered again from the same queue, on time (`broker/pop/window.py`).
+RocketMQ: PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor; and PopReviveService, which copies
+unacknowledged messages to a retry topic 2 to 3 s late. Here they are redelivered from the same queue, on time
+(`broker/pop/window.py`).
 
 A queue is consumed either by POP or under a lease: a pop passes over a queue that a member has leased, and a lease is
-refused as long as the group has messages of the queue in flight. Whoever was refused makes the queue drain: nothing
-more is delivered from it, what is in flight may be acknowledged as ever, what is not goes to the retry topic, and
-when nothing is left the refused are told (`broker/pop/forwarder.py`).
+refused while the group has invisible messages of the queue. A refused member makes the queue drain: the broker delivers
+nothing more from it and still accepts acknowledgements, messages whose invisible time ends go to the retry topic, and
+the member is notified once nothing is invisible (`broker/pop/forwarder.py`).
+
+    pop of A           gets 5, 6, 7 of orders:0, invisible for 60 s
+    lease for B        refused, the queue drains
+    A acknowledges 5   a pop of C gets nothing from orders:0
+    60 s are over      6 and 7 go to the retry topic; B is notified, asks again and gets the lease, from offset 8
 """
 
 from __future__ import annotations
 
 import math
-from array import array
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 import msgpack
 
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.leases.service import Leases
 from broker.leases.table import QueueKey
 from broker.messages.parked import ParkedRequests
 from broker.pop.delivery import Batch, PopDelivery
@@ -27,121 +34,107 @@ from broker.pop.journal import Times
 from broker.pop.ledger import GroupQueue, PopKey, PopLedger
 from broker.pop.request import ParkedPop, PopRequest, read_pop
 from broker.pop.store import PopStore
+from broker.pop.tokens import Tokens
+from broker.topics.service import Topics
 from broker.topics.table import check_readable
-from model.errors import NoPermission, PollingFull, RlabError, StorageFull
-from model.limits import MAX_POP_BACKLOG, MAX_POP_JOURNAL_BYTES
+from model.errors import NoPermission, PollingFull, ReceiptHandleDead, RlabError
 from model.response_code import ResponseCode
+from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.server import Handler
 from remoting.wire.pop import ANY_QUEUE
-
-if TYPE_CHECKING:
-    from broker.broker import Broker
+from remoting.wire.request_code import RequestCode
 
 _NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
-_DUE_PER_TURN = 4_096
-"""Messages that become due in one turn of the loop: a millisecond, or ten if each has a time of its own."""
-_TOKENS_AT_A_TIME = 64
+_DUE_PER_CALL = 4_096
+"""Messages that become due in one event-loop iteration: a millisecond of work, or ten if no two are due together."""
 _EXTENSION_STEP_S = 0.01
-"""Times of extended messages are rounded up to it, so that those of one batch stay together."""
+"""Invisible times of extended messages are rounded up to it, so that those of one batch stay together."""
 
 
-class PopService:
-    """The pops of one broker.
+class Pop(Feature):
+    """POP on one broker.
 
-    Args:
-        broker: its tables, which are loaded.
-        rng: tokens come from it; nobody may guess them.
+    A receipt handle is checked against the delivery token, which is random: neither a guess nor an old handle works.
 
     Attributes:
-        ledger: what is in flight.
+        ledger: the invisible messages of every group.
     """
 
-    def __init__(self, broker: Broker, rng: Random) -> None:
-        self._broker = broker
-        self._rng = rng
-        self._tokens = array("Q")
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, rng: Random) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._groups = groups
+        self._leases = leases
+        self._store = PopStore(core.metadata)
+        self._tokens = Tokens(rng)
         self._parked: ParkedRequests[ParkedPop] = ParkedRequests()
         self._draining: dict[GroupQueue, None] = {}
-        # (window, old token, time) of the newest extension, and the token that it gave.
-        self._extension: tuple[int, int, float] | None = None
-        self._extension_token = 0
-        self._journal_limit = MAX_POP_JOURNAL_BYTES
-        self._stored = PopStore(broker.metadata)
-        self.ledger = PopLedger(self._stored.journal.append, self._forgotten)
-        self._forwarder = PopForwarder(broker, self.ledger, self.new_token, self.changed)
-        self._delivery = PopDelivery(broker, self.ledger, self._forwarder, self.new_token)
+        self.ledger = PopLedger(self._store.journal.append, self._forgotten)
+        self._forwarder = PopForwarder(core, topics, groups, self.ledger, self._tokens, self._changed)
+        self._delivery = PopDelivery(core, topics, groups, leases, self.ledger, self._forwarder, self._tokens)
+        self._restore()
 
-    def restore(self) -> None:
-        """Put back what earlier runs had in flight; once, when the other tables are loaded."""
-        self.ledger.restore(self._stored.windows(), self._stored.journal.entries(), self.times(), self._end_of)
-        offsets = self._broker.offsets
+    def _restore(self) -> None:
+        self.ledger.restore(self._store.windows(), self._store.journal.entries(), self._times(), self._end_of)
+        offsets = self._leases.offsets
         for key, queue in self.ledger.queues.items():
-            # Below what is stored only after a power cut that took messages.
+            # Below the stored offset only after a power cut that took messages.
             if queue.window.committed > (offsets.read(*key) or 0):
                 offsets.commit(*key, queue.window.committed)
         self._compact()
 
-    @property
-    def held_count(self) -> int:
-        """How many pops are held."""
-        return len(self._parked)
+    def _end_of(self, key: PopKey) -> int | None:
+        entry = self._topics.get(key.topic)
+        return None if entry is None else self._core.store.max_offset(entry.topic_id, key.queue_id)
 
-    def times(self) -> Times:
-        """Now, on both clocks."""
-        return Times(self._broker.loop.time(), self._broker.config.clock_ms())
+    def _forgotten(self, queue: GroupQueue) -> None:
+        """Store the committed offset of a queue in the transaction after which no window holds it.
 
-    def new_token(self, queue: GroupQueue) -> int:
-        """A token that nobody can guess and no other batch of the queue has."""
-        while True:
-            if not self._tokens:  # many at a time: the system's generator takes longer to ask than to answer
-                self._tokens = array("Q", self._rng.randbytes(8 * _TOKENS_AT_A_TIME))
-            token = self._tokens.pop()
-            if token and token not in queue.window.batches:
-                return token
-
-    def extend(self, queue: GroupQueue, token: int, offset: int, invisible_s: float) -> tuple[int, int] | None:
-        """Give a message another time and a new handle.
-
-        A client that needs more time for a whole batch extends its messages one after another, in a moment: they get
-        the same token, and are a batch again.
-
-        Returns:
-            (new token, when it comes again in wall clock ms), or None if the handle is dead.
+        While there is a window, the offset is in the journal: a row of its own for each acknowledgement took a tenth of
+        the time of a pop.
         """
-        times = self.times()
-        now = times.now
-        visible_at = math.ceil((now + invisible_s) / _EXTENSION_STEP_S) * _EXTENSION_STEP_S if invisible_s else now
-        extension = (queue.number, token, visible_at)
-        if self._extension != extension:
-            self._extension, self._extension_token = extension, self.new_token(queue)
-        new_token = self._extension_token
-        if not self.ledger.extend(queue, token, offset, new_token=new_token, times=times, visible_at=visible_at):
-            return None
-        self._broker.driver.wake_by(visible_at)
-        return new_token, times.wall_ms(visible_at)
+        offset = self._leases.offsets.read(*queue.key)
+        if offset is not None:
+            self._leases.save_offset(*queue.key, offset)
 
-    def check_backlog(self) -> None:
-        """Check that changes can be written down.
+    def _compact_if_long(self) -> None:
+        if self._store.journal.written_bytes > self._store.journal_limit:
+            self._compact()
 
-        Raises:
-            StorageFull: the disk has taken none for a while.
-        """
-        if len(self._stored.journal.pending) > MAX_POP_BACKLOG:
-            raise StorageFull("the broker cannot write down what is in flight: make room on its disk")
+    def _compact(self) -> None:
+        self._store.save_windows(self.ledger.snapshot(self._times()))
 
-    # --- popping -----------------------------------------------------------------------------------------------------
+    def _times(self) -> Times:
+        return Times(self._core.loop.time(), self._core.clock_ms())
+
+    def stats(self) -> dict[str, int]:
+        """How many pops are parked, and how many offsets are in windows."""
+        return {"held_pops": len(self._parked), "pop_messages": self.ledger.messages}
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def handlers(self) -> dict[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.POP_MESSAGE: self.pop,
+            RequestCode.ACK_MESSAGE: self.ack,
+            RequestCode.BATCH_ACK_MESSAGE: self.ack,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible_time,
+            RequestCode.GET_POP_STATS: self.pop_stats,
+        }
 
     def pop(self, connection: Connection, request: Command) -> Reply | None:
-        """Answer a pop, or hold it.
+        """Answer a pop, or park it.
 
-        Whoever asks need not be a member: handles say whose a message is. One that was dropped, because its heartbeats
-        did not come through, goes on, and is listed again with its next heartbeat.
+        The client need not be a member: handles say to whom a message was delivered. One whose session expired, because
+        its heartbeats did not arrive, goes on popping, and is listed again with its next heartbeat.
         """
-        broker, pop = self._broker, read_pop(request.header)
-        now = broker.loop.time()
-        broker.groups.touch(pop.group, pop.client_id, now)
-        self.check_backlog()
+        pop = read_pop(request.header)
+        now = self._core.loop.time()
+        self._groups.table.touch(pop.group, pop.client_id, now)
+        self._store.check_backlog()
         self._check_queue(pop)
         suspend_ms = request.header["suspend_ms"]
         batches, is_more = self._delivery.take(pop)
@@ -150,28 +143,26 @@ class PopService:
         elif is_more or not suspend_ms:
             return _NOTHING
         else:
-            if (full := self._parked.full_at(pop.topic, (pop.group, pop.queue_id))) is not None:
-                raise PollingFull(
-                    f"{full[0]} pops of group {pop.group!r} wait for {pop.topic!r}, and {full[1]} on this broker: "
-                    "retry later"
-                )
-            deadline = now + suspend_ms / 1000
-            self._parked.park(ParkedPop(connection, request, pop, deadline))
-            broker.driver.wake_by(deadline)
+            self._park(ParkedPop(connection, request, pop, now + suspend_ms / 1000))
         return None
 
     def _check_queue(self, pop: PopRequest) -> None:
-        entry = self._broker.topics.existing(pop.topic)
+        entry = self._topics.existing(pop.topic)
         if pop.queue_id >= entry.serves_below:
             check_readable(entry.config, pop.queue_id)
         if not entry.serves_below:
             raise NoPermission(f"topic {pop.topic!r} is not readable on this broker")
 
-    # --- answering ---------------------------------------------------------------------------------------------------
+    def _park(self, parked: ParkedPop) -> None:
+        group, topic = parked.pop.group, parked.pop.topic
+        if (full := self._parked.full_at(topic, (group, parked.pop.queue_id))) is not None:
+            raise PollingFull(f"{full[0]} pops of group {group!r} wait for {topic!r}, and {full[1]} here: retry later")
+        self._parked.park(parked)
+        self._core.driver.wake_by(parked.deadline)
 
     def _answer_stored(self, connection: Connection, request: Command, batches: list[Batch]) -> None:
-        self._broker.barrier.after_commit(partial(self._answer, connection, request, batches))
-        self.compact_if_long()
+        self._core.barrier.after_commit(partial(self._answer, connection, request, batches))
+        self._compact_if_long()
 
     def _answer(
         self, connection: Connection, request: Command, batches: list[Batch], failure: RlabError | None
@@ -179,20 +170,70 @@ class PopService:
         if failure is None and not connection.closed:
             connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
             return
-        # Nobody has them: whoever asks next need not wait until their time is over.
-        times = self.times()
+        # No client has them: the next pop must not wait until their invisible time is over.
+        times = self._times()
         for batch in batches:
             if self.ledger.queues.get(batch.queue.key) is batch.queue:
                 self.ledger.give_back(batch.queue, batch.token, times)
-        self._broker.barrier.metadata_changed()
-        self._broker.driver.wake_by(times.now)
+        self._core.barrier.metadata_changed()
+        self._core.driver.wake_by(times.now)
         if failure is not None:
             connection.respond_error(request, failure)
 
-    # --- waking ------------------------------------------------------------------------------------------------------
+    def ack(self, connection: Connection, request: Command) -> None:
+        """Acknowledge messages; answered once that is stored, with those whose handles were dead."""
+        ledger, group, rows = self.ledger, request.header["group"], rows_of(request)
+        self._store.check_backlog()
+        dead: list[tuple[str, int, int]] = []
+        changed: dict[GroupQueue, None] = {}
+        for topic, queue_id, token, offsets in rows:
+            queue = ledger.queues.get(PopKey(group, topic, queue_id))
+            acknowledged = [] if queue is None else ledger.ack(queue, token, offsets)
+            if queue is not None and acknowledged:
+                changed[queue] = None
+            if len(acknowledged) < len(offsets):
+                dead.extend((topic, queue_id, offset) for offset in _without(offsets, acknowledged))
+        self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(dead))
+        for queue in changed:
+            self._changed(queue)
+        self._compact_if_long()
 
-    def wake(self, topic: str, queue_id: int) -> None:
-        """Look for held pops that may have messages of this queue: there is something new, or it is free."""
+    def change_invisible_time(self, connection: Connection, request: Command) -> None:
+        """Change the end of a message's invisible time, and its handle; answered once that is stored."""
+        header, times = request.header, self._times()
+        topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
+        self._store.check_backlog()
+        queue = self.ledger.queues.get(PopKey(header["group"], topic, queue_id))
+        visible_at, new_token = times.now, 0
+        if header["invisible_ms"]:
+            end = times.now + header["invisible_ms"] / 1000
+            visible_at = math.ceil(end / _EXTENSION_STEP_S) * _EXTENSION_STEP_S
+        if queue is not None:
+            token = header["token"]
+            new_token = self._tokens.for_extension(queue, token, visible_at)
+            if not self.ledger.extend(queue, token, offset, new_token=new_token, times=times, visible_at=visible_at):
+                queue = None
+        if queue is None:
+            raise ReceiptHandleDead(
+                f"the handle of message {offset} of {topic}:{queue_id} is dead: the message was acknowledged or "
+                "redelivered, or its invisible time was changed"
+            )
+        self._core.driver.wake_by(visible_at)
+        answer = {"token": new_token, "visible_ms": times.wall_ms(visible_at)}
+        self._core.barrier.respond_after_commit(connection, request, answer)
+        self._compact_if_long()
+
+    def pop_stats(self, connection: Connection, request: Command) -> Reply:
+        """The invisible messages of a group, for each queue that has some."""
+        only, now = request.header.get("topic"), self._core.loop.time()
+        queues = self.ledger.of_group(request.header["group"])
+        wanted = (one for one in queues if only in (None, one.key.topic) and not one.window.is_idle)
+        return Reply({}, msgpack.packb([queue.stats_row(now) for queue in wanted]))
+
+    # --- waking parked pops ------------------------------------------------------------------------------------------
+
+    def queue_changed(self, topic: str, queue_id: int) -> None:
+        """Look for parked pops that may get messages of this queue: there is something new, or its lease is free."""
         for group in dict.fromkeys(group for group, _ in self._parked.keys(topic)):
             self._wake(PopKey(group, topic, queue_id))
 
@@ -202,39 +243,36 @@ class PopService:
         return self._parked.first(topic, (group, queue_id), (group, ANY_QUEUE))
 
     def _wake(self, key: PopKey) -> None:
-        while (held := self.first_parked(key)) is not None:
+        while (parked := self.first_parked(key)) is not None:
             try:
-                self.check_backlog()
-                batches, is_more = self._delivery.take_from(held.pop, key.topic, key.queue_id)
+                self._store.check_backlog()
+                batches, is_more = self._delivery.take_from(parked.pop, key.topic, key.queue_id)
             except RlabError as error:
-                self._parked.take([held])
-                held.connection.respond_error(held.request, error)
+                self._parked.take([parked])
+                parked.connection.respond_error(parked.request, error)
                 continue
             if batches:
-                self._parked.take([held])
-                self._answer_stored(held.connection, held.request, batches)
+                self._parked.take([parked])
+                self._answer_stored(parked.connection, parked.request, batches)
             elif is_more:
-                self._parked.take([held])
-                held.connection.respond(held.request, *_NOTHING)
+                self._parked.take([parked])
+                parked.connection.respond(parked.request, *_NOTHING)
             else:
                 break
 
-    def changed(self, queue: GroupQueue) -> None:
-        """Note that messages of a window were ended: the group's commit moves, and somebody may wait for that."""
+    def _changed(self, queue: GroupQueue) -> None:
+        """Commit after messages of a queue were acknowledged, and wake the member or the pop that waits for that."""
         key, window = queue.key, queue.window
         self._delivery.commit(key, window.committed)
         if queue.waiters:
             if window.is_idle:
-                self._hand_over(queue)
+                self._notify_waiters(queue)
+                self.ledger.forget(queue)
         elif self._parked:
-            # One may wait that asks in order, or that found the window full.
+            # A pop may wait that asks in order, or that found the window full.
             self._wake(key)
 
-    def _hand_over(self, queue: GroupQueue) -> None:
-        self._tell_waiters([queue])
-        self.ledger.forget(queue)
-
-    # --- time --------------------------------------------------------------------------------------------------------
+    # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None."""
@@ -242,116 +280,106 @@ class PopService:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self, now: float) -> None:
-        """Let what was not acknowledged in time come again, and answer the held pops whose time is over."""
-        for queue in self.ledger.expire(now, _DUE_PER_TURN):
+        """Redeliver messages whose invisible time is over, and answer the parked pops whose time is over."""
+        for queue in self.ledger.expire(now, _DUE_PER_CALL):
             if self.ledger.queues.get(queue.key) is not queue:
                 continue
             if queue.waiters and self._forwarder.is_draining(queue):
-                self._forwarder.to_retry(queue)
+                self._drain(queue)
             else:
                 self._wake(queue.key)
-        for held in self._parked.expire(now):
-            held.connection.respond(held.request, *_NOTHING)
+        _answer_nothing(self._parked.expire(now))
 
-    # --- exclusion ---------------------------------------------------------------------------------------------------
+    # --- leases ------------------------------------------------------------------------------------------------------
 
     def try_yield_to_pull(self, group: str, queue: QueueKey, client_id: str) -> bool:
-        """Whether a member may have the lease of a queue; if not, the queue drains, and the member is told."""
+        """Whether a member may have the lease of a queue; if not, the queue drains, and the member is notified then."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
         if popped is None:
             return True
         if popped.window.is_idle:
             self.ledger.forget(popped)
-            self._broker.barrier.metadata_changed()
+            self._core.barrier.metadata_changed()
             return True
         popped.waiters[client_id] = None
         self._draining[popped] = None
-        self._forwarder.to_retry(popped)
+        self._drain(popped)
         return False
 
+    def _drain(self, queue: GroupQueue) -> None:
+        self._forwarder.to_retry(queue)
+        self._changed(queue)  # some of its messages may not have been there any more
+
     def is_popping(self, group: str, queue: QueueKey) -> bool:
-        """Whether the group has messages of a queue in flight: then its commit is not anybody's to move."""
+        """Whether the group has unacknowledged messages of a queue: then POP alone moves its committed offset."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
         return popped is not None and not popped.window.is_idle
 
     def forget_queue(self, group: str, queue: QueueKey) -> None:
-        """Forget what a group has in flight of a queue: its offset was reset, or committed by somebody else."""
+        """Forget the invisible messages of a queue: the group's offset was reset, or committed otherwise."""
         popped = self.ledger.queues.get(PopKey(group, *queue))
         if popped is not None:
             self.ledger.forget(popped)
-            self._tell_waiters([popped])
+            self._notify_waiters(popped)
 
-    def look_again(self, group: str) -> None:
-        """Let pops go on in queues that drained for a member that is none any more."""
+    def _notify_waiters(self, queue: GroupQueue) -> None:
+        self._draining.pop(queue, None)
+        self._groups.notify_released({(queue.key.group, client_id): 1 for client_id in queue.waiters}, "")
+
+    # --- what happens elsewhere --------------------------------------------------------------------------------------
+
+    def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
+        """Let pops go on in queues that drained for this member."""
         for queue in [queue for queue in self._draining if queue.key.group == group]:
             if not self._forwarder.is_draining(queue):
                 del self._draining[queue]
                 self._wake(queue.key)
 
-    def forget_group(self, group: str) -> None:
-        """Forget what a group that is deleted has in flight."""
+    def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
+        """Answer the parked pops of a client that leaves: what they got now would be invisible for nothing."""
+        mine = self._parked.of_connection(connection)
+        leaving = [parked for parked in mine if (parked.pop.group, parked.pop.client_id) == (group, client_id)]
+        self._parked.take(leaving)
+        _answer_nothing(leaving)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the parked pops of a connection. Messages that its client has stay invisible: it may come back."""
+        self._parked.take_connection(connection)
+
+    def group_deleted(self, group: str, cause: str) -> None:
+        """Forget the invisible messages of a group."""
         self._forget(self.ledger.of_group(group))
         self._delivery.forget(group=group)
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget what is in flight of a topic that is deleted; whoever waits for it is told."""
+    def topic_deleted(self, topic: str, cause: str) -> None:
+        """Forget the invisible messages of a topic; pops that wait for it are answered with an error."""
         self._forget(self.ledger.of_topic(topic))
         self._delivery.forget(topic=topic)
-        gone = [held for held in self._parked.of_topic(topic) if held.pop.topic == topic]
-        self._parked.take(gone)
-        for held in gone:
+        waiting = [parked for parked in self._parked.of_topic(topic) if parked.pop.topic == topic]
+        self._parked.take(waiting)
+        for parked in waiting:
             try:
-                self._broker.topics.existing(topic)
+                self._topics.existing(topic)
             except RlabError as error:
-                held.connection.respond_error(held.request, error)
+                parked.connection.respond_error(parked.request, error)
 
     def _forget(self, queues: list[GroupQueue]) -> None:
         for queue in queues:
             self._draining.pop(queue, None)
         self.ledger.forget_all(queues)
 
-    def _tell_waiters(self, queues: list[GroupQueue]) -> None:
-        waiting: dict[tuple[str, str], int] = {}
-        for queue in queues:
-            self._draining.pop(queue, None)
-            for client_id in queue.waiters:
-                waiting[(queue.key.group, client_id)] = waiting.get((queue.key.group, client_id), 0) + 1
-        self._broker.tell_released(waiting, "")
 
-    def member_left(self, connection: Connection, group: str, client_id: str) -> None:
-        """Answer the held pops of a member that leaves: what came now would be invisible to all for nothing."""
-        mine = self._parked.of_connection(connection)
-        leaving = [held for held in mine if held.pop.group == group and held.pop.client_id == client_id]
-        self._parked.take(leaving)
-        for held in leaving:
-            held.connection.respond(held.request, *_NOTHING)
+def _answer_nothing(taken: list[ParkedPop]) -> None:
+    for parked in taken:
+        parked.connection.respond(parked.request, *_NOTHING)
 
-    def connection_closed(self, connection: Connection) -> None:
-        """Forget the held pops of a connection that is gone. What it has in flight stays so: it may come back."""
-        self._parked.take_connection(connection)
 
-    # --- storing -----------------------------------------------------------------------------------------------------
-
-    def _forgotten(self, queue: GroupQueue) -> None:
-        """Store where the group stands, in the transaction after which no window tells it any more.
-
-        As long as there is one, it is in the journal: a row of its own for each acknowledgement took a tenth of the
-        time of a pop.
-        """
-        offset = self._broker.offsets.read(*queue.key)
-        if offset is not None:
-            self._broker.leases.save_offset(*queue.key, offset)
-
-    def compact_if_long(self) -> None:
-        """Store a snapshot when the journal has grown long, so that it does not grow for ever."""
-        if self._stored.journal.written_bytes > self._journal_limit:
-            self._compact()
-
-    def _compact(self) -> None:
-        rows = self.ledger.snapshot(self.times())
-        self._journal_limit = max(MAX_POP_JOURNAL_BYTES, 2 * sum(len(row.data) for row in rows))
-        self._stored.save_windows(rows)
-
-    def _end_of(self, key: PopKey) -> int | None:
-        entry = self._broker.topics.get(key.topic)
-        return None if entry is None else self._broker.store.max_offset(entry.topic_id, key.queue_id)
+def _without(offsets: tuple[int, ...], acknowledged: list[int]) -> list[int]:
+    """Offsets that were not acknowledged; the others are in the same order. One named twice is acknowledged once."""
+    dead, at = [], 0
+    for offset in offsets:
+        if at < len(acknowledged) and offset == acknowledged[at]:
+            at += 1
+        else:
+            dead.append(offset)
+    return dead

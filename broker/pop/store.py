@@ -1,11 +1,13 @@
-"""What is in flight by POP, in the metadata file: a snapshot of each window, and a journal of what changed since."""
+"""Stores the invisible messages in the metadata: a snapshot of each window, and a journal of the changes since."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from broker.durability.metadata import Journal, MetadataStore, Table
 from broker.pop.journal import WindowRow
+from model.errors import StorageFull
+from model.limits import MAX_POP_BACKLOG, MAX_POP_JOURNAL_BYTES
 
 _SCHEMA = """
 create table if not exists pop_windows (
@@ -17,22 +19,34 @@ create table if not exists pop_journal (seq integer primary key, data blob not n
 
 
 class PopStore:
-    """Reads and changes the two tables.
+    """The two tables of POP.
 
     Attributes:
-        journal: of the entries since the snapshot.
+        journal: the entries since the snapshot.
+        journal_limit: size in bytes at which a new snapshot has to be stored.
     """
 
     def __init__(self, metadata: MetadataStore) -> None:
         metadata.add_tables(_SCHEMA)
         self._windows = Table(metadata, "pop_windows")
+        self.journal_limit = MAX_POP_JOURNAL_BYTES
         self.journal = Journal(metadata, "pop_journal")
 
     def windows(self) -> Iterator[WindowRow]:
         """The last snapshot."""
         return (WindowRow(*row) for row in self._windows.rows("number"))
 
-    def save_windows(self, rows: Iterable[WindowRow]) -> None:
-        """Store a snapshot in the place of the journal, whose entries it has in it."""
+    def check_backlog(self) -> None:
+        """Check that changes can be stored.
+
+        Raises:
+            StorageFull: the disk has taken none for a while.
+        """
+        if len(self.journal.pending) > MAX_POP_BACKLOG:
+            raise StorageFull("the broker cannot store which messages are invisible: make room on its disk")
+
+    def save_windows(self, rows: Sequence[WindowRow]) -> None:
+        """Store a snapshot in the place of the journal, whose entries are part of it."""
+        self.journal_limit = max(MAX_POP_JOURNAL_BYTES, 2 * sum(len(row.data) for row in rows))
         self.journal.clear()
         self._windows.replace_all(rows)

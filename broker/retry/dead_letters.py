@@ -20,7 +20,8 @@ import msgpack
 
 from broker.durability.metadata import Table
 from broker.feature import Core, Feature
-from broker.topics.table import TopicTable, check_exists
+from broker.topics.service import Topics
+from broker.topics.table import check_exists
 from model.errors import InvalidParameter, SystemBusy
 from model.limits import MAX_RESENT_MARKS
 from model.names import check_group, dlq_topic
@@ -77,9 +78,9 @@ class ResentMarks:
 class DeadLetters(Feature):
     """The marks of the dead-letter messages of every group."""
 
-    def __init__(self, core: Core, topics: TopicTable) -> None:
+    def __init__(self, core: Core, topics: Topics) -> None:
         self._core = core
-        self._topics = topics
+        self._topics = topics.table
         core.metadata.add_tables(_SCHEMA)
         self._rows = Table(core.metadata, "resent")
         # By the number of the topic: one that was deleted and made again begins without marks.

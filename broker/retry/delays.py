@@ -22,7 +22,7 @@ from broker.retry.delay_table import DelayTable, LowWater
 from broker.store.disk.errors import StoreError
 from broker.store.read_result import ReadStatus
 from broker.store.segments.index import LogKey
-from broker.topics.table import TopicTable
+from broker.topics.service import Topics
 from model.errors import RlabError
 from model.limits import MAX_PULL_BYTES
 from model.names import SCHEDULE_TOPIC
@@ -39,15 +39,15 @@ _RETRY_MS = 1_000
 class Delays(Feature):
     """The delayed messages of one broker."""
 
-    def __init__(self, core: Core, topics: TopicTable) -> None:
+    def __init__(self, core: Core, topics: Topics) -> None:
         self._loop = core.loop
         self._store = core.store
         self._metadata = core.metadata
-        self._topics = topics
+        self._topics = topics.table
         self._barrier = core.barrier
         self._clock_ms = core.clock_ms
         self._wake_by = core.driver.wake_by
-        self._topic_id = topics.existing(SCHEDULE_TOPIC).topic_id
+        self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         low = self._load_low_water()
         self._table = DelayTable(low)
         self._recover(low)

@@ -1,15 +1,17 @@
-"""CONSUMER_SEND_MSG_BACK: a consumer could not process a message; it comes again later, or ends as a dead letter.
+"""CONSUMER_SEND_MSG_BACK: a consumer could not process a message; it is redelivered later, or sent to the DLQ.
 
 RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack. The message goes through the retry topic of its group with
-a growing delay; its payload is taken over as it is, so topic, keys and id stay those of the producer. After the last
-attempt it goes to `%DLQ%group`, where an operator finds it.
+a growing delay; its payload is copied as it is, so topic, keys and id stay the producer's. After the last attempt it
+goes to `%DLQ%group`, where an operator finds it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
+from broker.retry.delays import Delays
+from broker.topics.service import Topics
 from model.errors import InvalidParameter, QueryNotFound, RlabError
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
@@ -22,41 +24,43 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 
-class RetryHandlers:
-    """Takes back what consumers could not process."""
+class SendBack(Feature):
+    """Stores failed messages for another attempt, or sends them to the DLQ."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
+        self._core = core
+        self._topics = topics
+        self._delays = delays
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, connection: Connection, request: Command) -> None:
-        """Park a failed message for its next attempt, or make it a dead letter; answered once that is written."""
-        broker, header = self._broker, request.header
+        """Delay a failed message until its next attempt, or send it to the DLQ; answered once that is written."""
+        core, header = self._core, request.header
         group = check_group(header["group"])
         record = self._record(header["topic"], header["queue_id"], header["offset"])
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)
         delay_ms = header.get("delay_ms")
         dead = times_delivered > header["max_attempts"]
         if dead:
-            entry = broker.topic_service.ensure_dlq(group)
-            broker.store.append(
+            entry = self._topics.ensure_dlq(group)
+            core.store.append(
                 entry.topic_id, 0, record.payload, record.tag_hash, times_delivered=record.times_delivered
             )
         else:
-            broker.topic_service.ensure_retry(group)
+            self._topics.ensure_retry(group)
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")
-            broker.delays.park(
+            self._delays.park(
                 record.payload,
                 topic=retry_topic(group),
                 queue_id=0,
                 tag_hash=record.tag_hash,
                 times_delivered=times_delivered,
-                due_ms=int(broker.config.clock_ms()) + wait_ms,
+                due_ms=int(core.clock_ms()) + wait_ms,
             )
 
         def answer(failure: RlabError | None) -> None:
@@ -67,23 +71,22 @@ class RetryHandlers:
             else:
                 connection.respond_error(request, failure)
 
-        broker.barrier.after_append(answer, dlq_topic(group) if dead else retry_topic(group), 0)
+        core.barrier.after_append(answer, dlq_topic(group) if dead else retry_topic(group), 0)
 
     def _emit_dead_letter(self, group: str, header: dict[str, Any]) -> None:
-        broker = self._broker
-        broker.events.emit(
+        self._core.events.emit(
             EventKind.DEAD_LETTER,
             group=group,
             topic=header["topic"],
-            broker=broker.config.name,
+            broker=self._core.name,
             queue_id=header["queue_id"],
             offset=header["offset"],
             n=1,
         )
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
-        entry = self._broker.topics.existing(topic)
-        result = self._broker.store.read(
+        entry = self._topics.table.existing(topic)
+        result = self._core.store.read(
             entry.topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None
         )
         for record in iter_records(result.body):

@@ -1,15 +1,15 @@
-"""Among which brokers a batch of a sink is spread: fixed when it is first run, for all its repetitions.
+"""Fixes, on the first run of a sink batch, the set of brokers it is written to, so that a retry uses the same set.
 
-A row has to go to the same broker whenever its batch is run, or one broker takes it for published while another
-publishes it again. Which brokers there are may change between two runs: one is away, or one is new. So a task asks
-each broker that it wants to use, and names them all; each answers with what it was told first. A task that is answered
-otherwise does as it is told, and asks those. Only when all brokers of a set name this set does it write.
+A row has to go to the same broker in every run of its batch; otherwise one broker takes it for published while another
+publishes it again. The brokers may change between two runs: one is down, or one is new. So a task asks each broker of
+the set that it wants to use, and names the whole set; each answers with the set that was first named to it. A task that
+gets another set asks the brokers of that one, and it writes only when all brokers of a set have named this set.
 
-    batch 7, first run    a, b are there    a notes [a, b], b notes [a, b]
+    batch 7, first run    a, b are up    a notes [a, b], b notes [a, b]
     b is killed, the driver too
-    batch 7, second run   a, c are there    a answers [a, b]: the batch waits for b
+    batch 7, second run   a, c are up    a answers [a, b]: the batch waits for b
 
-What cannot be seen: a repetition that reaches none of the brokers of the first run.
+A repetition that reaches none of the brokers of the first run is not detected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgpack
 
-from broker.durability.metadata import MetadataStore
+from broker.durability.metadata import MetadataStore, Table
 from model.errors import SystemBusy
 from model.limits import LAST_BATCH_KEPT_S, MAX_SINK_QUERIES, MAX_SPREAD_TOPICS
 
@@ -40,36 +40,25 @@ class _Batch:
 
 
 class SinkBrokerSets:
-    """What this broker was told of the newest batch of each query.
-
-    Args:
-        metadata: the open file; a change takes effect with its next commit.
-        clock_ms: wall clock in milliseconds.
-    """
+    """The broker sets of the newest batch of each query, as this broker was first asked for them."""
 
     def __init__(self, metadata: MetadataStore, clock_ms: Callable[[], float]) -> None:
-        self._metadata = metadata
         self._clock_ms = clock_ms
         self._batches: dict[str, _Batch] = {}
         metadata.add_tables(_SCHEMA)
-        for query_id, topic, batch_id, data in metadata.rows(
-            "select query_id, topic, batch_id, data from sink_spreads"
-        ):
+        self._rows = Table(metadata, "sink_spreads")
+        for query_id, topic, batch_id, data in self._rows.rows():
             noted: Any = msgpack.unpackb(data, use_list=False)
             noted_ms, brokers = noted
             self._batches.setdefault(query_id, _Batch(batch_id, noted_ms)).of_topic[topic] = brokers
 
     def fix(self, query_id: str, batch_id: int, topic: str, brokers: tuple[str, ...]) -> tuple[str, ...]:
-        """Note among which brokers the rows for a topic are spread, unless that is noted already.
+        """Note the broker set of the rows for a topic, unless one is noted already; it takes effect with a commit.
 
-        Args:
-            query_id: the query.
-            batch_id: its batch. A batch below the newest is over; what is said of it is not noted.
-            topic: the topic.
-            brokers: names.
+        A batch below the newest is over: its set is not noted.
 
         Returns:
-            What was noted first.
+            The set that was noted first.
 
         Raises:
             SystemBusy: there are too many queries, or topics of a query.
@@ -90,11 +79,7 @@ class SinkBrokerSets:
         if len(batch.of_topic) >= MAX_SPREAD_TOPICS:
             raise SystemBusy(f"a batch of query {query_id!r} is for more than {MAX_SPREAD_TOPICS} topics: use fewer")
         batch.of_topic[topic] = brokers
-        self._metadata.change(
-            ("sink_spreads", query_id, topic),
-            "insert or replace into sink_spreads values (?, ?, ?, ?)",
-            *(query_id, topic, batch_id, msgpack.packb([now_ms, brokers])),
-        )
+        self._rows.put(query_id, topic, batch_id, msgpack.packb([now_ms, brokers]))
         return brokers
 
     def _make_room(self, now_ms: int) -> None:
@@ -108,8 +93,4 @@ class SinkBrokerSets:
 
     def _forget(self, query_id: str) -> None:
         for topic in self._batches.pop(query_id).of_topic:
-            self._metadata.change(
-                ("sink_spreads", query_id, topic),
-                "delete from sink_spreads where query_id = ? and topic = ?",
-                *(query_id, topic),
-            )
+            self._rows.delete(query_id, topic)

@@ -1,4 +1,4 @@
-"""SINK_STAGE, SINK_COMMIT, SINK_ABORT: how a sink hands its messages over, each batch once."""
+"""The requests of sinks, which publish each batch once: SINK_STAGE, SINK_COMMIT, SINK_ABORT, SINK_SPREAD."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from typing import Any
 
 import msgpack
 
-from broker.broker import Broker
+from broker.feature import Core, Feature
+from broker.sink.broker_sets import SinkBrokerSets
+from broker.sink.service import SinkService
 from broker.sink.stage_table import Attempt, staged_messages
+from broker.store.segments.index import LogKey
+from broker.topics.service import Topics
 from broker.topics.table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
@@ -18,11 +22,18 @@ from remoting.server import Handler
 from remoting.wire.request_code import RequestCode
 
 
-class SinkHandlers:
-    """Serves sinks, for instance the one of `pipeline/sink/writer.py`."""
+class Sink(Feature):
+    """Serves sinks, for instance the one of `pipeline/sink/writer.py`.
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    Attributes:
+        service: stages and publishes.
+    """
+
+    def __init__(self, core: Core, topics: Topics) -> None:
+        self._core = core
+        self._topics = topics
+        self._broker_sets = SinkBrokerSets(core.metadata, core.clock_ms)
+        self.service = SinkService(core, topics.table)
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -30,12 +41,24 @@ class SinkHandlers:
             RequestCode.SINK_STAGE: self.stage,
             RequestCode.SINK_COMMIT: self.commit,
             RequestCode.SINK_ABORT: self.abort,
-            RequestCode.SINK_SPREAD: self.spread,
+            RequestCode.SINK_SPREAD: self.fix_brokers,
         }
+
+    def next_deadline(self) -> float | None:
+        """When the service has something to write again, or to drop."""
+        return self.service.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Let the service act."""
+        self.service.expire(now)
+
+    def kept_from(self) -> dict[LogKey, int]:
+        """From where on the service needs the log."""
+        return self.service.kept_from()
 
     def stage(self, connection: Connection, request: Command) -> None:
         """Keep messages until their batch is committed; answered once they are stored."""
-        broker, header, body = self._broker, request.header, request.body or b""
+        header, body = request.header, request.body or b""
         if len(body) > MAX_PAYLOAD_BYTES:
             raise MessageIllegal(f"a chunk has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: split it")
         try:
@@ -43,44 +66,41 @@ class SinkHandlers:
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
-            entry = broker.topic_service.for_send(topic)
+            entry = self._topics.for_send(topic)
             if queue_id >= entry.accepts_below:
                 check_writable(entry.config, queue_id)
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
 
-        def told(failure: RlabError | None) -> None:
-            self._answer(connection, request, failure, {"n": broker.sinks.table.staged(attempt)})
+        def staged(failure: RlabError | None) -> None:
+            self._answer(connection, request, failure, {"n": self.service.table.staged(attempt)})
 
-        broker.sinks.stage(attempt, header["seq"], body, messages, told)
+        self.service.stage(attempt, header["seq"], body, messages, staged)
 
     def commit(self, connection: Connection, request: Command) -> None:
         """Publish a batch; answered once it is published, or was before."""
         header = request.header
-        wanted = list(rows_of(request))
 
-        def told(failure: RlabError | None) -> None:
-            self._answer(connection, request, failure, {"published": published})
+        def published(failure: RlabError | None) -> None:
+            self._answer(connection, request, failure, {"published": is_new})
 
-        published = self._broker.sinks.commit(
-            header["query_id"], header["batch_id"], wanted, told, is_only=bool(header.get("is_only"))
+        is_new = self.service.commit(
+            header["query_id"],
+            header["batch_id"],
+            list(rows_of(request)),
+            published,
+            is_only=bool(header.get("is_only")),
         )
 
     def abort(self, connection: Connection, request: Command) -> None:
-        """Drop what is staged of a batch; one that is being published or is published stays."""
-        dropped = self._broker.sinks.abort(request.header["query_id"], request.header["batch_id"])
-        self._broker.barrier.after_commit(
-            lambda failure: self._answer(connection, request, failure, {"dropped": dropped})
-        )
+        """Drop the staged messages of a batch; one that is being published or is published stays."""
+        dropped = self.service.abort(request.header["query_id"], request.header["batch_id"])
+        self._core.barrier.respond_after_commit(connection, request, {"dropped": dropped})
 
-    def spread(self, connection: Connection, request: Command) -> None:
-        """Fix among which brokers a batch is spread; answered once that is stored."""
+    def fix_brokers(self, connection: Connection, request: Command) -> None:
+        """Fix the broker set of a batch; answered once that is stored."""
         header = request.header
-        brokers = self._broker.spreads.fix(
-            header["query_id"], header["batch_id"], header["topic"], _broker_names(request)
-        )
-        self._broker.barrier.after_commit(
-            lambda failure: self._answer(connection, request, failure, {"brokers": brokers})
-        )
+        brokers = self._broker_sets.fix(header["query_id"], header["batch_id"], header["topic"], _broker_names(request))
+        self._core.barrier.respond_after_commit(connection, request, {"brokers": brokers})
 
     @staticmethod
     def _answer(connection: Connection, request: Command, failure: RlabError | None, header: dict[str, Any]) -> None:

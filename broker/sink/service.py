@@ -1,36 +1,33 @@
-"""Publishes what sinks have staged, each batch of a query once. RocketMQ's nearest relative: half messages.
+"""Publishes staged messages, each batch of a query once. The nearest in RocketMQ: half messages.
 
-What is staged lies in the log, a record for each chunk, in a topic of the broker's own (STAGE_TOPIC), so that a commit
-has everything here and cannot fail half way for want of it. A commit is an *intent* first: which chunks, and where
-each target queue ends now. Once the intent is stored, the batch will be published whatever happens:
+Staged messages are stored in the log, a record for each chunk, in a topic of the broker's own (STAGE_TOPIC), so that a
+commit never fails half way because some of them are missing. A commit first stores an *intent*: the chunks of the
+batch, and where each target queue ends now. Once the intent is stored, the batch will be published even after a crash:
 
     1. the intent is committed to the metadata
-    2. the messages are appended to their queues, some thousand a turn, each with SINK_FLAG
-    3. in one transaction: the query's last batch, and the end of the intent and of its chunks
-    4. the driver is answered
+    2. the messages are appended to their queues, some thousand per event-loop iteration, each with SINK_FLAG
+    3. one transaction stores the query's last batch and deletes the intent and its chunks
+    4. the driver of the query is answered
 
-A broker that is killed in between reads the intent at its next start. One batch is published at a time, so the records
-with SINK_FLAG behind the ends that the intent names are that batch's, in its order: so many are skipped, and the rest
-is appended before anybody is served. A commit that is repeated, because its answer was lost or because Spark died
-before it noted the answer, finds the last batch and does nothing.
+A broker that is killed in between reads the intent at its next start. One batch is published at a time, so all records
+with SINK_FLAG after the ends that the intent names are of that batch, in its order: that many messages are skipped, and
+the others are appended before any request is served. A repeated commit, because its answer was lost or because Spark
+died before it noted the answer, finds the last batch and changes nothing.
 
-Until step 3 consumers may see the beginning of a batch; they never see it without getting the rest.
+Until step 3 consumers may see the beginning of a batch; the rest of it always follows.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.durability.barrier import WriteBarrier
 from broker.durability.group_commit import Written
+from broker.feature import Core
 from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
-from broker.store.message_store import MessageStore
 from broker.store.read_result import ReadStatus
 from broker.store.segments.index import LogKey
 from broker.topics.table import TopicTable
@@ -38,22 +35,21 @@ from model.errors import RlabError
 from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, iter_records
-from remoting.deadline_driver import DeadlineDriver
 
 logger = logging.getLogger(__name__)
 
-PUBLISHED_PER_TURN = 2_000
+PUBLISHED_AT_ONCE = 2_000
 _RETRY_S = 1.0
 _EXPIRY_SCAN_S = 600.0
 
 
 class _Publishing:
-    """One batch on its way: its `intent` says what, and where the targets ended.
+    """One batch that is being published: its `intent` has its chunks, and where the target queues ended.
 
     Attributes:
         at: (chunk, message of it) that is next.
         skip: queue -> messages that an earlier run has published already.
-        waiting: called at the end, or with what is in the way now.
+        waiting: called at the end, or with the error that keeps the batch from being published now.
         kept_s: how long the batch is remembered once it is published.
     """
 
@@ -71,12 +67,7 @@ class _Publishing:
 
 
 class _Slice(NamedTuple):
-    """What one turn appends, to the queues `targets`.
-
-    Attributes:
-        at: what is next once it is written.
-        skip: what is still to be skipped then.
-    """
+    """Messages appended at once, to the queues `targets`; `at` and `skip` of the batch once they are written."""
 
     targets: list[tuple[str, int]]
     at: tuple[int, int]
@@ -84,48 +75,31 @@ class _Slice(NamedTuple):
 
 
 class SinkService:
-    """The sinks of one broker.
-
-    Args:
-        loop: the running loop.
-        store: where messages are.
-        sinks: where the rest is kept.
-        topics: for the stage topic and those that messages are for.
-        barrier: writes.
-        clock_ms: wall clock in milliseconds.
+    """The staged messages of one broker, and the batch that is being published.
 
     Attributes:
-        table: what is staged and published.
-        driver: drops what is too old, and goes on with what could not be written.
+        table: staged chunks, and the last batch of each query.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        sinks: SinkStore,
-        topics: TopicTable,
-        barrier: WriteBarrier,
-        clock_ms: Callable[[], float],
-    ) -> None:
+    def __init__(self, core: Core, topics: TopicTable) -> None:
         self.table = StageTable()
-        self._loop = loop
-        self._store = store
-        self._sinks = sinks
+        self._loop = core.loop
+        self._store = core.store
+        self._sinks = SinkStore(core.metadata)
         self._topics = topics
-        self._barrier = barrier
-        self._clock_ms = clock_ms
+        self._barrier = core.barrier
+        self._clock_ms = core.clock_ms
+        self._wake_by = core.driver.wake_by
         self._topic_id = topics.existing(STAGE_TOPIC).topic_id
         self._queue: deque[_Publishing] = deque()
         self._chunk: tuple[int, list[StagedMessage]] | None = None
         self._is_writing = False
-        self._next_scan = loop.time() + _EXPIRY_SCAN_S
+        self._next_scan = core.loop.time() + _EXPIRY_SCAN_S
         self._retry_at: float | None = None
-        self.driver = DeadlineDriver(self._next_deadline, self._act)
         self._recover()
 
-    def pinned(self) -> dict[LogKey, int]:
-        """Queue -> offset from which on the log must be kept: staged chunks, and the ends that an intent names."""
+    def kept_from(self) -> dict[LogKey, int]:
+        """First offset needed of each queue: of the staged chunks, and of the queues that an intent names."""
         pins = {} if (first := self.table.first_offset()) is None else {(self._topic_id, 0): first}
         for publishing in self._queue:
             for key, start in publishing.intent.starts.items():
@@ -134,21 +108,16 @@ class SinkService:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def stage(self, attempt: Attempt, seq: int, body: bytes, messages: list[StagedMessage], told: Written) -> None:
-        """Keep messages until their batch is committed.
+    def stage(self, attempt: Attempt, seq: int, body: bytes, messages: list[StagedMessage], staged: Written) -> None:
+        """Keep messages, packed in `body`, until their batch is committed; calls `staged` once they are stored.
 
-        Args:
-            attempt: whose.
-            seq: number of the chunk; one that is staged already is not staged again.
-            body: the messages as they came.
-            messages: the same, unpacked.
-            told: called once they are stored.
+        A chunk that is staged already, by its number in the attempt, is not staged again.
 
         Raises:
             SystemBusy: there is no room.
         """
         if self.table.has(attempt, seq):
-            self._barrier.after_commit(told)
+            self._barrier.after_commit(staged)
             return
         self.table.check_room(attempt.query_id)
         counts: dict[tuple[str, int], int] = {}
@@ -164,36 +133,38 @@ class SinkService:
             else:
                 self._sinks.delete_chunks([(attempt, seq)])
                 self._barrier.metadata_changed()
-            told(failure)
+            staged(failure)
 
         self._barrier.after_append(written, STAGE_TOPIC, 0)
 
     def commit(
-        self, query_id: str, batch_id: int, wanted: list[tuple[int, int, int]], told: Written, *, is_only: bool = False
+        self,
+        query_id: str,
+        batch_id: int,
+        wanted: list[tuple[int, int, int]],
+        published: Written,
+        *,
+        is_only: bool = False,
     ) -> bool:
-        """Publish a batch.
+        """Publish a batch; calls `published` once it is, or with the error that prevents it for now.
 
-        Args:
-            query_id: the query.
-            batch_id: its batch; one that is not above the last one was published before.
-            wanted: see `StageTable.named`.
-            told: called once it is published, or with why it is not yet; a repeated commit waits for the same.
-            is_only: whether the query has no other batch.
+        A batch that is not above the last one of its query was published before. A repeated commit waits for the same
+        end as the first. A batch that is the only one of its query is remembered for a shorter time.
 
         Returns:
-            Whether this commit, or one before it that is not through yet, publishes anything.
+            Whether this commit, or an earlier one that is still in progress, publishes the batch.
 
         Raises:
             StageLost: see `StageTable.named`.
         """
         for publishing in self._queue:
             if (publishing.intent.query_id, publishing.intent.batch_id) == (query_id, batch_id):
-                publishing.waiting.append(told)
+                publishing.waiting.append(published)
                 return True
         if batch_id <= self.table.last_batch(query_id):
-            # Perhaps in this very turn, and not committed yet. What was staged anew is of no use.
+            # Perhaps in this very iteration, and not committed yet. Chunks staged since are of no use.
             self._sinks.delete_chunks(self.table.drop_batch(query_id, batch_id))
-            self._barrier.after_commit(told)
+            self._barrier.after_commit(published)
             return False
         chunks = self.table.named(query_id, batch_id, wanted)
         starts = {
@@ -203,7 +174,7 @@ class SinkService:
             if (entry := self._topics.get(topic)) is not None
         }
         publishing = _Publishing(Intent(query_id, batch_id, tuple(c.offset for c in chunks), starts), {})
-        publishing.waiting.append(told)
+        publishing.waiting.append(published)
         publishing.kept_s = ONLY_BATCH_KEPT_S if is_only else LAST_BATCH_KEPT_S
         self._queue.append(publishing)
         if len(self._queue) == 1:
@@ -211,11 +182,7 @@ class SinkService:
         return True
 
     def abort(self, query_id: str, batch_id: int) -> int:
-        """Drop what is staged of a batch that is not being published.
-
-        Returns:
-            How many chunks it was.
-        """
+        """Drop the staged chunks of a batch that is not being published; returns how many there were."""
         if any((p.intent.query_id, p.intent.batch_id) == (query_id, batch_id) for p in self._queue):
             return 0
         dropped = self.table.drop_batch(query_id, batch_id)
@@ -226,7 +193,7 @@ class SinkService:
     # --- publishing --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Store the intent of the first batch in line: only now is it known where its targets end."""
+        """Store the intent of the first batch in line: only now are the ends of its target queues known."""
         publishing = self._queue[0]
         intent = publishing.intent
         for key in intent.starts:
@@ -236,13 +203,13 @@ class SinkService:
         self._barrier.after_commit(self._go_on)
 
     def _go_on(self, failure: RlabError | None) -> None:
-        """Write the next messages, or end the batch; called when the write before it is through."""
+        """Write the next messages, or end the batch; called when the write before is done."""
         self._is_writing = False
         publishing = self._queue[0]
         if failure is not None:
-            self._tell(publishing, failure)
+            self._answer(publishing, failure)
             self._retry_at = self._loop.time() + _RETRY_S
-            self.driver.wake_by(self._retry_at)
+            self._wake_by(self._retry_at)
             return
         if publishing.is_through:
             self._end(publishing)
@@ -271,7 +238,7 @@ class SinkService:
         """
         number, first = publishing.at
         messages = self._read(publishing.intent.offsets[number])
-        end = first + PUBLISHED_PER_TURN
+        end = first + PUBLISHED_AT_ONCE
         targets: dict[tuple[str, int], None] = {}
         skip = dict(publishing.skip)
         for topic, queue_id, tag_hash, payload in messages[first:end]:
@@ -286,7 +253,7 @@ class SinkService:
         return _Slice(list(targets), (number, end) if end < len(messages) else (number + 1, 0), skip)
 
     def _read(self, offset: int) -> list[StagedMessage]:
-        # The chunk that was read last is the one that the next turn goes on with.
+        # The chunk that was read last is mostly the one that is needed next.
         if self._chunk is not None and self._chunk[0] == offset:
             return self._chunk[1]
         result = self._store.read(self._topic_id, 0, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
@@ -306,7 +273,7 @@ class SinkService:
                 self._queue.popleft()
                 self._chunk = None
                 self._is_writing = False
-                self._tell(publishing, None)
+                self._answer(publishing, None)
                 if self._queue:
                     self._begin()
             else:
@@ -322,17 +289,19 @@ class SinkService:
         return last
 
     @staticmethod
-    def _tell(publishing: _Publishing, failure: RlabError | None) -> None:
+    def _answer(publishing: _Publishing, failure: RlabError | None) -> None:
         waiting, publishing.waiting = publishing.waiting, []
-        for told in waiting:
-            told(failure)
+        for published in waiting:
+            published(failure)
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
-    def _next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
+        """When to call `expire` next."""
         return self._next_scan if self._retry_at is None else min(self._retry_at, self._next_scan)
 
-    def _act(self, now: float) -> None:
+    def expire(self, now: float) -> None:
+        """Go on with what could not be written, and drop what is too old."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
             if self._queue and not self._is_writing:
@@ -340,14 +309,14 @@ class SinkService:
                 self._barrier.after_commit(self._go_on)
         if now >= self._next_scan:
             self._next_scan = now + _EXPIRY_SCAN_S
-            self._expire()
+            self._drop_old()
 
-    def _expire(self) -> None:
+    def _drop_old(self) -> None:
         now_ms = int(self._clock_ms())
         publishing = frozenset((p.intent.query_id, p.intent.batch_id) for p in self._queue)
         dropped = self.table.drop_older(int(now_ms - STAGE_EXPIRY_S * 1000), publishing)
         if dropped:
-            logger.warning("%d staged chunks that nobody committed are dropped", len(dropped))
+            logger.warning("%d staged chunks that were not committed in time are dropped", len(dropped))
             self._sinks.delete_chunks(dropped)
         for query_id in self.table.forget_expired(now_ms):
             self._sinks.delete_query(query_id)
@@ -356,7 +325,7 @@ class SinkService:
     # --- restart -----------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Take over what earlier runs stored, and bring to its end what was being published."""
+        """Load the state of earlier runs, and complete the batch that was being published."""
         end = self._store.max_offset(self._topic_id, 0)
         for query_id, last in self._sinks.last_batches():
             self.table.published(query_id, last)
@@ -364,7 +333,7 @@ class SinkService:
             if chunk.offset < end:
                 self.table.add(attempt, chunk)
             else:
-                # The process ended between the two writes of a stage, which nobody was told of.
+                # The process ended between the two writes of a stage request, which was not answered.
                 self._sinks.delete_chunks([(attempt, chunk.seq)])
         for intent in list(self._sinks.intents()):
             skip = {key: self._count_published(key, start) for key, start in intent.starts.items()}
@@ -382,7 +351,7 @@ class SinkService:
                 continue
             self._queue.pop()
             self.table.published(intent.query_id, self._save_end(publishing))
-            logger.info("batch %d of %s was brought to its end", intent.batch_id, intent.query_id)
+            logger.info("batch %d of %s, whose publishing had begun, is published", intent.batch_id, intent.query_id)
         self._chunk = None
 
     def _count_published(self, key: LogKey, offset: int) -> int:
@@ -396,4 +365,4 @@ class SinkService:
 
 
 def _nothing(failure: RlabError | None) -> None:
-    """A queue has something new; whoever waits for the write is told elsewhere."""
+    """A queue has something new; the end of the write is handled elsewhere."""

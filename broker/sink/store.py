@@ -1,10 +1,10 @@
-"""Where a broker keeps what it knows of sinks: three tables beside the others of its metadata.
+"""Stores the state of sinks in three tables of the broker's metadata.
 
-    sink_chunks      what is staged, and where in the log
-    sink_publishing  the batch that is being published: what, and where its targets ended before
+    sink_chunks      staged chunks, and their offsets in the log
+    sink_publishing  the batch that is being published: its chunks, and where its target queues ended before
     sink_queries     the last batch of each query
 
-A change takes effect with the next commit, together with all else of that turn of the loop.
+A change takes effect with the next commit, together with all others of that event-loop iteration.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import msgpack
 
-from broker.durability.metadata import MetadataStore
+from broker.durability.metadata import MetadataStore, Table
 from broker.sink.stage_table import Attempt, Chunk, LastBatch
 from broker.store.segments.index import LogKey
 
-SCHEMA = """
+_SCHEMA = """
 create table if not exists sink_chunks (
     query_id text not null, batch_id integer not null, part integer not null, attempt integer not null,
     seq integer not null, data blob not null, primary key (query_id, batch_id, part, attempt, seq)
@@ -35,11 +35,11 @@ create table if not exists sink_queries (
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A batch whose publishing has begun, and must come to its end whatever happens.
+    """A batch whose publishing has begun, and is completed even after a crash.
 
     Attributes:
         offsets: of its chunks, in the queue of staged chunks, in the order of publishing.
-        starts: where each target queue ended before.
+        starts: the end of each target queue before.
     """
 
     query_id: str
@@ -49,77 +49,52 @@ class Intent:
 
 
 class SinkStore:
-    """Reads and changes the three tables.
-
-    Args:
-        metadata: the open file.
-    """
+    """Reads and changes the three tables."""
 
     def __init__(self, metadata: MetadataStore) -> None:
-        self._metadata = metadata
-        metadata.add_tables(SCHEMA)
+        metadata.add_tables(_SCHEMA)
+        self._chunks = Table(metadata, "sink_chunks")
+        self._publishing = Table(metadata, "sink_publishing")
+        self._queries = Table(metadata, "sink_queries")
 
     def chunks(self) -> Iterator[tuple[Attempt, Chunk]]:
-        """Everything that is staged."""
-        for *key, seq, data in self._metadata.rows(
-            "select query_id, batch_id, part, attempt, seq, data from sink_chunks"
-        ):
+        """Every staged chunk."""
+        for *key, seq, data in self._chunks.rows():
             staged: Any = msgpack.unpackb(data, use_list=False)
             offset, staged_ms, counts = staged
             yield Attempt(*key), Chunk(seq, offset, counts, staged_ms)
 
     def intents(self) -> Iterator[Intent]:
-        """Whatever was being published at the end of the run before."""
-        for query_id, batch_id, data in self._metadata.rows("select query_id, batch_id, data from sink_publishing"):
+        """The batches whose publishing had begun when the last run ended."""
+        for query_id, batch_id, data in self._publishing.rows():
             intent: Any = msgpack.unpackb(data, use_list=False)
             offsets, starts = intent
             yield Intent(query_id, batch_id, offsets, dict(starts))
 
     def last_batches(self) -> Iterator[tuple[str, LastBatch]]:
         """The last batch of each query."""
-        for query_id, *last in self._metadata.rows("select query_id, batch_id, expires_ms from sink_queries"):
+        for query_id, *last in self._queries.rows():
             yield query_id, LastBatch(*last)
 
     def save_chunk(self, attempt: Attempt, chunk: Chunk) -> None:
         """Store that a chunk is staged."""
-        data = msgpack.packb([chunk.offset, chunk.staged_ms, chunk.counts])
-        self._metadata.change(
-            ("sink_chunks", *attempt, chunk.seq),
-            "insert or replace into sink_chunks values (?, ?, ?, ?, ?, ?)",
-            *(*attempt, chunk.seq, data),
-        )
+        self._chunks.put(*attempt, chunk.seq, msgpack.packb([chunk.offset, chunk.staged_ms, chunk.counts]))
 
     def delete_chunks(self, dropped: Iterable[tuple[Attempt, int]]) -> None:
-        """Forget chunks."""
+        """Delete chunks, each named by its attempt and number."""
         for attempt, seq in dropped:
-            self._metadata.change(
-                ("sink_chunks", *attempt, seq),
-                "delete from sink_chunks where query_id = ? and batch_id = ? and part = ? and attempt = ? and seq = ?",
-                *(*attempt, seq),
-            )
+            self._chunks.delete(*attempt, seq)
 
     def save_intent(self, intent: Intent) -> None:
         """Store that the publishing of a batch begins."""
         data = msgpack.packb([intent.offsets, list(intent.starts.items())])
-        self._metadata.change(
-            ("sink_publishing", intent.query_id, intent.batch_id),
-            "insert or replace into sink_publishing values (?, ?, ?)",
-            *(intent.query_id, intent.batch_id, data),
-        )
+        self._publishing.put(intent.query_id, intent.batch_id, data)
 
     def save_published(self, intent: Intent, last: LastBatch) -> None:
         """Store that a batch is published, and is the last one of its query."""
-        self._metadata.change(
-            ("sink_publishing", intent.query_id, intent.batch_id),
-            "delete from sink_publishing where query_id = ? and batch_id = ?",
-            *(intent.query_id, intent.batch_id),
-        )
-        self._metadata.change(
-            ("sink_queries", intent.query_id),
-            "insert or replace into sink_queries values (?, ?, ?)",
-            *(intent.query_id, *last),
-        )
+        self._publishing.delete(intent.query_id, intent.batch_id)
+        self._queries.put(intent.query_id, *last)
 
     def delete_query(self, query_id: str) -> None:
-        """Forget a query that nobody runs any more."""
-        self._metadata.change(("sink_queries", query_id), "delete from sink_queries where query_id = ?", query_id)
+        """Forget the last batch of a query."""
+        self._queries.delete(query_id)

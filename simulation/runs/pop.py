@@ -174,13 +174,13 @@ class _PopRun:
         overdue_s: dict[Place, float],
         waited_for: dict[Place, int],
     ) -> None:
-        pops = running.broker.pops
-        for key, queue in pops.ledger.queues.items():
+        pop = running.broker.pop
+        for key, queue in pop.ledger.queues.items():
             place = (name, f"{key.group} {key.topic}:{key.queue_id}")
             deadline = queue.window.next_deadline()
             if deadline is not None:
                 overdue_s[place] = now - deadline
-            if queue.window.due_count and pops.first_parked(key) is not None:
+            if queue.window.due_count and pop.first_parked(key) is not None:
                 waited_for[place] = queue.window.due_count
 
     # --- clients -----------------------------------------------------------------------------------------------------

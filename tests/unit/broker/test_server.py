@@ -12,7 +12,7 @@ import pytest
 from broker.broker import Broker
 from broker.config import BrokerConfig
 from broker.durability.metadata import MetadataStore
-from broker.server import SYNC_INTERVAL_S, all_handlers, run_broker
+from broker.server import SYNC_INTERVAL_S, run_broker
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.errors import ConfigError, ConnectionLost, QueryNotFound
@@ -33,7 +33,7 @@ def test_every_request_that_is_sent_to_brokers_has_a_handler_and_no_other(tmp_pa
             MessageStore.open(tmp_path, StoreOptions(), simulation.clock_ms) as store,
             MetadataStore(tmp_path) as metadata,
         ):
-            served = all_handlers(Broker(config, store, metadata, simulation.loop))
+            served = Broker(config, store, metadata, simulation.loop).features.handlers()
         wanted = [code for code, schema in SCHEMA.items() if schema.sender.endswith(("-> broker", "-> any server"))]
         assert sorted(served) == sorted(wanted)
 

@@ -250,7 +250,7 @@ async def test_too_many_searches_at_a_time_are_refused(world: World, monkeypatch
     assert [len(places(answer)) for answer in answers if answer.code == 0] == [12] * MAX_LOOKUPS
     refused = [answer for answer in answers if answer.code != 0]
     assert [answer.code for answer in refused] == [ResponseCode.SYSTEM_BUSY] * 2
-    assert f"{MAX_LOOKUPS} searches are under way on broker broker-a" in refused[0].header["remark"]
+    assert f"{MAX_LOOKUPS} searches are in progress on broker broker-a" in refused[0].header["remark"]
     assert len(places(await by_key(a, "k"))) == 12
 
 
