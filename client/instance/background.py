@@ -21,11 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """One task group in a task of its own.
-
-    Args:
-        name: name of the task, for debuggers and for the log.
-    """
+    """One task group in a task of its own; its name is for debuggers and the log."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,7 +46,7 @@ class BackgroundTasks:
                 ready.set()
                 await anyio.sleep_forever()
         except ExceptionGroup:
-            # Nobody may be waiting, and what these tasks did is not done any more.
+            # Logged here, because `wait` may have no caller, and the work of these tasks has stopped.
             logger.critical(
                 "%s: a background task failed, and all were ended; this is a bug", self._name, exc_info=True
             )
@@ -86,6 +82,6 @@ class BackgroundTasks:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Keep asyncio from telling of a failure once more, whenever the task happens to be collected."""
+    """Mark the failure as seen, or asyncio logs it again when the task is collected."""
     if not task.cancelled():
         task.exception()

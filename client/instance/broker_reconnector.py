@@ -1,12 +1,12 @@
-"""Brokers that a client instance has lost, and how it finds them again.
+"""Reconnects a client instance to the brokers that it has lost.
 
-RocketMQ registers right after a broker's channel becomes active, but makes the channel only when somebody needs it, so
+RocketMQ registers right after a broker's channel becomes active, but makes the channel only when a request needs it, so
 that a member of a restarted broker may be missing until its next heartbeat, 30 s. Here a lost broker is tried at once,
-and then again and again; when it has answered a heartbeat, and so knows us again, every group looks at what it owns.
+with a back-off; when it has answered a heartbeat, and so knows us again, every group runs a pass.
 
-A broker that restarts is in no route for a moment. Whoever polls in that moment would hear of its return only with the
-next poll. So a broker is tried for as long as that after it was lost even if no route names it, and when it is up, the
-routes are asked for again.
+A broker that restarts is in no route for a moment. A client that polls in that moment would learn of its return only by
+the next poll. So a lost broker is tried for one poll interval even if no route names it, and when it is up, the routes
+are polled.
 """
 
 from __future__ import annotations
@@ -92,5 +92,5 @@ class BrokerReconnector:
                 await self._host.poll_routes()
         except RlabError:
             return False
-        # The connection may be lost again before the answer, and nobody else would try once more.
+        # The connection may be lost again before the answer, and only this task tries again.
         return address in self._host.addresses() and await self._host.heartbeats.send(cause, [address])

@@ -22,7 +22,7 @@ from remoting.wire.request_code import RequestCode
 logger = logging.getLogger(__name__)
 
 _LEAVE_TIMEOUT_S = 1.0
-"""Leaving is a courtesy: a broker that does not answer sees the connection close."""
+"""Short, because a broker that does not answer sees the connection close."""
 
 
 class HeartbeatHost(Protocol):
@@ -63,7 +63,7 @@ class Heartbeats:
         self._created_ms: dict[str, int] = {}
         # Groups that we have left, or are about to: no heartbeat shall bring us back.
         self._left: dict[str, None] = {}
-        # By address: what we were last told that is wrong, and the refusals of brokers that know another one of our id.
+        # By address: the warnings of the last answer, and the refusals of brokers that know another client of our id.
         self._warnings: dict[str, list[str]] = {}
         self._refusals: dict[str, ClientIdConflict] = {}
         self._sessions_changed = anyio.Event()
@@ -71,7 +71,7 @@ class Heartbeats:
     async def keep_alive(self) -> None:
         """Send heartbeats until cancelled: at the interval, and three in the shortest session of a consumer.
 
-        A broker that does not answer is waited for alone: with the others, the membership would not last as long.
+        Brokers do not wait for each other: one that does not answer would let the sessions at the others expire.
         """
         unanswered: dict[str, None] = {}
 
@@ -92,21 +92,17 @@ class Heartbeats:
                         beats.start_soon(beat, address)
 
     def joining(self, group: str) -> None:
-        """Say that a consumer was added, whose session may be shorter than those so far."""
+        """Note that a consumer was added, whose session may be shorter than those so far."""
         self._left.pop(group, None)
         self._sessions_changed.set()
 
     async def send(self, cause: str = "", addresses: list[str] | None = None) -> bool:
-        """Tell brokers who is here; returns when each has answered or failed.
-
-        Args:
-            cause: id of the root trigger of whatever this sets off.
-            addresses: only these; by default every known broker.
+        """Send a heartbeat to every known broker, or to some; returns when each has answered or failed.
 
         Returns:
             Whether all of them answered.
 
-        Cancellation: some may not have been told.
+        Cancellation: some may not have been reached.
         """
         failed: dict[str, None] = {}
         chosen = self._host.addresses() if addresses is None else addresses
@@ -118,7 +114,7 @@ class Heartbeats:
             if self._heartbeat(cause) is None:
                 return
             connection = await self._host.remoting.connect(address, self._timeout_s)
-            # As things are now: who left while we connected would be taken for a member again.
+            # Made again: a consumer that left while we connected would be registered once more.
             heartbeat = self._heartbeat(cause)
             if heartbeat is None:
                 return
@@ -140,7 +136,7 @@ class Heartbeats:
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
             timeout_s = timeouts_s.get(group)
             if timeout_s is None or self._host.remoting.connected(address) is not connection:
-                continue  # whoever finds the broker again says all this once more
+                continue  # the reconnector sends another heartbeat
             if self.sessions.heard(
                 group, address, connection, good_until=sent_at + timeout_s, joined=joined, now=anyio.current_time()
             ):
@@ -148,7 +144,7 @@ class Heartbeats:
                 self._host.wake(group, Trigger.RECONNECT, cause)
 
     def check_accepted(self) -> None:
-        """Say whether some broker refuses us because another live process has our client id.
+        """Raise the refusal of a broker that knows another live process under our client id, if one does.
 
         Raises:
             ClientIdConflict: one does, with what to change.
@@ -157,15 +153,15 @@ class Heartbeats:
             raise ClientIdConflict(str(refusal)) from refusal
 
     def _log_new_warnings(self, address: str, warnings: list[str]) -> None:
-        """Log what a broker says is wrong, unless it or another one has said so before."""
-        known = {text for told in self._warnings.values() for text in told}
+        """Log the warnings of a broker that are not in the last answer of any broker."""
+        known = {text for logged in self._warnings.values() for text in logged}
         self._warnings[address] = warnings
         for text in warnings:
             if text not in known:
                 logger.warning("%s: %s", self._host.client_id, text)
 
     def _heartbeat(self, cause: str) -> HeartbeatData | None:
-        """What there is to say now; None when there is nobody here to speak of."""
+        """The heartbeat as of now; None without a producer and a consumer that subscribes."""
         consumers = [each.consumer_data() for group, each in self._host.members.items() if group not in self._left]
         present = tuple(data for data in consumers if data is not None)
         producers = dict.fromkeys(each.group for each in self._host.residents if not isinstance(each, GroupMember))
@@ -180,13 +176,13 @@ class Heartbeats:
         )
 
     def group_created_ms(self, group: str) -> int:
-        """When the group first came to life as far as any broker told us; 0 when none did."""
+        """When the group was created, by the earliest time that a broker answered; 0 without an answer."""
         return self._created_ms.get(group, 0)
 
     async def leave(self, group: str, cause: str) -> None:
-        """Tell every broker that we leave a group. Whoever cannot be told sees the connection close, or us expire.
+        """Unregister from a group at every broker; others see the connection close, or the session expire.
 
-        Cancellation: some may not have been told.
+        Cancellation: some may not have been reached.
         """
         self._left[group] = None
         self.sessions.forget(group)

@@ -1,4 +1,4 @@
-"""ClientInstance: what the producers and consumers of one process and instance name share.
+"""The instance that the producers and consumers of one process and instance name share.
 
 RocketMQ: MQClientInstance. One connection per broker, one rebalance loop, one heartbeat, one route table. Its
 background tasks are independent of each other: RocketMQ runs them on one thread, where a broker that does not answer
@@ -130,7 +130,7 @@ class ClientInstance:
         try:
             with anyio.move_on_after(1.0), suppress(RlabError):
                 if self.config.trace and not self.routes.publish_queues(TRACE_TOPIC):
-                    await self.update_routes((TRACE_TOPIC,))  # its life was shorter than the wait for the first poll
+                    await self.update_routes((TRACE_TOPIC,))  # it stops before the first poll
                 await self._send_trace()
         finally:
             await self.background.stop()

@@ -1,19 +1,19 @@
-"""Until when a member may hand out messages under its leases of one broker. Pure.
+"""The time until which a member may dispatch messages under its leases of one broker. Pure.
 
-A broker ends a lease when it has not heard of its owner for the session timeout, or shortly after their connection has
-closed. An owner that the broker cannot tell has to find out alone, and not later than the broker acts. It can: the
-broker heard of it when the last answered heartbeat arrived, which was after it was sent.
+A broker ends a lease when no heartbeat of its owner has come for the session timeout, or shortly after their connection
+has closed. The owner may be out of its reach then, so it computes by itself a time no later than the broker's: the last
+answered heartbeat arrived at the broker after it was sent.
 
     heartbeat sent at 10.0, answered at 10.2, timeout 3 s    the broker keeps our leases until 13.0 at least
-    heartbeat sent at 11.0, not answered                     handing out stops at 13.0, for we cannot know
-    the connection closes                                    handing out stops at once: the broker's grace has begun
+    heartbeat sent at 11.0, not answered                     dispatch stops at 13.0: it may not have arrived
+    the connection closes                                    dispatch stops at once: the broker's grace has begun
 
-A session ends by one of these, or by an answer that says that we were no member, and is not continued: a heartbeat that
-is answered begins a new one, and then each lease has to be confirmed by the broker before it counts under that one. If
-nobody else was granted the queue meanwhile, the owner goes on with the messages it has.
+A session ends by one of these, or by an answer that we were not a member, and is not continued: the next answered
+heartbeat begins a new one, under which the broker has to confirm each lease before it is valid again. If the queue was
+granted to no other member in between, the owner goes on with the messages it has.
 
-RocketMQ: a client takes its lock for good until 30 s after the lock request was answered, a broker for 60 s after it
-came in; and only orderly consumers look at it.
+RocketMQ: a client counts on its lock until 30 s after the answer, a broker keeps it until 60 s after the request; and
+only orderly consumers check it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Protocol
 
 
 class Closable(Protocol):
-    """What a session needs of its connection."""
+    """The connection of a session."""
 
     @property
     def closed(self) -> bool:
@@ -31,11 +31,9 @@ class Closable(Protocol):
 
 
 class LeaseSession:
-    """One stretch of time over which one broker has heard of one group's member without a gap.
+    """A time without a gap in the heartbeats that one broker has of one group's member.
 
-    Args:
-        connection: what it is heard over.
-        good_until: loop time in seconds; see `heard`.
+    It ends at `good_until`, a loop time in seconds, or when the connection closes.
     """
 
     __slots__ = ("_connection", "_good_until")
@@ -45,7 +43,7 @@ class LeaseSession:
         self._good_until = good_until
 
     def good(self, now: float) -> bool:
-        """Whether nobody else can have been granted a queue that was confirmed in this session."""
+        """Whether the leases that were confirmed in this session are certainly valid."""
         return now < self._good_until and not self._connection.closed
 
     def is_of(self, connection: Closable) -> bool:
@@ -68,7 +66,7 @@ class LeaseSessions:
         self._sessions: dict[tuple[str, str], LeaseSession] = {}
 
     def current(self, group: str, address: str, now: float) -> LeaseSession | None:
-        """The session in which a lease may be asked for or confirmed now; None until the next heartbeat is answered."""
+        """The session under which a lease may be requested or confirmed now; None until the next answered heartbeat."""
         session = self._sessions.get((group, address))
         return session if session is not None and session.good(now) else None
 
@@ -94,7 +92,7 @@ class LeaseSessions:
             return False
         if session is not None:
             session.end()
-        # The bound of the table: what is no good any more makes room for what is new.
+        # This bounds the table: sessions that have ended make room for new ones.
         self._sessions = {key: each for key, each in self._sessions.items() if each.good(now)}
         self._sessions[(group, address)] = LeaseSession(connection, good_until)
         return True

@@ -16,14 +16,7 @@ from remoting.wire.request_code import RequestCode
 
 
 class NameServers:
-    """The name servers of one client.
-
-    Args:
-        remoting: its connections.
-        addresses: all of them; the first one asked is chosen at random, so that many clients spread.
-        rng: for that choice.
-        timeout_s: per name server.
-    """
+    """The name servers of one client; the first one asked is chosen at random, so that many clients spread."""
 
     def __init__(self, remoting: RemotingClient, addresses: tuple[str, ...], rng: Random, timeout_s: float) -> None:
         self._remoting = remoting
@@ -43,8 +36,8 @@ class NameServers:
         Cancellation: harmless.
         """
         failures = []
-        # Requests run at the same time: where each of them began is its own, or two that fail together would step over
-        # a name server that is up.
+        # Requests run at the same time: each remembers where it began, or two that fail together would skip a name
+        # server that is up.
         first = self._current
         for step in range(len(self._addresses)):
             index = (first + step) % len(self._addresses)
@@ -62,10 +55,10 @@ class NameServers:
         raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
 
     async def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic lives; None when the name server says that nobody serves it.
+        """The route of a topic; None when the name server answers that no broker serves it.
 
         Raises:
-            ConnectFailed: no name server answers, which says nothing about the topic.
+            ConnectFailed: no name server answers, so nothing is known about the topic.
         """
         try:
             answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -74,7 +67,7 @@ class NameServers:
         return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
 
     async def connect_and_get_own_address(self) -> str:
-        """Our address as a name server sees it.
+        """Connect to a name server, check that it is one, and return our address as it sees it.
 
         Raises:
             ConnectFailed: none can be reached; the text says which were tried.

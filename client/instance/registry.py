@@ -46,7 +46,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
             shared = shared_here[key] = _Shared(ClientInstance(config))
         async with shared.lock:
             if shared_here.get(key) is not shared:
-                # While we waited its last user let it go, or it failed to start: this one never runs again.
+                # While we waited, its last user released it, or its start failed: this one never runs again.
                 continue
             if shared.users == 0:
                 try:
@@ -59,7 +59,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
 
 
 async def release_instance(instance: ClientInstance) -> None:
-    """Give an instance back; the last one stops it.
+    """Release an instance; the last of its users stops it.
 
     Cancellation: it is stopped all the same.
     """

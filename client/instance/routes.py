@@ -4,10 +4,10 @@ Invariant: everything this cache answers is derived from the routes that it hold
 could be older. (In RocketMQ the queues that are assigned to consumers are a table of their own, which is refreshed only
 when a route is seen to change: after a broker restart it could miss queues until the consumer was restarted.)
 
-A route goes only when a name server says so. The two answers that bring none are kept apart:
+A route goes only by the answer of a name server. The two cases without a route are kept apart:
 
-    the request failed       we know nothing new      do not call `update`; the old route stays
-    TOPIC_NOT_EXIST          we know there is none    update(topic, None); the route goes, its queues are revoked
+    the request failed     nothing new is known    `update` is not called; the old route stays
+    TOPIC_NOT_EXIST        there is none           update(topic, None); the route goes, its queues are revoked
 
 RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
 died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
@@ -26,7 +26,7 @@ from model.topic_route import BrokerData, Perm, TopicRoute
 
 
 class RouteChange(NamedTuple):
-    """What an update changed for consumers; both parts are empty if only addresses or writability changed.
+    """The change of an update for consumers; both parts are empty if only addresses or writability changed.
 
     Attributes:
         topic: the topic.
@@ -57,14 +57,10 @@ class RouteCache:
         self._brokers: dict[str, BrokerData] | None = None  # derived from _entries; None: to be derived again
 
     def update(self, topic: str, route: TopicRoute | None) -> RouteChange | None:
-        """Take over the answer of a name server.
-
-        Args:
-            topic: the topic that was asked for.
-            route: its route; None if the name server said that the topic does not exist.
+        """Take over the answer of a name server; a route of None means that the topic does not exist.
 
         Returns:
-            What changed, or None if this is what the cache knew already.
+            The change; None if the cache had this route already.
         """
         old = self._entries.get(topic)
         if route == (old.route if old else None):
@@ -84,7 +80,7 @@ class RouteCache:
         )
 
     def forget(self, topic: str) -> None:
-        """Drop a topic that nobody here uses any more, and the brokers that only it named."""
+        """Drop the route of a topic, and the brokers that only it named."""
         self._entries.pop(topic, None)
         self._brokers = None
 
@@ -113,11 +109,7 @@ class RouteCache:
         return {name: dict(sorted(broker.addresses.items())) for name, broker in sorted(self._broker_table().items())}
 
     def address_of(self, broker_name: str, *, master_only: bool = False) -> str | None:
-        """Where to reach a broker.
-
-        Args:
-            broker_name: its name.
-            master_only: for writes. Else the lowest id will do: the master's, or while it is away a replica's.
+        """The address of a broker; without `master_only` a replica will do while the master is away.
 
         Returns:
             `host:port`, or None if no cached route names a suitable one.
@@ -130,7 +122,7 @@ class RouteCache:
         return broker.addresses[min(broker.addresses)] if broker.addresses else None
 
     def _broker_table(self) -> dict[str, BrokerData]:
-        # Routes polled at different times may disagree about a broker that moved: the one that changed last is right.
+        # Routes polled at different times may disagree about a broker that moved: the one that changed last counts.
         if self._brokers is None:
             self._brokers = {
                 broker.broker_name: broker for entry in self._entries.values() for broker in entry.route.brokers
@@ -171,7 +163,7 @@ class RouteRemovalGrace:
             return polled
         self._missing[topic] = kept_back
         if polled is None and kept_back == missing:
-            # Nobody is left to send to instead, and the brokers are probably where they were.
+            # No other broker is left to send to, and the missing ones are probably where they were.
             return known
         kept = [data for data in known.queues if data.broker_name in kept_back]
         queues = [replace(data, perm=data.perm & ~Perm.WRITE) for data in kept]

@@ -1,8 +1,8 @@
-"""Asks a broker who is in a group, and remembers the answer by its version.
+"""Asks a broker for the member list of a group, and caches the answer by its group version.
 
-RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdList), so that members with different views
-take a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic of
-the group and answers. `Quirk.RANDOM_VIEW` brings the reference's way back.
+RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdList), so that members with different lists
+assign a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic
+of the group and answers. `Quirk.RANDOM_VIEW` restores RocketMQ's way.
 """
 
 from __future__ import annotations
@@ -21,14 +21,7 @@ from remoting.wire.request_code import RequestCode
 
 
 class GroupViews:
-    """Member lists by group and broker address.
-
-    Args:
-        remoting: connections.
-        routes: which brokers serve a topic.
-        timeout_s: per broker asked.
-        any_of: chooses the broker that is asked; without it, that is the first.
-    """
+    """Member lists by group and broker address; with `any_of`, the broker that is asked is random."""
 
     def __init__(
         self, remoting: RemotingClient, routes: RouteCache, timeout_s: float, any_of: Random | None = None
@@ -40,7 +33,7 @@ class GroupViews:
         self._views: dict[str, dict[str, GroupView]] = {}
 
     def known_version(self, group: str, address: str) -> int:
-        """The newest version that this broker told us, or -1."""
+        """The newest group version that this broker answered with, or -1."""
         view = self._views.get(group, {}).get(address)
         return -1 if view is None else view.version
 
@@ -51,12 +44,8 @@ class GroupViews:
     async def fetch(self, group: str, topics: Iterable[str]) -> tuple[str, GroupView] | None:
         """The members of a group now.
 
-        Args:
-            group: the group.
-            topics: what this member subscribes to.
-
         Returns:
-            The address that answered and its view; None when no broker serves any of the topics.
+            The address that answered, and its member list; None when no broker serves any of the topics.
 
         Raises:
             ConnectFailed: there are brokers, and none answers.
@@ -73,13 +62,13 @@ class GroupViews:
             except NetworkError as error:
                 failures.append(f"{address}: {error}")
         if failures:
-            raise ConnectFailed(f"no broker tells the members of group {group!r}: {'; '.join(failures)}")
+            raise ConnectFailed(f"no broker answers with the members of group {group!r}: {'; '.join(failures)}")
         return None
 
     def member_list_brokers(self, topics: Iterable[str]) -> list[str]:
-        """Addresses of the brokers that serve any of the topics and have one, in the order in which to ask them."""
-        # Retry topics do not count, because a broker may have one although it serves no topic of the group; but a
-        # member that gave up its last topic has nothing else, and must still hear that it should own nothing.
+        """Addresses of the brokers that serve any of the topics, in the order in which members ask them."""
+        # Retry topics do not count, because a broker may have one although it serves no topic of the group; but after
+        # its last unsubscribe a member has nothing else, and must still learn that its target is empty.
         serving = {topic: self._routes.brokers_of(topic) for topic in topics}
         names = {name for topic, brokers in serving.items() if not is_retry_topic(topic) for name in brokers}
         if not names and all(is_retry_topic(topic) for topic in serving):

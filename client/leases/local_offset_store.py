@@ -1,8 +1,8 @@
-"""LocalOffsetStore: the offsets of a broadcasting consumer, in a file of its own machine.
+"""The offsets of a broadcasting consumer, stored in a file of its own machine.
 
 RocketMQ: LocalFileOffsetStore, with its file and a `.bak` beside it. `<offsets_dir>/<client id>/<group>/offsets.json`
 is replaced as a whole: written beside it, synced, and renamed, after the file so far was renamed to `offsets.json.bak`.
-So a crash at any moment leaves one of the two whole; what the older one does not know yet is consumed again.
+So a crash at any moment leaves one of the two whole; what only the newer one has is consumed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FILE_NAME = "offsets.json"
 
 
 def offsets_path(offsets_dir: str | os.PathLike[str], client_id: str, group: str) -> Path:
-    """Where the offsets of a client are in a group; `~` is the home folder.
+    """The path of the offsets of a client in a group; `~` is the home folder.
 
     A client id may have characters that a file name may not, `/` for one; they are written as in a URL.
     """
@@ -37,11 +37,8 @@ def offsets_path(offsets_dir: str | os.PathLike[str], client_id: str, group: str
 class LocalOffsetStore:
     """Offsets in a file: an `OffsetStore`.
 
-    Protocol of use: `load`, then anything else; one process at a time, which is what brokers see to when they refuse
-    a second live connection with the same client id.
-
-    Args:
-        path: the file; its folder is made if need be.
+    Protocol of use: `load`, then anything else; one process at a time, which brokers ensure: they refuse a second
+    live connection with the same client id.
     """
 
     def __init__(self, path: Path) -> None:

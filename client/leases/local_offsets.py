@@ -1,7 +1,7 @@
-"""LocalOffsets: how far a broadcasting consumer has got, and since when it wants each topic. What is in its file.
+"""The offsets of a broadcasting consumer and the time of each first subscription, as its file has them. Pure.
 
-An offset stays until its topic is given up in so many words. RocketMQ drops those of queues that no route names any
-more, so that a broker that was away for a moment is read from its end when it is back, and what came meanwhile is lost
+An offset is deleted only by `unsubscribe`. RocketMQ drops those of queues that no route names any more, so that a
+broker that was away for a moment is read from its end when it is back, and the messages in between are lost
 (LocalFileOffsetStore, apache/rocketmq#4016).
 
 The file is JSON, for people who have to look at it, or repair it:
@@ -32,21 +32,16 @@ class _Topic:
 
 
 class LocalOffsets:
-    """Offsets by queue; an offset is the first one that is not done."""
+    """Offsets by queue; an offset is the first one that is not processed."""
 
     def __init__(self) -> None:
         """Make an empty table."""
         self._topics: dict[str, _Topic] = {}
         self.version = 0
-        """Grows with every change, so that whoever writes the table down knows whether there is something new."""
+        """Grows with every change, so that the store can skip a write without one."""
 
     def begin(self, topic: str, now_ms: int) -> bool:
-        """Note that a topic is subscribed to; returns whether it was not before.
-
-        Args:
-            topic: which.
-            now_ms: wall clock in milliseconds; kept only the first time.
-        """
+        """Note that a topic is subscribed to; returns whether it was not before. Only the first time counts."""
         if topic in self._topics:
             return False
         self._topics[topic] = _Topic(now_ms)
@@ -63,13 +58,13 @@ class LocalOffsets:
         return None if topic is None else topic.offsets.get((queue.broker_name, queue.queue_id))
 
     def update(self, queue: MessageQueue, offset: int) -> None:
-        """Move a queue forward; a lower offset is ignored, and so is a topic that was given up meanwhile."""
+        """Move a queue forward; a lower offset is ignored, and so is a topic that was unsubscribed meanwhile."""
         known = self.read(queue)
         if known is None or offset > known:
             self.reset(queue, offset)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Put a queue at any offset; ignored for a topic that was given up meanwhile."""
+        """Put a queue at any offset; ignored for a topic that was unsubscribed meanwhile."""
         topic = self._topics.get(queue.topic)
         if topic is not None and self.read(queue) != offset:
             topic.offsets[queue.broker_name, queue.queue_id] = offset

@@ -1,4 +1,4 @@
-"""Where a consumer without leases keeps its offsets: the interface, and the one that keeps them at the brokers.
+"""Stores the offsets of a consumer without leases: the interface, and the store that keeps them at the brokers.
 
 RocketMQ: OffsetStore, RemoteBrokerOffsetStore. The other one is `client/leases/local_offset_store.py`.
 """
@@ -64,10 +64,6 @@ class CommittedOffsetStore:
     """Offsets committed at the brokers, without leases: an `OffsetStore`.
 
     A commit is refused while a member of the group has the queue under a lease.
-
-    Args:
-        instance: the client instance.
-        group: the group.
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
@@ -101,7 +97,7 @@ class CommittedOffsetStore:
             try:
                 found[queue] = known if known is not None else await self._ask.committed(queue, self._group)
             except RlabError:
-                # Unknown, and not None: a queue must not begin anew because its broker does not answer.
+                # Unknown, and not None: a queue must not begin again because its broker does not answer.
                 return
 
         await run_together([partial(read_one, queue) for queue in queues])

@@ -1,7 +1,7 @@
-"""OffsetsToCommit: how far a consumer has got with each of its queues, and what of that its broker does not know yet.
+"""The offsets that a consumer has to commit: those that its brokers have not confirmed yet. Pure.
 
 Invariant: a queue is dirty exactly while its offset differs from the one that was last confirmed as persisted. So a
-persist that fails, or whose answer is lost, needs no handling: the offset is simply still dirty at the next turn.
+persist that fails, or whose answer is lost, needs no handling: the offset is still dirty at the next one.
 
     update(q, 5)             take_dirty() == {q: 5}
     update(q, 8)             take_dirty() == {q: 8}
@@ -19,9 +19,9 @@ from model.message_queue import MessageQueue
 
 
 class OffsetsToCommit:
-    """Offsets to commit, by owned queue; an offset is the first one that is not done.
+    """Offsets to commit, by owned queue; an offset is the first one that is not processed.
 
-    Protocol of use: at most one persist of a queue is under way at a time, and its answer is given to `confirm`.
+    Protocol of use: at most one persist of a queue is in progress at a time, and its answer is given to `confirm`.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class OffsetsToCommit:
             self._offsets[queue] = offset
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
-        """Put a queue at any offset, also an earlier one: somebody decided to, or the broker lost what came later."""
+        """Put a queue at any offset, also an earlier one: after a seek, or when the broker lost later messages."""
         self._offsets[queue] = offset
         self._resets[queue] = None
         self._confirmed.pop(queue, None)  # a reset is sent even to where we believe the broker is
@@ -61,11 +61,7 @@ class OffsetsToCommit:
         return queue in self._resets
 
     def confirm(self, persisted: Mapping[MessageQueue, int]) -> None:
-        """Note what a broker stored; queues that were forgotten meanwhile are ignored.
-
-        Args:
-            persisted: a part of what `take_dirty` gave.
-        """
+        """Note that a broker stored a part of `take_dirty`; queues that were forgotten meanwhile are ignored."""
         for queue, offset in persisted.items():
             if queue in self._offsets:
                 self._confirmed[queue] = offset
@@ -78,7 +74,7 @@ class OffsetsToCommit:
         return self._confirmed.get(queue)
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop a queue that is given up; call it after its last persist, for what is dirty here is lost."""
+        """Drop a queue that is released; call it after its last persist, because a dirty offset is lost."""
         self._offsets.pop(queue, None)
         self._confirmed.pop(queue, None)
         self._resets.pop(queue, None)

@@ -1,4 +1,4 @@
-"""Asks brokers where their queues begin and end, what was stored when, and what a group has committed."""
+"""Asks brokers for offsets of their queues: the first, the end, that of a time, and the committed one of a group."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ class QueueOffsets:
 
     Every question may raise NetworkError (its broker does not answer) and TopicNotExist or InvalidParameter (there is
     no such queue); a cancellation does no harm.
-
-    Args:
-        instance: the client instance.
     """
 
     def __init__(self, instance: ClientInstance) -> None:
@@ -30,11 +27,11 @@ class QueueOffsets:
         return await self._ask(RequestCode.GET_MAX_OFFSET, queue)
 
     async def at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at or after a time, wall clock in milliseconds; the end if nothing is that young."""
+        """The first offset stored at or after a time, wall clock in milliseconds; the end if there is none."""
         return await self._ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, timestamp_ms=timestamp_ms)
 
     async def committed(self, queue: MessageQueue, group: str) -> int | None:
-        """Where the group has got to; None, which is no offset, if it has committed nothing."""
+        """The committed offset of a group; None if it has committed none."""
         try:
             return await self._ask(RequestCode.QUERY_CONSUMER_OFFSET, queue, group=group)
         except QueryNotFound:

@@ -1,4 +1,4 @@
-"""Asks brokers for leases, gives them back, and commits: one request per broker for any number of queues.
+"""Requests leases of brokers, releases them, and commits offsets: one request per broker for any number of queues.
 
 RocketMQ asks for each new queue's offset alone, one round trip after another (RebalanceImpl.computePullFromWhere); here
 the grant of a lease carries the offset to start from.
@@ -32,8 +32,8 @@ class Grant:
 
     Attributes:
         token: fencing token.
-        start_offset: where the group has come to.
-        session: began before the lease was asked for; the lease is good as long as it is.
+        start_offset: the committed offset of the group, or by its policy.
+        session: began before the lease was requested; the lease is valid as long as it is.
     """
 
     token: int
@@ -43,7 +43,7 @@ class Grant:
 
 @dataclass(slots=True)
 class LeaseOutcome:
-    """What the brokers said.
+    """The answers of the brokers.
 
     Attributes:
         granted: queue -> lease.
@@ -66,22 +66,17 @@ class Commit:
 
 
 class LeaseRequests:
-    """The requests of one group.
-
-    Args:
-        instance: the client instance.
-        group: the group.
-    """
+    """The requests of one group."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         self._instance = instance
         self._group = group
 
     async def acquire(self, queues: Iterable[MessageQueue], cause: str) -> LeaseOutcome:
-        """Ask for queues, all brokers at once.
+        """Request leases of queues, all brokers at once.
 
-        Cancellation: leases may have been granted that nobody uses; they end with the membership, and asking again
-        gives the same ones.
+        Cancellation: leases may have been granted unseen; they end with the membership, and the next request is granted
+        the same ones.
         """
         outcome = LeaseOutcome()
         await run_together(
@@ -101,7 +96,7 @@ class LeaseRequests:
             try:
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
             except GroupNotExist:
-                # This broker has taken us for dead, and we do not know yet. Introduce ourselves, then ask again.
+                # Our session expired at this broker, and we did not know. Register, then ask again.
                 await self._instance.heartbeats.send(cause, [self._address(broker_name)])
                 session = await self._session(broker_name, cause)
                 answer = await self._request(broker_name, RequestCode.LOCK_BATCH_MQ, body, {"cause": cause})
@@ -118,7 +113,7 @@ class LeaseRequests:
             outcome.refused[MessageQueue(topic, broker_name, queue_id)] = owner
 
     async def _session(self, broker_name: str, cause: str) -> LeaseSession:
-        """The session in which this broker may be asked for leases now; introduces us if there is none.
+        """The session under which leases of this broker may be requested now; sends a heartbeat if there is none.
 
         Raises:
             ConnectFailed: the broker does not answer.
@@ -129,11 +124,11 @@ class LeaseRequests:
             await self._instance.heartbeats.send(cause, [address])
             session = self._current(address)
         if session is None:
-            raise ConnectFailed(f"broker {broker_name!r} answers no heartbeat; nothing was asked of it")
+            raise ConnectFailed(f"broker {broker_name!r} answers no heartbeat; nothing was requested")
         return session
 
     def unconfirmed(self, owned: Iterable[OwnedQueue]) -> list[MessageQueue]:
-        """Queues whose lease a broker has to confirm, because it may have ended, and can, because we are connected."""
+        """Queues whose lease may have ended, and whose broker is connected and so can confirm it."""
         now = anyio.current_time()
         unconfirmed = []
         for each in owned:
@@ -147,18 +142,13 @@ class LeaseRequests:
         return self._instance.heartbeats.sessions.current(self._group, address, anyio.current_time())
 
     async def release(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
-        """Commit and give back, all brokers at once; see `commit` for what is returned."""
+        """Commit and release, all brokers at once; returns as `commit` does."""
         return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause})
 
     async def commit(
         self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False
     ) -> dict[MessageQueue, RlabError]:
-        """Commit offsets, all brokers at once.
-
-        Args:
-            commits: what to commit.
-            cause: id of the root trigger.
-            reset: offsets may go backwards.
+        """Commit offsets, all brokers at once; with `reset` they may go backwards.
 
         Returns:
             The commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, a network

@@ -1,4 +1,4 @@
-"""How messages, and changes of queues, reach a listener: what it is, what it may answer, and the call itself.
+"""Listeners: their types, their results, the threads of plain functions, and the call itself.
 
 This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
 raises fails its messages and nothing else.
@@ -24,18 +24,18 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumeResult(StrEnum):
-    """What a listener says of its messages. RocketMQ: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus."""
+    """The result of a listener. RocketMQ: ConsumeConcurrentlyStatus, ConsumeOrderlyStatus."""
 
     SUCCESS = "SUCCESS"
-    """Done. Without automatic commit: processed, and to come again unless a COMMIT follows."""
+    """Processed. Without automatic commit: redelivered unless a COMMIT follows."""
     RECONSUME_LATER = "RECONSUME_LATER"
-    """Failed: to come again through the retry topic; in order, where it stands, with what follows waiting for it."""
+    """Failed: redelivered through the retry topic; in order, retried in its place, and later messages wait for it."""
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
     """The orderly name of the same."""
     COMMIT = "COMMIT"
-    """Without automatic commit: this batch and all before it that were processed are done."""
+    """Without automatic commit: commits this batch and all before it that were processed."""
     ROLLBACK = "ROLLBACK"
-    """Without automatic commit: all of them come again."""
+    """Without automatic commit: all of them are redelivered."""
 
 
 AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]
@@ -44,7 +44,7 @@ Listener = AsyncListener | PlainListener
 """Gets the messages of one batch, all of one queue, in offset order; returning None means success.
 
 An `async def` runs on the event loop and must not block it; a plain `def` runs in a thread of its consumer, which has
-`max_workers` of them, and may.
+`max_workers` of them, and may block.
 """
 
 
@@ -83,13 +83,7 @@ class ListenerThreads:
 
 
 class ListenerCall:
-    """One subscribed listener, ready to be called.
-
-    Args:
-        listener: the user's function.
-        name: what to call it in logs, for instance the topic.
-        threads: where it runs if it is plain.
-    """
+    """One subscribed listener, ready to be called; the name is for logs."""
 
     __slots__ = ("_is_async", "_listener", "_name", "_threads")
 
@@ -101,10 +95,10 @@ class ListenerCall:
         self._threads = threads
 
     async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
-        """Hand a batch to the listener.
+        """Call the listener with a batch.
 
         Returns:
-            What it said; RECONSUME_LATER for an exception or an answer that is none, logged with the traceback.
+            Its result; RECONSUME_LATER for an exception or a value that is no result, logged with the traceback.
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
@@ -118,7 +112,7 @@ class ListenerCall:
                 )
                 if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
                     result = await result
-            # In here, because an answer that is none of these is the listener's mistake as well.
+            # In here, because a value that is no result is the listener's mistake as well.
             return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)
         except Exception:
             first = messages[0]
@@ -127,7 +121,7 @@ class ListenerCall:
 
 
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
-"""Gets (topic, all its queues, those that are mine), sorted, after they changed. RocketMQ: MessageQueueListener.
+"""Gets (topic, all its queues, those that this member owns), sorted, after a change. RocketMQ: MessageQueueListener.
 
 As with messages, an `async def` runs on the event loop and a plain `def` in a thread of its own.
 """
@@ -137,7 +131,7 @@ TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
 
 
 async def call_observer(listener: Callable[..., object], *args: object) -> None:
-    """Call a listener that only observes; what it raises is logged, and harms nobody.
+    """Call a listener that only observes; what it raises is logged and has no other effect.
 
     Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
     """
@@ -146,7 +140,7 @@ async def call_observer(listener: Callable[..., object], *args: object) -> None:
         if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
             result = listener(*args)
         else:
-            # It is called so rarely that a thread for each call costs nothing, and one that hangs holds up nobody else.
+            # Calls are so rare that a thread for each costs nothing, and one that hangs delays no other.
             thread = ThreadPoolExecutor(1, thread_name_prefix="rlab observer")
             try:
                 result = await asyncio.get_running_loop().run_in_executor(thread, lambda: listener(*args))

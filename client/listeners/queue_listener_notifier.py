@@ -18,27 +18,17 @@ Queues = tuple[MessageQueue, ...]
 
 
 class QueueListenerNotifier:
-    """The listener of one consumer.
-
-    Args:
-        listener: called as `(topic, all, mine)`.
-        background: where it runs.
-    """
+    """The listener of one consumer."""
 
     def __init__(self, listener: MessageQueueListener | None, background: BackgroundTasks) -> None:
         self.listener = listener
         self._background = background
-        self._told: dict[str, tuple[Queues, Queues]] = {}
+        self._notified: dict[str, tuple[Queues, Queues]] = {}
         self._changed: dict[str, None] = {}
         self._running = False
 
     def update(self, queues_of: Mapping[str, Iterable[MessageQueue]], mine: Iterable[MessageQueue]) -> None:
-        """Compare with what the listener was told, and have it called for each topic that changed.
-
-        Args:
-            queues_of: topics that are subscribed to, with all their queues. The retry topic of the group is left out.
-            mine: queues of this member.
-        """
+        """Call the listener for each topic whose queues differ from its last call; retry topics are left out."""
         if self.listener is None:
             return
         by_topic: dict[str, list[MessageQueue]] = {}
@@ -49,11 +39,11 @@ class QueueListenerNotifier:
             for topic, queues in queues_of.items()
             if not is_retry_topic(topic)
         }
-        # A topic that was given up, or is not there yet, has no queues; nobody is told that it has still none.
-        for topic in sorted({*now, *self._told}):
+        # An unsubscribed topic, or one that does not exist yet, has no queues; that it still has none is no change.
+        for topic in sorted({*now, *self._notified}):
             state = now.get(topic, ((), ()))
-            if state != self._told.get(topic, ((), ())):
-                self._told[topic] = state
+            if state != self._notified.get(topic, ((), ())):
+                self._notified[topic] = state
                 self._changed[topic] = None
         if self._changed and not self._running and self._background.running:
             self._running = True
@@ -64,9 +54,9 @@ class QueueListenerNotifier:
             while self._changed and self.listener is not None:
                 topic = next(iter(self._changed))
                 del self._changed[topic]
-                everything, mine = self._told[topic]
+                everything, mine = self._notified[topic]
                 if not everything and not mine:
-                    del self._told[topic]
+                    del self._notified[topic]
                 await call_observer(self.listener, topic, everything, mine)
         finally:
             self._running = False

@@ -1,8 +1,8 @@
-"""Gives a message that failed back to a broker, so that the group gets it again later or it becomes a dead letter.
+"""Sends a failed message back to a broker, which redelivers it to the group later or puts it into the DLQ.
 
 RocketMQ: DefaultMQPushConsumerImpl.sendMessageBack. First choice is the broker that has the message: it copies what it
 has stored. If that fails, a copy is published to the retry topic on any broker that serves it; if that fails too, the
-message stays with this consumer, which tries it again itself.
+message stays with this consumer, which retries it itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class SendBack:
-    """The failed messages of one consumer.
-
-    Args:
-        instance: the client instance.
-        group: the group.
-        max_attempts: retries after which a message is a dead letter.
-        delay_ms: wait before the next attempt; None for the levels of RocketMQ: 10 s, 30 s, 1 m, ...
-    """
+    """The failed messages of one consumer; `delay_ms` None means the levels of RocketMQ: 10 s, 30 s, 1 m, ..."""
 
     def __init__(self, instance: ClientInstance, group: str, max_attempts: int, delay_ms: int | None) -> None:
         self._instance = instance
@@ -35,27 +28,27 @@ class SendBack:
         self._delay_ms = delay_ms
 
     async def __call__(self, message: MessageExt) -> bool:
-        """Give a message back.
+        """Send a message back.
 
         Returns:
-            Whether some broker has it now; if not, this consumer still has to see to it.
+            Whether some broker has it now; if not, this consumer still has to process it.
 
-        Cancellation: a broker may have it, so the message may come twice.
+        Cancellation: a broker may have it, so there may be a duplicate.
         """
         return await self._give(message, self._max_attempts)
 
     async def send_to_dlq(self, message: MessageExt) -> bool:
-        """Make a message a dead letter at once: its attempts were made where it stood, in order.
+        """Send a message to the DLQ at once: its retries were made in its place, in order.
 
         Returns:
             Whether some broker has it now.
 
-        Cancellation: a broker may have it, so the dead letter may be there twice.
+        Cancellation: a broker may have it, so the DLQ may have it twice.
         """
-        buried = await self._give(message, 0)
-        if buried:
+        sent = await self._give(message, 0)
+        if sent:
             logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
-        return buried
+        return sent
 
     async def _give(self, message: MessageExt, max_attempts: int) -> bool:
         try:

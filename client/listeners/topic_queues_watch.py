@@ -1,4 +1,4 @@
-"""TopicQueuesWatch: asks name servers whether the queues of a topic changed, for users that assign queues themselves.
+"""Polls name servers for changes of the queues of a topic, for users that assign queues themselves.
 
 RocketMQ: DefaultLitePullConsumerImpl.fetchTopicMessageQueuesAndCompare, registerTopicMessageQueueChangeListener.
 """
@@ -22,11 +22,7 @@ Queues = tuple[MessageQueue, ...]
 
 
 class TopicQueuesWatch:
-    """The listeners of one consumer, one for each topic.
-
-    Args:
-        fetch: gives the queues of a topic now, sorted; none if there is no such topic.
-    """
+    """The listeners of one consumer, one for each topic."""
 
     def __init__(self, fetch: Callable[[str], Awaitable[Queues]]) -> None:
         self._fetch = fetch
@@ -34,11 +30,9 @@ class TopicQueuesWatch:
         self._known: dict[str, Queues] = {}
 
     async def register(self, topic: str, listener: TopicQueuesListener) -> None:
-        """Have a listener called with `(topic, queues)` whenever the queues are others than they are now.
+        """Register the listener of a topic, to be called with `(topic, queues)` after each change.
 
-        Args:
-            topic: which; it need not exist yet.
-            listener: takes the place of an earlier one.
+        The topic need not exist yet; the listener replaces an earlier one.
 
         Raises:
             InvalidParameter: an illegal topic name, or too many topics.
@@ -52,7 +46,7 @@ class TopicQueuesWatch:
         self._listeners[topic] = listener
 
     async def fetch_and_compare(self) -> None:
-        """Look once: call the listener of each topic whose queues changed. A topic that cannot be asked for waits.
+        """Poll once: call the listener of each topic whose queues changed. A topic that cannot be polled waits.
 
         Cancellation: listeners that were not called are called next time.
         """
@@ -67,7 +61,7 @@ class TopicQueuesWatch:
                 self._known[topic] = queues
 
     async def run(self) -> None:
-        """Look again and again until cancelled."""
+        """Poll until cancelled."""
         while True:
             await anyio.sleep(TOPIC_QUEUES_INTERVAL_S)
             await self.fetch_and_compare()

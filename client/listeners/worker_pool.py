@@ -1,7 +1,7 @@
-"""The workers of one consumer: hand the messages of all its queues to listeners, so many batches at a time.
+"""The workers of one consumer: dispatch messages of all its queues to listeners, some batches at a time.
 
 Workers are started when there is work for them and none is idle, up to the limit, and then stay. Queues take turns, one
-batch each, so that a queue with a backlog does not starve the others.
+batch each, so that a queue with a lag does not starve the others.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Consume = Callable[[Any, list[MessageExt]], Awaitable[None]]
 
 
 class Messages(Protocol):
-    """What a queue has to hand out; see `ProcessQueue`."""
+    """The messages of a queue; see `ProcessQueue`."""
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
-        """Hand out messages."""
+        """Dispatch messages."""
         ...
 
     def next_retry_deadline(self) -> float | None:
-        """When messages that failed may be handed out again, loop time in seconds; None if there are none."""
+        """When requeued messages may be dispatched again, loop time in seconds; None if there are none."""
         ...
 
 
@@ -35,7 +35,7 @@ class Dispatchable(Protocol):
     """A queue whose messages wait for workers: an owned one (`OwnedQueue`), or popped messages (`PopProcessQueue`).
 
     Attributes:
-        offered: whether it stands in line.
+        offered: whether it is in the line.
     """
 
     offered: bool
@@ -46,22 +46,16 @@ class Dispatchable(Protocol):
         ...
 
     def ready(self, now: float) -> bool:
-        """Whether it has messages to hand out, and may, at a loop time in seconds."""
+        """Whether it has messages to dispatch, and a valid lease, at a loop time in seconds."""
         ...
 
     def lease_valid(self, now: float) -> bool:
-        """Whether nobody else can have been granted the queue yet."""
+        """Whether the lease is certainly valid."""
         ...
 
 
 class WorkerPool:
-    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService.
-
-    Args:
-        consume: called with each batch.
-        max_workers: batches that may be with a listener at the same time.
-        batch_size: messages of a batch at the most.
-    """
+    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService."""
 
     def __init__(self, consume: Consume, *, max_workers: int, batch_size: int) -> None:
         self._consume = consume
@@ -73,7 +67,7 @@ class WorkerPool:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = 0
         self._tasks: dict[asyncio.Task[Any] | None, None] = {}
-        # Queues with messages that failed and wait to be handed out again.
+        # Queues with requeued messages, which wait for their time.
         self._retrying: dict[Dispatchable, None] = {}
         self._driver = DeadlineDriver(self._next_retry, self._retry)
 
@@ -83,7 +77,7 @@ class WorkerPool:
         background.start_soon(self._driver.run)
 
     def offer(self, owned: Dispatchable) -> None:
-        """Say that a queue may have messages to hand out."""
+        """Put a queue into the line for workers if it has messages to dispatch."""
         if owned.offered:
             return
         now = self._loop.time()
@@ -92,17 +86,16 @@ class WorkerPool:
             self._ready.append(owned)
             self._wake_worker()
         elif owned in self._retrying and owned.lease_valid(now):
-            self._driver.wake_by(now)  # it may have got its lease back, and `_next_retry` sees it again
+            self._driver.wake_by(now)  # its lease may be valid again, and `_next_retry` counts it then
 
     def retry_at(self, owned: Dispatchable, deadline: float) -> None:
-        """Say that a queue has failed messages that may be handed out again at a loop time."""
+        """Note that a queue has requeued messages that may be dispatched again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
 
     def _next_retry(self) -> float | None:
-        # A queue that stands in line already waits for a worker and not for the clock: its deadline, long over, would
-        # make the driver spin until one is free.
-        # So would one whose lease may have ended; whoever confirms the lease offers it again.
+        # A queue in the line waits for a worker and not for the clock: its deadline, long over, would make the driver
+        # spin until one is free. So would one whose lease may have ended; it is offered again when that is confirmed.
         now = self._loop.time()
         waiting = [
             owned.process_queue.next_retry_deadline()
@@ -161,7 +154,7 @@ class WorkerPool:
         return None
 
     def offer_again(self, owned: Dispatchable) -> None:
-        """Put a queue behind the others if it has more; without waking anybody, as a worker is at it already."""
+        """Put a queue at the end of the line if it has more; wakes no worker, because the caller is one."""
         if not owned.offered and owned.ready(self._loop.time()):
             owned.offered = True
             self._ready.append(owned)

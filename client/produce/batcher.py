@@ -1,8 +1,8 @@
-"""Sends that are awaited one by one leave together: those of one loop turn to one queue are one request.
+"""Batches sends: those of one event-loop iteration to one queue are one request, although each is awaited alone.
 
 A frame has a price on both sides (encode, decode, dispatch, answer) that is higher than that of the message in it. When
-many coroutines send at the same time, their messages share it; each still gets its own offset, or the error. A send
-that is alone in its turn leaves as what it is, in the same turn: nobody waits for company.
+many coroutines send at the same time, their messages share it; each still gets its own offset, or the error. A single
+send leaves as a plain request in the same iteration: no send waits for others.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 @dataclass(slots=True)
 class _Batch:
-    """Messages of one turn for one queue; itself the waiter for the answer of their request.
+    """Messages of one iteration for one queue; itself the waiter for the answer of their request.
 
     Attributes:
         rows: [tag hash, payload] of each.
-        futures: who waits for each; the same order.
+        futures: the senders of the rows, in their order.
         size_bytes: of all payloads.
         deadline: the earliest of the senders', loop time in seconds.
     """
@@ -42,7 +42,7 @@ class _Batch:
     size_bytes: int = 0
 
     def done(self) -> bool:
-        """Never before the answer: senders that gave up do not matter to the others."""
+        """Whether the answer is here: false, because a sender that gave up does not matter to the others."""
         return False
 
     def set_result(self, response: Command) -> None:
@@ -57,19 +57,14 @@ class _Batch:
             offset += 1
 
     def set_exception(self, error: Exception) -> None:
-        """Fail every sender, each with an error of its own: one collects the traceback of everybody who raises it."""
+        """Fail every sender, each with an error of its own: a shared one would collect all their tracebacks."""
         for future in self.futures:
             if not future.done():
                 future.set_exception(type(error)(*error.args))
 
 
 class SendBatcher:
-    """The sends of one producer.
-
-    Args:
-        loop: the running loop.
-        masters: broker name -> open connection; a send is added only when its broker is there.
-    """
+    """The sends of one producer; a send is added only when the master of its queue is connected."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, masters: Mapping[str, Connection]) -> None:
         self._loop = loop
@@ -77,16 +72,10 @@ class SendBatcher:
         self._batches: dict[MessageQueue, _Batch] = {}
 
     def add(self, queue: MessageQueue, payload: bytes, tag_hash: int, deadline: float) -> asyncio.Future[int]:
-        """Send a message at the end of this loop turn.
-
-        Args:
-            queue: where to.
-            payload: the encoded message.
-            tag_hash: of its tag.
-            deadline: loop time in seconds at which the sender gives up.
+        """Send a message at the end of this event-loop iteration; the deadline is a loop time in seconds.
 
         Returns:
-            A future of its offset; it fails with what the broker or the network says of its request.
+            A future of its offset; it fails with the refusal of the broker or with a network error.
         """
         batches = self._batches
         batch = batches.get(queue)
@@ -111,7 +100,7 @@ class SendBatcher:
     def _send_now(
         self, connection: Connection, queue: MessageQueue, batch: _Batch, payload: bytes, tag_hash: int
     ) -> asyncio.Future[int]:
-        """Send the only message there is at once: one sender that waits for each answer gains a turn of the loop."""
+        """Send a single message at once: a sender that awaits each answer gains an event-loop iteration."""
         future: asyncio.Future[int] = self._loop.create_future()
         batch.rows.append((tag_hash, payload))
         batch.futures.append(future)

@@ -1,4 +1,4 @@
-"""QueuePicker: which queue the next message goes to.
+"""The choice of the queue of the next message. Pure.
 
 Round robin per topic, from a random start so that many producers do not begin at the same queue; around the broker that
 the last try failed on; and, with `avoid_slow_brokers`, around brokers that answered slowly of late:
@@ -46,12 +46,7 @@ class QueuePicker:
     """Picks queues for one producer. Times are monotonic seconds."""
 
     def __init__(self, random: Random, *, avoid_slow_brokers: bool = True) -> None:
-        """Make a picker without history.
-
-        Args:
-            random: source of the starting positions.
-            avoid_slow_brokers: whether `record` has an effect. RocketMQ: sendLatencyFaultEnable, there off by default.
-        """
+        """Make a picker without history. RocketMQ: sendLatencyFaultEnable, there off by default."""
         self._random = random
         self._avoid_slow_brokers = avoid_slow_brokers
         self._positions: dict[str, int] = {}
@@ -83,14 +78,7 @@ class QueuePicker:
         return queues[position % len(queues)]
 
     def record(self, broker_name: str, latency_s: float, now: float, failed: bool = False) -> None:
-        """Learn from a send that ended.
-
-        Args:
-            broker_name: where it went.
-            latency_s: how long it took, in seconds; what a failed one took does not matter.
-            now: seconds.
-            failed: it got no answer, or one that asks to try elsewhere.
-        """
+        """Learn from the latency of a send, in seconds; that of a failed one does not matter."""
         if not self._avoid_slow_brokers:
             return
         running = self._penalties.get(broker_name)
@@ -120,14 +108,10 @@ class QueuePicker:
 
 
 def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The queue of a key: messages with equal keys go to one queue as long as the topic has the same queues.
+    """The queue of a key: messages with equal keys go to one queue as long as the topic has the same writable queues.
 
     CRC-32 of the UTF-8 bytes, because it is the same in every process (Python's own hash is not), runs in C, and
-    spreads keys that differ in one digit. RocketMQ's SelectMessageQueueByHash takes Java's `hashCode`; there is nobody
-    to agree with, and in Python that is a loop over the characters.
-
-    Args:
-        queues: where the topic can be written; not empty, in the same order every time.
-        key: what has to stay in order, for instance an order number.
+    spreads keys that differ in one digit. RocketMQ's SelectMessageQueueByHash takes Java's `hashCode`; no other client
+    has to agree, and in Python that is a loop over the characters.
     """
     return queues[crc32(key.encode("utf-8", "surrogatepass")) % len(queues)]

@@ -26,7 +26,7 @@ from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 PAUSE_LOGGED_S = 5.0
-"""How long too much has to be unfinished before the log says that the queue stands still."""
+"""How long flow control has to pause a queue before the pause is logged."""
 
 _FOUND = int(ResponseCode.SUCCESS)
 _NOT_FOUND = int(ResponseCode.PULL_NOT_FOUND)
@@ -36,13 +36,13 @@ _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullCallbacks:
-    """What a pull loop tells its consumer.
+    """The callbacks of a pull loop.
 
     Attributes:
-        subscription_of: the current subscription of a topic, or None once it is given up.
-        arrived: the queue has new messages to hand out.
-        lost: another member has the queue by now.
-        moved: the broker does not have the offset any more; called with the offset to go on from.
+        subscription_of: topic -> current subscription, or None after the unsubscribe.
+        arrived: the queue has new messages to dispatch.
+        lost: the lease was granted to another member.
+        moved: the broker does not have the offset; called with the offset to go on from.
     """
 
     subscription_of: Callable[[str], SubscriptionData | None]
@@ -52,15 +52,7 @@ class PullCallbacks:
 
 
 class PullLoop:
-    """Pulls one queue until it is given up.
-
-    Args:
-        instance: the client instance.
-        group: the group.
-        owned: the queue.
-        batch_size: messages per request.
-        callbacks: see `PullCallbacks`.
-    """
+    """Pulls one queue until it is revoked."""
 
     def __init__(
         self, instance: ClientInstance, group: str, owned: OwnedQueue, batch_size: int, callbacks: PullCallbacks
@@ -75,15 +67,15 @@ class PullLoop:
     async def run(self) -> None:
         """Run until the queue's scope is cancelled or the lease is lost.
 
-        Cancellation: a pull under way is forgotten; what it would have brought is pulled again by the next owner.
+        Cancellation: an outstanding pull is forgotten; its messages are pulled again by the next owner.
         """
         owned = self._owned
         with owned.pulling:
             while not owned.process_queue.dropped:
                 asked = self._subscription()
                 if asked is None:
-                    # Given up, and nobody knows which of its messages are wanted; a pass takes the queue away, unless
-                    # the topic is subscribed to again before that.
+                    # Unsubscribed: without a subscription nothing says which tags to pull. A pass revokes the queue,
+                    # unless the topic is subscribed to again before that.
                     await anyio.sleep(PULL_RETRY_ERROR_S)
                     continue
                 if owned.paused:
@@ -106,9 +98,9 @@ class PullLoop:
                     return
 
     async def _wait_room(self) -> None:
-        """Wait until less is unfinished. A pause that lasts is told in the log, with the message that holds it up.
+        """Wait for the end of flow control. A pause longer than 5 s is logged with the oldest unfinished message.
 
-        A backlog pauses every queue for a moment before each pull; that is nothing to tell.
+        A lag pauses every queue for a moment before each pull; that is not logged.
         """
         owned, process_queue = self._owned, self._owned.process_queue
         with anyio.move_on_after(PAUSE_LOGGED_S):
@@ -127,7 +119,7 @@ class PullLoop:
         return self._callbacks.subscription_of(self._owned.queue.topic)
 
     async def _pull(self, asked: SubscriptionData) -> Command | None:
-        """Ask for what is subscribed to; None if that has changed, or the queue was given up, meanwhile."""
+        """Pull what is subscribed to; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
         header: dict[str, object] = {
@@ -160,13 +152,13 @@ class PullLoop:
             owned.pending_pull = None
 
     async def _take(self, response: Command, token: int, asked: SubscriptionData) -> bool:
-        """Act on the answer to a pull for these tags under this token; returns whether to go on."""
+        """Handle the answer to a pull of these tags under this token; returns whether to go on."""
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
         subscription = self._subscription()
         if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
-            # It passes over messages that may be wanted by now: they are asked for again, by us or by the next owner.
+            # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
             return True
         if code == _FOUND:
             self._put(response, asked.tags)
@@ -183,7 +175,7 @@ class PullLoop:
         undecodable: list[Undecodable] = []
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
         if undecodable:
-            # Left out like those of other tags: what is committed passes over them once all before them is finished.
+            # Left out like those of other tags: the committed offset skips them once all before them are finished.
             report_undecodable(self._instance, self._group, undecodable, owned.cause)
         if tags is not None:
             # The broker compares hashes; two tags may share one.
@@ -207,13 +199,13 @@ class PullLoop:
             raise_for_code(response)
         except LeaseLost:
             if owned.token != token:
-                # The broker had freed the lease and has granted it to us again while this pull was held. Taking its
-                # answer for the new lease's would leave the broker with a holder that does not know of it.
+                # The broker freed the lease and granted it to us again while this pull was parked. To apply the answer
+                # to the new lease would leave the broker with an owner that does not know of it.
                 return True
             self._callbacks.lost(owned)
             return False
         except RlabError as error:
-            # A topic that was deleted or a queue that is gone: the next route says so, and the queue is given up then.
+            # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
             logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         return True

@@ -1,8 +1,8 @@
-"""OrderedProcessQueue: a ProcessQueue that keeps messages in order, of a whole queue or of each key.
+"""The unfinished messages of an owned queue that is consumed in order: of the whole queue, or of each key. Pure.
 
-Its messages wait in *lanes*. A lane is one line of messages in offset order of which at most one batch is with a
-listener; different lanes do not wait for each other. So «in order» is one lane for the whole queue, and «in order by
-key» is a lane for each key that has unfinished messages: the number of queues no longer limits the parallelism.
+The messages wait in *lanes*. A lane is an ordered sub-queue, in offset order, of which at most one batch is with a
+listener; different lanes do not wait for each other. Order of the queue means one lane for the whole queue, and order
+by key a lane for each key that has unfinished messages: the number of queues no longer limits the parallelism.
 
     lanes by key, put a1 b2 a3 c4:   a: 1 3   b: 2   c: 4
     next_batch(1) -> a1, then b2, then c4; a3 waits for a1
@@ -26,7 +26,7 @@ from model.limits import MAX_PROCESS_QUEUE_BYTES, MAX_PROCESS_QUEUE_COUNT, MAX_P
 from model.message import MessageExt
 
 LaneOf = Callable[[MessageExt], str | int]
-"""Message -> lane. Messages of one lane are consumed one after the other."""
+"""Message -> key of its lane. Messages of one lane are consumed one after the other."""
 
 
 def whole_queue(message: MessageExt) -> str | int:
@@ -35,20 +35,20 @@ def whole_queue(message: MessageExt) -> str | int:
 
 
 def by_key(message: MessageExt) -> str | int:
-    """A lane for each key: the first of the message's keys. One without a key asks for no order and has its own."""
+    """A lane for each key: the first of the message's keys. A message without a key has its own lane: no order."""
     return message.keys[0] if message.keys else message.offset
 
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One line of messages.
+    """One ordered sub-queue.
 
     Attributes:
-        waiting: not handed out, in offset order.
+        waiting: not dispatched, in offset order.
         dispatched: with a listener.
-        held: a listener has processed them and has not said yet whether they count (manual commit).
-        not_before: it stands still until then, seconds; None while it does not wait for a time.
-        in_line: it stands among the lanes that have something to hand out.
+        held: processed by a listener that has not committed them yet (manual commit).
+        not_before: suspended until then, seconds; None while it is not suspended.
+        in_line: it is among the lanes that have something to dispatch.
     """
 
     waiting: deque[MessageExt] = field(default_factory=deque)
@@ -61,8 +61,8 @@ class _Lane:
 class OrderedProcessQueue(ProcessQueue):
     """See the module header; the protocol of use is that of `ProcessQueue`, with one difference.
 
-    A batch holds messages of one lane, and the lane stands still until all of them have been finished, held or given
-    back. `finish` may make another batch ready.
+    A batch has messages of one lane, and the lane waits until all of them are finished, held or requeued. `finish` may
+    make another batch ready.
     """
 
     __slots__ = ("_dispatched", "_lane_of", "_lanes", "_ready", "_suspended")
@@ -76,26 +76,18 @@ class OrderedProcessQueue(ProcessQueue):
         max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
         max_span: int = MAX_PROCESS_QUEUE_SPAN,
     ) -> None:
-        """Make an empty one.
-
-        Args:
-            start_offset: as `ProcessQueue`.
-            lane_of: which messages keep their order.
-            max_count: as `ProcessQueue`.
-            max_bytes: as `ProcessQueue`.
-            max_span: as `ProcessQueue`.
-        """
+        """Make an empty one; the arguments besides `lane_of` are those of `ProcessQueue`."""
         super().__init__(start_offset, max_count=max_count, max_bytes=max_bytes, max_span=max_span)
         self._lane_of = lane_of
         self._lanes: dict[str | int, _Lane] = {}
-        self._ready: deque[_Lane] = deque()  # those with something to hand out, longest waiting first
+        self._ready: deque[_Lane] = deque()  # those with something to dispatch, longest waiting first
         # Heap of (not before, first offset, lane's key); an entry whose lane says otherwise is stale.
         self._suspended: list[tuple[float, int, str | int]] = []
         self._dispatched = 0
 
     @property
     def dispatched(self) -> int:
-        """Messages that a listener has now; held ones do not count, because nobody works on them."""
+        """Messages that a listener has now; held ones do not count, because no listener works on them."""
         return self._dispatched
 
     def put(self, messages: Iterable[MessageExt]) -> None:
@@ -118,15 +110,11 @@ class OrderedProcessQueue(ProcessQueue):
                 self._line_up(lane)
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
-        """Hand out the next messages of one lane; the lane stands still until they are finished, held or given back.
-
-        Args:
-            max_messages: at most so many.
-            now: seconds.
+        """Dispatch the next messages of one lane, which then waits until they are finished, held or requeued.
 
         Returns:
-            Messages in offset order, first of lanes whose suspension is over, because they hold the commit point back.
-            Empty if nothing is ready.
+            Messages in offset order, first of lanes whose suspension is over, because they hold the committed offset
+            back. Empty if nothing is ready.
         """
         if self.dropped:
             return []
@@ -148,7 +136,7 @@ class OrderedProcessQueue(ProcessQueue):
         return bool(self._ready) or (deadline is not None and deadline <= now)
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
-        """End messages that were handed out or held; others are ignored.
+        """Finish messages that were dispatched or held; others are ignored.
 
         Returns:
             The new `commit_offset`.
@@ -162,7 +150,7 @@ class OrderedProcessQueue(ProcessQueue):
         return self._trim_order()
 
     def hold(self, messages: Iterable[MessageExt]) -> None:
-        """Note that messages were processed, but must come again unless `finish_held` is called; the lane goes on."""
+        """Note that messages were processed but not committed: without `finish_held` they are redelivered."""
         for message in messages:
             key = self._lane_of(message)
             lane = self._lanes.get(key)
@@ -172,7 +160,7 @@ class OrderedProcessQueue(ProcessQueue):
                 self._rest(key, lane)
 
     def finish_held(self, message: MessageExt) -> int:
-        """End everything that the lane of a message holds.
+        """Finish every held message of the lane of a message.
 
         Returns:
             The new `commit_offset`.
@@ -187,12 +175,7 @@ class OrderedProcessQueue(ProcessQueue):
         return self._trim_order()
 
     def requeue(self, messages: Iterable[MessageExt], not_before: float) -> None:
-        """Put messages that failed back at the head of their lane, which stands still until a time.
-
-        Args:
-            messages: in flight; others are ignored. Each is handed out again with `times_delivered` one higher.
-            not_before: seconds.
-        """
+        """Put failed messages back at the head of their lane, `times_delivered` one higher; suspend it until then."""
         by_lane: dict[str | int, list[MessageExt]] = {}
         for message in messages:
             lane = self._lanes.get(self._lane_of(message))
@@ -206,7 +189,7 @@ class OrderedProcessQueue(ProcessQueue):
             self._suspend(key, failed, not_before)
 
     def roll_back(self, message: MessageExt, not_before: float) -> None:
-        """Put back what the lane of a message holds, in front of what it has; the lane stands still until a time.
+        """Requeue the held messages of the lane of a message at its head, and suspend it until then.
 
         Rolling back is no failure: `times_delivered` stays. RocketMQ: ProcessQueue.rollback.
         """
@@ -228,7 +211,7 @@ class OrderedProcessQueue(ProcessQueue):
         return lane is None or lane.not_before != entry[0]
 
     def oldest(self) -> MessageExt | None:
-        """The message that holds the commit point back, or None if all are finished."""
+        """The message that holds the committed offset back, or None if all are finished."""
         return self._taken[self._order[0]] if self._order else None
 
     # --- lanes -------------------------------------------------------------------------------------------------------
@@ -267,7 +250,7 @@ class OrderedProcessQueue(ProcessQueue):
         self._size_bytes -= len(self._taken.pop(offset).body)
 
     def _rest(self, key: str | int, lane: _Lane) -> None:
-        """A lane has handed less out than before: it goes on, or goes away, when its listener has nothing left."""
+        """Let a lane go on, or remove it if it is empty, once its listener has none of its messages."""
         if lane.dispatched or lane.not_before is not None:
             return
         if lane.waiting:

@@ -1,4 +1,4 @@
-"""A queue that this consumer has, from the grant of its lease to the release; or without a lease, while it wants it."""
+"""A queue that a consumer owns: from the grant of its lease to the release, or without a lease while it is read."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from remoting.command import Command
 
 @dataclass(slots=True)
 class DispatchCounts:
-    """How many messages were handed to listeners, and how long after they were stored. Pure.
+    """How many messages were dispatched to listeners, and how long after they were stored.
 
     Attributes:
         n: how many, a redelivered message counted each time.
-        waited_ms: their times between store and hand-out, summed.
+        waited_ms: their times between store and dispatch, summed.
         waited_max_ms: the longest of them.
     """
 
@@ -32,10 +32,10 @@ class DispatchCounts:
     waited_max_ms: float = 0.0
 
     def add(self, batch: Sequence[MessageExt], now_ms: float) -> None:
-        """Count a batch that is handed out at `now_ms`; not empty, in the order of the queue.
+        """Count a batch that is dispatched at `now_ms`; not empty, in the order of the queue.
 
-        The sum takes the middle of the oldest and the newest for all of them: exact times would cost more than the
-        rest of a hand-out.
+        The sum takes the mean of the oldest and the newest for all of them: exact times would cost more than the rest
+        of a dispatch.
         """
         longest_ms = max(0.0, now_ms - batch[0].stored_ms)
         shortest_ms = max(0.0, now_ms - batch[-1].stored_ms)
@@ -52,15 +52,15 @@ class OwnedQueue:
         queue: which.
         token: fencing token of the lease; -1 without one.
         process_queue: its messages.
-        cause: id of the trigger that brought it here, for its first events.
-        session: in which the broker has confirmed the lease; None without one.
-        pulling: scope of its pull loop; cancelled when the queue is given up while no pull is under way.
-        pending_pull: answer to the pull that is under way, which the broker may be holding; see `cancel_pending_pull`.
+        cause: id of the root trigger of its grant, for its first events.
+        session: the lease session in which the broker has confirmed the lease; None without a lease.
+        pulling: scope of its pull loop; cancelled when the queue is revoked while no pull is outstanding.
+        pending_pull: answer to the outstanding pull, which may be parked at the broker; see `cancel_pending_pull`.
         offered: whether it is in the line for workers.
         detached: released, lost or begun again as another OwnedQueue; later results of listeners are ignored.
-        paused: nothing of it is pulled or handed out for now.
-        commit_at: what to commit when its user decides that; None commits whatever is finished.
-        rewound: what is to be committed may lie before what the broker has, because its user wants to go back.
+        paused: nothing of it is pulled or dispatched for now.
+        commit_at: the offset to commit when its user decides that; None commits what is finished.
+        rewound: the offset to commit may be lower than the committed one, because its user has sought back.
         dispatch_counts: dispatches since the last MESSAGES_HANDED_OUT event.
     """
 
@@ -82,30 +82,30 @@ class OwnedQueue:
     _progress: asyncio.Future[None] | None = None
 
     def lease_valid(self, now: float) -> bool:
-        """Whether nobody else can have been granted the queue yet, at a loop time in seconds."""
+        """Whether the lease is certainly valid, at a loop time in seconds."""
         return self.session is None or self.session.good(now)
 
     def ready(self, now: float) -> bool:
-        """Whether it has messages to hand out, and may."""
+        """Whether it has messages to dispatch, and a valid lease."""
         return self.process_queue.ready(now) and self.lease_valid(now)
 
     @property
     def commit_offset(self) -> int:
-        """What a new owner has to start from."""
+        """The offset that a new owner has to start from."""
         return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
 
     def stop(self) -> None:
-        """Stop pulling and handing out; what is with a listener may finish."""
+        """Stop pulling and dispatching; messages with a listener may finish."""
         self.process_queue.drop()
         if not self.cancel_pending_pull():
             self.pulling.cancel()
 
     def cancel_pending_pull(self) -> bool:
-        """Wait no longer for the answer to the pull that is under way; it is ignored when it comes.
+        """Wait no longer for the answer to the outstanding pull, which is ignored when it comes.
 
         Returns:
-            Whether there was one: its loop goes on at the next turn, and sees what has changed. That is far less work
-            than a cancellation, and in a rebalance every queue that moves has one.
+            Whether there was one: its loop goes on in the next event-loop iteration, and sees what has changed. That is
+            far less work than a cancellation, and in a rebalance every queue that moves has one.
         """
         if self.pending_pull is None or self.pending_pull.done():
             return False
@@ -113,9 +113,9 @@ class OwnedQueue:
         return True
 
     def made_progress(self) -> None:
-        """Say that messages finished or failed, or that the queue is not paused any more.
+        """Wake the waiters: messages finished or failed, or the queue is not paused any more.
 
-        Called for every batch, so it costs nothing when nobody waits.
+        Called for every batch, so it costs nothing without a waiter.
         """
         if self._progress is not None:
             self._progress.set_result(None)
@@ -128,10 +128,7 @@ class OwnedQueue:
         await asyncio.shield(self._progress)
 
     async def wait_drained(self, grace_s: float) -> None:
-        """Wait until no message is with a listener, or the grace is over.
-
-        Args:
-            grace_s: seconds at the most.
+        """Wait until no message is with a listener, for at most `grace_s`.
 
         Cancellation: harmless.
         """

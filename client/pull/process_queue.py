@@ -1,16 +1,16 @@
-"""ProcessQueue: the messages of one owned queue between the pull that brought them and the commit that ends them.
+"""The unfinished messages of one owned queue, between their pull and the commit. Pure.
 
-Messages arrive in offset order, are handed to listeners in that order, and finish in any order. What may be committed
-is the smallest unfinished offset: everything below it is done, so a new owner that starts there misses nothing.
+Messages arrive in offset order, are dispatched to listeners in that order, and finish in any order. The offset to
+commit is the smallest unfinished one: all below it are processed, so a new owner that starts there misses nothing.
 
     put 5 6 7 8, next_batch(3) -> 5 6 7            commit_offset 5
-    finish 6, finish 7                             commit_offset 5: message 5 is not done, so 6 and 7 may come again
-    finish 5                                       commit_offset 8: the one that waits to be handed out
+    finish 6, finish 7                             commit_offset 5: it is unfinished, so 6 and 7 may be redelivered
+    finish 5                                       commit_offset 8: the one that waits for its dispatch
     next_batch(9) -> 8, finish 8                   commit_offset 9: nothing left, the next one to come
 
 Invariant: `commit_offset` never goes back, never passes an unfinished message, and never passes `pull_offset`.
 
-Every message a consumer reads goes through here, so each step is O(1) per message: arrivals are a deque, hand-outs a
+Every message a consumer reads goes through here, so each step is O(1) per message: arrivals are a deque, dispatches a
 dict plus a deque of their offsets (ascending by construction), of which finished ones leave when they reach the head.
 RocketMQ keeps a TreeMap instead and takes its first key.
 """
@@ -26,17 +26,19 @@ from model.message import MessageExt
 
 
 class ProcessQueue:
-    """Cache, hand-out ledger and commit point of one queue. RocketMQ: ProcessQueue.
+    """The window of one queue: waiting, dispatched and requeued messages, and the offset to commit.
+
+    RocketMQ: ProcessQueue.
 
     Protocol of use:
 
     - the pull task asks `flow_control_reason()`, pulls at `pull_offset`, then calls `put(messages)` and
       `advance(next_offset)` with what the broker answered;
-    - workers call `next_batch` while `ready`, and for each message handed out either `finish` (done, or stored
-      elsewhere for a retry: commit the returned offset) or `requeue` (failed here: comes again);
+    - workers call `next_batch` while `ready`, and for each dispatched message either `finish` (processed, or stored
+      elsewhere for a retry: commit the returned offset) or `requeue` (failed here: dispatched again);
     - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
-    - to give the queue up: `drop()`, wait until `in_flight` is 0 (or no longer), commit `commit_offset`, and let the
-      object go. An owner that gets the queue back makes a new one, so late results of old workers cannot reach it.
+    - to revoke the queue: `drop()`, wait until `dispatched` is 0 (or a grace is over), commit `commit_offset`. An owner
+      that gets the queue back makes a new one, so late results of old workers cannot reach it.
 
     All `now` and deadlines are the same monotonic clock in seconds. Thread-bound, like everything on the loop.
     """
@@ -76,24 +78,24 @@ class ProcessQueue:
         self.pull_offset = start_offset
         """The next offset to pull; every message below it has been put, or was passed over by the broker's filter."""
         self.dropped = False
-        """Whether the queue is being given up: nothing is handed out any more."""
+        """Whether the queue is being revoked: nothing is dispatched any more."""
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._max_span = max_span
         self._highest = start_offset
         self._size_bytes = 0
-        self._waiting: deque[MessageExt] = deque()  # never handed out; all above every offset in _order
-        self._taken: dict[int, MessageExt] = {}  # handed out and unfinished: with a listener, or given back
-        self._order: deque[int] = deque()  # offsets ever handed out, from the smallest unfinished one on
-        self._retry_at: dict[int, float] = {}  # the part of _taken that was given back: offset -> not before
+        self._waiting: deque[MessageExt] = deque()  # never dispatched; all above every offset in _order
+        self._taken: dict[int, MessageExt] = {}  # dispatched and unfinished: with a listener, or requeued
+        self._order: deque[int] = deque()  # offsets ever dispatched, from the smallest unfinished one on
+        self._retry_at: dict[int, float] = {}  # the part of _taken that was requeued: offset -> not before
         self._retries: list[tuple[float, int]] = []  # heap over _retry_at; entries that are not there are stale
 
     @property
     def commit_offset(self) -> int:
-        """What a new owner must start from: the smallest unfinished offset, or `pull_offset` if all is finished.
+        """Where a new owner must start: the smallest unfinished offset, or `pull_offset` if all is finished.
 
         RocketMQ has two rules for the latter, the highest offset seen + 1 and the next offset of a pull that brought
-        nothing; `advance` makes them one, and a filter that passes over the rest of a batch moves the commit as well.
+        nothing; `advance` makes them one, and a filter that skips the rest of a batch moves the commit as well.
         """
         if self._order:
             return self._order[0]
@@ -101,7 +103,7 @@ class ProcessQueue:
 
     @property
     def position(self) -> int:
-        """The first offset that was not handed out yet."""
+        """The first offset that was not dispatched yet."""
         return self._waiting[0].offset if self._waiting else self.pull_offset
 
     @property
@@ -116,10 +118,10 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """Distance from the oldest unfinished to the newest offset put: what a crash now would deliver again.
+        """Distance from the oldest unfinished to the newest offset put: what would be redelivered after a crash.
 
         RocketMQ measures to the newest *unfinished* one, so that a stuck message lets the rest of the queue run on and
-        the part to be repeated grows without bound. Here that part is bounded, and the queue stops visibly.
+        the part to be redelivered grows without bound. Here that part is bounded, and the queue stops visibly.
         """
         return self._highest - self.commit_offset if self.count else 0
 
@@ -129,13 +131,13 @@ class ProcessQueue:
         return len(self._taken) - len(self._retry_at)
 
     def oldest(self) -> MessageExt | None:
-        """The message that holds the commit point back, or None if all are finished."""
+        """The message that holds the committed offset back, or None if all are finished."""
         if self._order:
             return self._taken[self._order[0]]
         return self._waiting[0] if self._waiting else None
 
     def flow_control_reason(self) -> str | None:
-        """Why the next pull has to wait, for statistics and logs; None if it need not.
+        """The reason why flow control holds back the next pull, for logs; None if it does not.
 
         RocketMQ: DefaultMQPushConsumerImpl.pullMessage, which rounds bytes down to whole MiB; this does not.
         """
@@ -148,11 +150,9 @@ class ProcessQueue:
         return None
 
     def put(self, messages: Iterable[MessageExt]) -> None:
-        """Add what a pull brought.
+        """Add the messages of a pull, in ascending order of their offsets.
 
-        Args:
-            messages: in ascending order of their offsets, as a broker returns them. One below `pull_offset` has been
-                here before (two pulls overlapped) and is ignored, finished or not.
+        One below `pull_offset` was here before (two pulls overlapped) and is ignored, finished or not.
         """
         next_offset, size_bytes, append = self.pull_offset, self._size_bytes, self._waiting.append
         for message in messages:
@@ -165,7 +165,7 @@ class ProcessQueue:
         self.pull_offset, self._size_bytes = next_offset, size_bytes
 
     def advance(self, next_offset: int) -> None:
-        """Note where the broker says to pull next: it has nothing for this consumer below. Never goes back."""
+        """Skip to the offset that the broker says to pull next; it has nothing here below it. Never goes back."""
         self.pull_offset = max(self.pull_offset, next_offset)
 
     def ready(self, now: float) -> bool:
@@ -173,14 +173,10 @@ class ProcessQueue:
         return not self.dropped and (bool(self._waiting) or self._retry_due(now))
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
-        """Hand out messages; they are in flight until `finish` or `requeue`.
-
-        Args:
-            max_messages: at most so many.
-            now: seconds.
+        """Dispatch messages; they stay dispatched until `finish` or `requeue`.
 
         Returns:
-            Failed ones whose wait is over first, because they hold the commit point back; then new ones in offset
+            Failed ones whose wait is over first, because they hold the committed offset back; then new ones in offset
             order. Empty if nothing is ready.
         """
         batch: list[MessageExt] = []
@@ -198,9 +194,9 @@ class ProcessQueue:
         return batch
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
-        """End messages that were handed out; ones that are finished already, or unknown here, are ignored.
+        """Finish messages that were dispatched; ones that are finished already, or unknown here, are ignored.
 
-        A message that was given back may be finished too: its listener succeeded after it was timed out.
+        A requeued message may be finished too: its listener succeeded after it was timed out.
 
         Returns:
             The new `commit_offset`.
@@ -216,12 +212,7 @@ class ProcessQueue:
         return self.commit_offset
 
     def requeue(self, messages: Iterable[MessageExt], not_before: float) -> None:
-        """Take back messages that failed: they are handed out again later, with `times_delivered` one higher.
-
-        Args:
-            messages: in flight; others are ignored.
-            not_before: when the earliest next attempt may begin, in seconds.
-        """
+        """Take back failed messages: dispatched again no sooner than `not_before`, `times_delivered` one higher."""
         for message in messages:
             offset = message.offset
             if offset in self._taken and offset not in self._retry_at:
@@ -230,13 +221,13 @@ class ProcessQueue:
                 heapq.heappush(self._retries, (not_before, offset))
 
     def next_retry_deadline(self) -> float | None:
-        """When the first message that was given back may be handed out, in seconds; None if there is none."""
+        """When the first requeued message may be dispatched, in seconds; None if there is none."""
         while self._retries and self._retries[0][1] not in self._retry_at:
             heapq.heappop(self._retries)
         return self._retries[0][0] if self._retries and not self.dropped else None
 
     def drop(self) -> None:
-        """Hand nothing out any more; messages in flight may still finish and move the commit point."""
+        """Dispatch nothing any more; dispatched messages may still finish and move the offset to commit."""
         self.dropped = True
 
     def _retry_due(self, now: float) -> bool:

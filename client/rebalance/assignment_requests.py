@@ -27,10 +27,6 @@ logger = logging.getLogger(__name__)
 class AssignmentRequests:
     """The questions of one member.
 
-    Args:
-        instance: the client instance.
-        group: the group.
-
     Attributes:
         share: the newest that it was told.
         coordinator: address of the broker that answered last, "" if none did.
@@ -44,10 +40,6 @@ class AssignmentRequests:
 
     async def ask(self, topics: Collection[str], cause: str) -> MemberShare | None:
         """What this member should have now.
-
-        Args:
-            topics: that anybody in the group subscribes to, with their routes known.
-            cause: id of the root trigger.
 
         Returns:
             Its share; None to keep what it has and ask again.

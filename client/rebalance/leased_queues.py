@@ -70,10 +70,6 @@ class LeasedQueues(PulledQueues):
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Run one pass: find the target, then revoke and acquire.
 
-        Args:
-            due: what set it off.
-            topics: subscribed topics, sorted.
-
         Returns:
             Whether this member has exactly what it should have now.
 
@@ -229,13 +225,7 @@ class LeasedQueues(PulledQueues):
             self._background.start_soon(self._drain_abandoned, owned, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Drop what was fetched of queues whose offset was set, and begin them again where it is now.
-
-        Args:
-            queues: which; those that are not owned are ignored.
-            token: leases up to this one were revoked; a later one begins at the new offset already.
-            cause: id of the root trigger.
-        """
+        """Drop what was fetched of queues whose offset was set, and begin them again where it is now."""
         for queue in queues:
             owned = self.owned.get(queue)
             if owned is None or owned.token > token:

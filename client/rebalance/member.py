@@ -45,13 +45,6 @@ logger = logging.getLogger(__name__)
 class GroupConsumer(ClientLife, GroupMember):
     """A member of a group.
 
-    Args:
-        group: consumer group.
-        strategy: how the group's queues are shared; every member must use the same.
-        message_queue_listener: called as `(topic, all queues, mine)` after each change; not at the shutdown.
-        config: options of the client instance.
-        options: options of the consumer.
-
     Raises:
         InvalidParameter: an illegal group name.
         ConfigError: a strategy that is none, or any although the broker is to assign the queues.

@@ -37,10 +37,6 @@ def plan_rebalance(owned: Iterable[MessageQueue], target: Iterable[MessageQueue]
 
     RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance; over all topics at once, so that queues of a topic that
     is no longer subscribed are revoked like all others, with their offset persisted and their lease released.
-
-    Args:
-        owned: queues of this member's table that it is not giving up already.
-        target: result of `allocate_target`.
     """
     owned_set, target_set = set(owned), set(target)
     return Plan(

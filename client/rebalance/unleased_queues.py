@@ -66,9 +66,6 @@ class UnleasedQueues(PulledQueues):
 
         What cannot be found out now, because a broker does not answer, is found out by time later.
 
-        Args:
-            new: what `begin` returned.
-
         Raises:
             RlabError: the offsets could not be stored.
 
@@ -80,10 +77,6 @@ class UnleasedQueues(PulledQueues):
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Run one pass: begin what is wanted, give up what is not.
-
-        Args:
-            due: what set it off.
-            topics: subscribed topics, sorted.
 
         Returns:
             Whether this consumer has exactly what it should have now.
@@ -107,12 +100,7 @@ class UnleasedQueues(PulledQueues):
         return balanced
 
     async def _starts_of(self, queues: Collection[MessageQueue], *, now: bool = False) -> dict[MessageQueue, int]:
-        """Where queues begin; those of which that cannot be told now are missing.
-
-        Args:
-            queues: which.
-            now: whether «last» is this moment, or when the topic was first wanted.
-        """
+        """Where queues begin; those of which that cannot be told now are missing."""
         starts: dict[MessageQueue, int] = {}
 
         async def find(queue: MessageQueue) -> None:
