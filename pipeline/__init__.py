@@ -1,9 +1,9 @@
 """Spark: topics as DataFrames, and analysis of rebalance traces.
 
 `data_source.py` is `format("rlab")`, on `source` (reads) and `sink` (writes), which reach brokers through `wire.py`.
-`spark` starts sessions. `trace` turns events into tables, `report` prints them as a page. `strategies` compares
+`spark` starts sessions. `trace` turns events into tables, `report` shows them on a page. `strategies` compares
 allocation strategies, `replay` replays a trace under other rules.
 
-Only `cli` imports this package. Modules that run in Spark workers import nothing of Spark at module level unless
-needed.
+It needs the extra `spark`. Brokers, name servers and clients import nothing from here, and servers are reached only
+over the wire.
 """

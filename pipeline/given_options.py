@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, names in any case and values as text, read one by one. Pure."""
+"""Parses options as Spark passes them: names in any case, values as text. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from model.errors import ConfigError, RlabError
+from remoting.address import parse_addresses
 
 _T = TypeVar("_T")
 
@@ -17,39 +18,49 @@ class GivenOptions:
 
     Args:
         options: as given.
-        known: names of those that there are.
+        known: names of all options.
         what: `source` or `sink`, for the error.
-        passed_over: options that Spark hands over although they are for itself.
+        ignored: options for Spark itself, which it passes as well.
 
     Raises:
-        ConfigError: there is one that is not known.
+        ConfigError: an option is unknown.
     """
 
     def __init__(
-        self, options: Mapping[str, str], known: Sequence[str], what: str, passed_over: Sequence[str] = ()
+        self, options: Mapping[str, str], known: Sequence[str], what: str, ignored: Sequence[str] = ()
     ) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         of_lower = {name.lower(): name for name in known}
-        ours = {name.lower() for name in passed_over}
+        of_spark = {name.lower() for name in ignored}
         for name in self._values:
-            if name not in of_lower and name not in ours:
+            if name not in of_lower and name not in of_spark:
                 near = difflib.get_close_matches(name, of_lower, n=1)
                 hint = f"did you mean {of_lower[near[0]]}?" if near else f"known are {', '.join(known)}"
                 raise ConfigError(f"the rlab {what} has no option {name!r}: {hint}")
 
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses of option nameServer, which every read and write needs.
+
+        Raises:
+            ConfigError: it is missing or malformed.
+        """
+        if not self.has("nameServer"):
+            raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
+        return self.parsed("nameServer", parse_addresses, ())
+
     def has(self, name: str) -> bool:
-        """Whether it was given."""
+        """Whether an option was given."""
         return name.lower() in self._values
 
     def text(self, name: str, default: str = "") -> str:
-        """Its text, without blanks around it."""
+        """The text of an option, without blanks around it."""
         return self._values.get(name.lower(), default).strip()
 
     def parsed(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        """What a function makes of its text.
+        """The parsed text of an option.
 
         Raises:
-            ConfigError: the function refused it; the text names the option.
+            ConfigError: `parse` refused it; the text names the option.
         """
         if not self.has(name):
             return default
@@ -59,10 +70,10 @@ class GivenOptions:
             raise ConfigError(f"option {name}: {error}") from error
 
     def number(self, name: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
-        """A whole number between two others.
+        """A whole number from `minimum` to `maximum`.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is something else.
         """
         return self.parsed(name, lambda text: _number(text, minimum, maximum), default)
 
@@ -70,7 +81,7 @@ class GivenOptions:
         """A whole number, or None if it was not given.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is something else.
         """
         return self.number(name, 0, minimum) if self.has(name) else None
 
@@ -83,10 +94,10 @@ class GivenOptions:
         return self.parsed(name, _flag, default)
 
     def one_of(self, name: str, *choices: str) -> str:
-        """One of some words, in any case; the first of them if it was not given.
+        """One of some words, in any case; the first one if none was given.
 
         Raises:
-            ConfigError: it is another.
+            ConfigError: it is another word.
         """
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
 

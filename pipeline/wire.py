@@ -1,10 +1,10 @@
-"""A blocking client, for where no event loop runs: Spark's planner and its Python workers.
+"""A blocking client for Spark's planner and Python workers, where no event loop runs.
 
-It speaks through the codec that the asyncio client uses, and is 12 % quicker than running a loop for each request. One
-client serves one thread.
+It uses the codec of the asyncio client, and is 12 % faster than running a loop for each request. One client serves one
+thread.
 
-Invariant: a connection that failed in any way is closed and forgotten, so an answer that comes too late can never be
-taken for that of another request.
+Invariant: a connection that failed in any way is closed and forgotten, so a late answer can never be taken for that of
+another request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0
 """Waits between attempts, doubled from the first: five cover about eight seconds, in which a broker restarts."""
 REQUESTS_AT_ONCE = 256
-"""Requests that are sent to a server before the first of their answers is read."""
+"""Requests sent to a server before the first answer is read."""
 _BUFFER_BYTES = 256 * 1024
 
 _T = TypeVar("_T")
@@ -59,7 +59,7 @@ class WireConnection:
         timeout_s: for the connect, and for each send and receive.
 
     Raises:
-        ConnectFailed: nobody listens there, or not in time.
+        ConnectFailed: the connection cannot be opened in time.
     """
 
     def __init__(self, address: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
@@ -78,7 +78,7 @@ class WireConnection:
         """Send a request; returns the opaque to `receive` its answer with.
 
         Raises:
-            NetworkError: it may have reached the server or not. The connection is closed.
+            NetworkError: the request may have reached the server or not; the connection is closed.
         """
         self._opaque += 1
         frame = CODEC.encode(REQUEST, code, self._opaque, header, body)
@@ -97,7 +97,7 @@ class WireConnection:
         answers = self._answers
         while opaque not in answers:
             command = self._next_frame()
-            if command.flags == RESPONSE:  # what a server pushes is for members of groups
+            if command.flags == RESPONSE:  # servers push requests only to members of groups
                 answers[command.opaque] = command
         return answers.pop(opaque)
 
@@ -132,12 +132,12 @@ class WireConnection:
 
 
 class WireClient:
-    """Connections to the servers of a cluster, and the few questions that a reader or writer of topics asks.
+    """Connections to the servers of a cluster, and the requests that readers and writers of topics share.
 
     Args:
         name_servers: addresses, a string separated by commas or a list.
         timeout_s: for each step of a request.
-        retries: further attempts of a question that failed on the way or was refused for the moment.
+        retries: further attempts of a request that failed on the network or was refused for a time.
         wait: called with the seconds to wait before each of them.
 
     Raises:
@@ -172,13 +172,13 @@ class WireClient:
         self.close()
 
     def close(self) -> None:
-        """Close every connection; idempotent. The next question opens what it needs."""
+        """Close every connection; idempotent. The next request opens a new one."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
         self._masters.clear()
 
-    # --- questions, safe to repeat -----------------------------------------------------------------------------------
+    # --- requests that are safe to repeat ----------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
         """Names of all topics, sorted.
@@ -191,7 +191,7 @@ class WireClient:
         return [str(name) for name in _unpacked(answer)]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Where a topic lives; None when nobody serves it now.
+        """The route of a topic; None if no broker serves it now.
 
         Raises:
             RlabError: no name server answers.
@@ -204,7 +204,7 @@ class WireClient:
         return TopicRoute.from_wire(_unpacked(answer))
 
     def masters(self) -> dict[str, str]:
-        """Broker name -> address of its master, of all brokers that are registered now. Asked once, without retries.
+        """Broker name -> address of its master, of all registered brokers; one attempt, without retries.
 
         Raises:
             RlabError: no name server answers.
@@ -220,16 +220,13 @@ class WireClient:
     def ask_broker(
         self, broker_name: str, code: RequestCode, headers: Iterable[Mapping[str, Any]], body: bytes | None = None
     ) -> list[Command]:
-        """Ask the master of a broker once per header, many at once; the answers come in the same order.
+        """Send one request per header to the master of a broker, pipelined; answers are in the same order.
 
-        Args:
-            broker_name: looked up anew for every attempt: after a restart it may have another address.
-            code: a request that may be carried out twice without harm.
-            headers: one per request.
-            body: of each request.
+        The request must be safe to repeat. The broker is looked up for every attempt, because after a restart it may
+        have another address.
 
         Raises:
-            RlabError: the first refusal, or what the last attempt failed with.
+            RlabError: the first refusal, or the error of the last attempt.
         """
         headers = list(headers)
 
@@ -277,14 +274,12 @@ class WireClient:
         self._drop(self._masters.pop(broker_name, None))
 
     def with_retries(self, attempt: Callable[[], _T], broker_name: str = "") -> _T:
-        """Run an attempt until it succeeds, is refused for good, or was repeated often enough.
+        """Run an attempt, which must be safe to repeat, until it succeeds, is refused for good or has no retries left.
 
-        Args:
-            attempt: safe to repeat.
-            broker_name: whom it asks; the connection to it is opened anew each time.
+        The connection to the broker is opened anew each time.
 
         Raises:
-            RlabError: what the last attempt failed with.
+            RlabError: the error of the last attempt.
         """
         failures = 0
         while True:
@@ -295,15 +290,15 @@ class WireClient:
                 failures += 1
                 self.wait_before_retry(failures, error)
             except BaseException:
-                # Answers to what was sent besides may still be on their way.
+                # Answers to other requests may still arrive.
                 self.forget_broker(broker_name)
                 raise
 
     def wait_before_retry(self, failures: int, error: RlabError) -> None:
-        """Wait after the given number of failures in a row.
+        """Wait after this number of failures in a row.
 
         Raises:
-            RlabError: `error`, when there were too many or another attempt cannot help.
+            RlabError: `error`, if no retry is left or a retry cannot help.
         """
         if failures > self.retries or not error.retryable:
             raise error
@@ -330,7 +325,7 @@ def raise_refusal(answer: Command) -> Command:
     """Return an answer whose code is SUCCESS.
 
     Raises:
-        RlabError: the class that stands for another code, with the server's remark.
+        RlabError: the class of another code, with the server's remark.
     """
     if answer.code:
         raise error_of(answer.code, str(answer.header.get("remark", "no remark")))

@@ -177,23 +177,19 @@ def try_all(
 def _row(number: int, tried: Tried) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415 - in a worker
 
-    rules, costs = tried.rules, tried.costs
-    columns: list[tuple[str, object, pa.DataType]] = [
-        ("number", number, pa.int32()),
-        ("strategy", rules.strategy, pa.string()),
-        ("interval_s", rules.interval_ms / 1000, pa.float64()),
-        ("timeout_s", rules.timeout_ms / 1000, pa.float64()),
-        ("handover", rules.handover.value, pa.string()),
-        ("notify", rules.notify, pa.bool_()),
-        ("moves", costs.moves, pa.int64()),
-        ("orphan_s", costs.orphan_s, pa.float64()),
-        ("duplicates", costs.duplicates, pa.float64()),
-        ("lag_p99", costs.lag_p99, pa.float64()),
-        ("imbalance", costs.imbalance, pa.float64()),
-        ("passes", tried.passes, pa.int64()),
-    ]
-    arrays = [pa.array([value], kind) for _, value, kind in columns]
-    return pa.RecordBatch.from_arrays(arrays, [name for name, _, _ in columns])
+    rules = tried.rules
+    return pa.RecordBatch.from_pydict(
+        {
+            "number": pa.array([number], pa.int32()),
+            "strategy": [rules.strategy],
+            "interval_s": [rules.interval_ms / 1000],
+            "timeout_s": [rules.timeout_ms / 1000],
+            "handover": [rules.handover.value],
+            "notify": [rules.notify],
+            **{name: [value] for name, value in tried.costs._asdict().items()},
+            "passes": [tried.passes],
+        }
+    )
 
 
 def tried_in(table: DataFrame, rules: Sequence[Rules]) -> list[Tried]:

@@ -1,5 +1,5 @@
 """The report of a trace: one HTML page with tables and drawings.
 
-`job.py` reads a trace and writes the page. `data.py` collects the small results, `page.py` lays them out (purely),
+`job.py` writes the tables and the page. `data.py` collects the small results, `page.py` lays them out (purely),
 `svg.py` draws, `style.py` has colours and the style sheet, `words.py` the sentences.
 """

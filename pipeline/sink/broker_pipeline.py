@@ -1,6 +1,6 @@
-"""Requests to one broker, some of them under way at once, each repeated until it is answered.
+"""Pipelined requests to one broker, each repeated until it is answered.
 
-Invariant: whatever has no answer yet is kept, and sent again in the same order over the next connection.
+Invariant: outstanding requests are kept, and sent again in the same order over the next connection.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from model.errors import NetworkError, ServerError
 from pipeline.wire import WireClient, WireConnection, raise_refusal
 from remoting.wire.request_code import RequestCode
 
-MAX_UNDER_WAY = 4
-"""Requests without an answer: a broker works on one while the next is packed; more only take memory."""
+MAX_OUTSTANDING = 4
+"""Requests without an answer: a broker works on one while the next is packed; more would only take memory."""
 
 
 class _Request(NamedTuple):
@@ -24,12 +24,7 @@ class _Request(NamedTuple):
 
 
 class BrokerPipeline:
-    """Sends to the master of a broker, wherever that is.
-
-    Args:
-        client: for the connection, and how often to try again.
-        broker_name: the broker.
-    """
+    """Sends requests to the master of a broker; `client` has the connection and the number of retries."""
 
     def __init__(self, client: WireClient, broker_name: str) -> None:
         self._client = client
@@ -42,9 +37,9 @@ class BrokerPipeline:
         """Send a request that may be carried out twice; returns before its answer.
 
         Raises:
-            RlabError: the first refusal of any request of this line, or what the last attempt failed with.
+            RlabError: the first refusal of any request, or the error of the last attempt.
         """
-        while len(self._unanswered) >= MAX_UNDER_WAY:
+        while len(self._unanswered) >= MAX_OUTSTANDING:
             self._take()
         self._unanswered.append(_Request(code, header, body))
         if self._connection is not None:
@@ -81,12 +76,12 @@ class BrokerPipeline:
                 return
 
     def _put(self, connection: WireConnection) -> None:
-        """Send what this connection has not seen."""
+        """Send the requests that were not sent over this connection yet."""
         while len(self._opaques) < len(self._unanswered):
             self._opaques.append(connection.send(*self._unanswered[len(self._opaques)]))
 
     def _lost(self) -> None:
-        # The answers to all that was sent besides are on that connection, so it is of no more use.
+        # The connection may still bring answers to other requests, so it cannot be used again.
         self._client.forget_broker(self._broker_name)
         self._connection = None
         self._opaques.clear()

@@ -1,4 +1,4 @@
-"""The options of the sink: read, checked and explained in one place. Pure."""
+"""The options of the sink, parsed and checked in one place. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from model.errors import ConfigError
 from model.names import check_topic
 from pipeline.given_options import GivenOptions
-from remoting.address import parse_addresses
 
 SINK_OPTIONS = ("nameServer", "topic", "delivery", "partitioner", "sendTimeoutMs", "sendRetries")
 """Every option, in the order of the table in docs/spark-sink.md."""
@@ -17,14 +15,14 @@ _OF_SPARK = ("checkpointLocation", "path", "queryName")
 
 
 class DeliveryGuarantee(Enum):
-    """How often a row arrives."""
+    """How often a row is stored."""
 
     AT_LEAST_ONCE = "atLeastOnce"
     EXACTLY_ONCE = "exactlyOnce"
 
 
 class Partitioning(Enum):
-    """What decides on the queue of a row."""
+    """How the queue of a row is picked."""
 
     KEY_HASH = "keyHash"
     ROUND_ROBIN = "roundRobin"
@@ -33,10 +31,10 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Checked options of one write; what each means stands in docs/spark-sink.md.
+    """Checked options of one write; docs/spark-sink.md explains them.
 
     Attributes:
-        topic: of all rows, or None where column `topic` says it.
+        topic: of all rows, or None if column `topic` has it.
     """
 
     name_servers: tuple[str, ...]
@@ -48,19 +46,14 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options of `write` or `writeStream`.
-
-    Args:
-        options: as Spark hands them over: names in any case, values as text.
+    """Parse the options of `write` or `writeStream`, as Spark passes them.
 
     Raises:
         ConfigError: an option is unknown, missing or malformed; the text names it.
     """
     given = GivenOptions(options, SINK_OPTIONS, "sink", _OF_SPARK)
-    if not given.has("nameServer"):
-        raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
     return SinkOptions(
-        name_servers=given.parsed("nameServer", parse_addresses, ()),
+        name_servers=given.name_servers(),
         topic=given.parsed("topic", check_topic, "") or None,
         delivery=DeliveryGuarantee(given.one_of("delivery", *(one.value for one in DeliveryGuarantee))),
         partitioning=Partitioning(given.one_of("partitioner", *(one.value for one in Partitioning))),

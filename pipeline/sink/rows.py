@@ -1,6 +1,6 @@
-"""Rows of a DataFrame to messages: which columns a sink takes, and what becomes of them. Pure.
+"""Encodes rows of a DataFrame as messages, and checks the columns that a sink takes. Pure.
 
-Columns are checked with Arrow's kernels, a column at a time; only what packs a message runs once for each row.
+Columns are checked with Arrow's kernels, a column at a time; only the packing of a message runs once for each row.
 """
 
 from __future__ import annotations
@@ -28,22 +28,19 @@ _TYPES: dict[str, tuple[DataType, ...]] = {
     "properties": (MapType(StringType(), StringType()),),
 }
 CHUNK_OVERHEAD_BYTES = 256
-"""What a message has around it in a chunk: a topic of at most 127 characters, two numbers, lengths."""
+"""Bytes around a message in a chunk: a topic of at most 127 characters, two numbers, lengths."""
 
 _pack = msgpack.Packer(autoreset=True).pack
 _NO_PROPERTIES: dict[str, str] = {}
 
 
 def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: bool) -> None:
-    """Refuse a DataFrame that is not messages, before anything is written.
+    """Refuse a DataFrame whose columns cannot be sent, before anything is written.
 
-    Args:
-        schema: of the DataFrame.
-        topic: that of option topic.
-        needs_queue_id: whether the partitioner goes by column queue_id.
+    `topic` is that of option topic; the partitioner queueId needs column queue_id.
 
     Raises:
-        ConfigError: a column is missing, has a type that cannot be sent, or is none of the sink's.
+        ConfigError: a column is missing, unknown, or has a type that cannot be sent.
     """
     for field in schema:
         wanted = _TYPES.get(field.name)
@@ -70,13 +67,11 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows of one Arrow batch, each a list of the same length.
+    """Rows of one Arrow batch, as lists of the same length.
 
     Attributes:
-        topics: where each goes.
-        keys: its key, "" for none.
-        bodies: as given.
-        queue_ids: as given, or None without the column.
+        keys: "" for none.
+        queue_ids: None without the column.
         tag_hashes: see `model.message.tag_hash`.
         payloads: encoded messages.
     """
@@ -92,9 +87,7 @@ class SinkRows:
 class RowEncoder:
     """Encodes the rows of one task.
 
-    Args:
-        topic: that of option topic, which goes before the column, or None.
-        id_prefix: begins the id of each message; no other task has it.
+    A `topic`, that of option topic, replaces the column. No other task has the `id_prefix` of the messages' ids.
     """
 
     def __init__(self, topic: str | None, id_prefix: str) -> None:
@@ -102,11 +95,7 @@ class RowEncoder:
         self._ids = (f"{id_prefix}{number:08x}" for number in count(1))
 
     def encode(self, batch: pa.RecordBatch, born_ms: int) -> SinkRows:
-        """Make messages of rows.
-
-        Args:
-            batch: columns as `check_sink_schema` lets them pass.
-            born_ms: wall clock in milliseconds.
+        """Encode the rows of a batch that has passed `check_sink_schema`; messages are created at `born_ms`.
 
         Raises:
             MessageIllegal: a row cannot be a message; the text says why. Nothing of the batch should be sent.
@@ -167,7 +156,7 @@ def _bodies(column: Any) -> list[bytes]:
 
 
 def _texts(column: Any, n: int) -> list[str]:
-    """A column of strings with "" for null, or for a column that is not there."""
+    """A column of strings, with "" for null and for a missing column."""
     if column is None:
         return [""] * n
     texts: list[str] = (column.fill_null("") if column.null_count else column).to_pylist()
@@ -181,7 +170,7 @@ def _checked_tags(tags: list[str], column: Any) -> list[str]:
 
 
 def _key_lists(texts: list[str]) -> list[list[str]]:
-    # The source joins the keys of a message with a space; here they come apart again.
+    # The source joins the keys of a message with a space; this splits them again.
     keys = [text.split() for text in texts]
     longest = max(map(len, keys), default=0)
     if longest > MAX_KEYS:
@@ -204,7 +193,7 @@ def _properties(column: Any) -> Iterable[dict[str, str]]:
 def _queue_ids(column: Any) -> list[int] | None:
     if column is None:
         return None
-    # A queue that a row does not name is refused where it is needed, by the partitioner.
+    # The partitioner refuses a row without a queue if it needs one.
     numbers: list[int] = (column.fill_null(-1) if column.null_count else column).to_pylist()
     return numbers
 

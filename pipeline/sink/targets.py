@@ -1,12 +1,11 @@
-"""Which queue a row goes to. Pure.
+"""Picks the queue of each row. Pure.
 
-At least once, a key picks among all queues of the topic, as it does for a producer (`client/produce/queue_picker.py`),
-and rows without one take turns.
+At least once, a key picks among all queues of the topic, as for a producer (`client/produce/queue_picker.py`), and rows
+without a key take the queues in turn.
 
-Exactly once, something else matters more. Brokers publish a batch each on its own, and one that has done so takes it
-for done when it is run again. So a row must go to the same broker in every run, whatever the partition or the order
-that it comes in: the CRC of its key, or else of its body, picks among the brokers of the batch, and only then a queue
-is picked, of those that this broker has now.
+Exactly once, each broker publishes its part of a batch on its own, and skips it when the batch is run again. So a row
+must go to the same broker in every run, whatever its partition and order: the CRC of its key, or else of its body,
+picks among the brokers of the batch, and then a queue is picked among those that this broker has now.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ class Targets:
 
     Args:
         topic: the topic.
-        queues: that can be written, sorted.
-        brokers: of the batch, sorted; None where rows need not go to the same broker in every run.
-        partitioning: what decides.
-        start: where rows that take turns begin: another for each task, or all would begin at the first queue.
+        queues: its writable queues, sorted.
+        brokers: of the batch, sorted; None if rows need not go to the same broker in every run.
+        partitioning: how a queue is picked.
+        start: first turn of rows without a key; it differs between tasks, or all would begin at the first queue.
 
     Raises:
         TopicNotExist: there is no queue, or none on one of the brokers.

@@ -1,8 +1,8 @@
-"""What one task of a sink does: its rows become messages, gathered for each queue or broker and sent.
+"""Runs one task of a sink: encodes its rows, gathers them for each queue or broker, and sends them.
 
 At least once, messages go to their queues, some thousand in a request, and a request whose answer is lost is sent
-again. Exactly once, they are staged (`broker/sink/service.py`), under an attempt number that nobody else has: Spark's
-own begin anew with every driver, and what a killed one has left must not pass for ours.
+again. Exactly once, they are staged (`broker/sink/service.py`) under a random attempt number: Spark's own numbers begin
+anew with every driver, and the stages of a killed driver must not be taken for those of this one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pipeline.wire import WireClient
 from remoting.wire.request_code import RequestCode
 
 MAX_GATHERED_BYTES = 16 * 1024 * 1024
-"""Messages of all queues that a task gathers before it sends what it has."""
+"""Gathered messages of all queues at which a task sends them."""
 
-MAX_SPREADS = 8
-"""How often brokers may send a task to others before it gives up."""
+MAX_BROKER_SETS = 8
+"""How often brokers may name another broker set before a task fails."""
 
 
 class StageId(NamedTuple):
-    """Under what a task stages its messages."""
+    """The name under which a task stages its messages."""
 
     query_id: str
     batch_id: int
@@ -50,12 +50,12 @@ class SinkTask:
     """Writes the rows of one partition.
 
     Args:
-        client: its own.
+        client: of this task alone.
         options: of the write.
-        stage: where the messages are staged, or None to send them to their queues.
-        task_id: no other task has it: 16 hexadecimal digits, which begin the ids of its messages.
+        stage: the stage of the messages, or None to send them to their queues.
+        task_id: 16 hexadecimal digits that no other task has; they begin the ids of its messages.
         clock_ms: wall clock in milliseconds.
-        is_repeatable: whether what is staged may be staged again by another driver: of a stream.
+        is_repeatable: whether another driver may run the batch again, as it may that of a stream.
 
     Attributes:
         rows: broker name -> messages that were sent to it.
@@ -80,17 +80,17 @@ class SinkTask:
         self._is_repeatable = is_repeatable
         self._encoder = RowEncoder(options.topic, task_id)
         self._targets: dict[str, Targets] = {}
-        self._lines: dict[str, BrokerPipeline] = {}
+        self._pipelines: dict[str, BrokerPipeline] = {}
         self._gathered: dict[MessageQueue | str, _Gathered] = {}
         self._size = 0
         self._chunks: dict[str, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write rows; some may stay here until `finish`.
+        """Write rows; some may be kept until `finish`.
 
         Raises:
             MessageIllegal: a row cannot be sent.
-            RlabError: a broker refused them, or was away for too long.
+            RlabError: a broker refused them, or was down for too long.
         """
         rows = self._encoder.encode(batch, int(self._clock_ms()))
         queue_ids = rows.queue_ids if rows.queue_ids is not None else [None] * len(rows.bodies)
@@ -102,14 +102,14 @@ class SinkTask:
             self._gather(targets.pick(key, body, queue_id), tag_hash, payload)
 
     def finish(self) -> None:
-        """Send what is left and wait for every answer.
+        """Send the gathered rows and wait for every answer.
 
         Raises:
             RlabError: as `add`.
         """
         self._send_all()
-        for line in self._lines.values():
-            line.finish()
+        for pipeline in self._pipelines.values():
+            pipeline.finish()
 
     # --- where to ----------------------------------------------------------------------------------------------------
 
@@ -130,21 +130,21 @@ class SinkTask:
                 return found
 
     def _agree(self, topic: str, queues: list[MessageQueue]) -> list[str]:
-        """Brokers among which this batch is spread in every run; see `broker/sink/broker_sets.py`.
+        """The broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`.
 
         Raises:
-            RlabError: one of them is away.
+            RlabError: one of them is down.
         """
         assert self._stage is not None, "only a batch that may be repeated needs it"
         header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}
         brokers = sorted({queue.broker_name for queue in queues})
-        for _ in range(MAX_SPREADS):
+        for _ in range(MAX_BROKER_SETS):
             body = msgpack.packb(brokers)
-            told = (
+            answers = (
                 list(self._client.ask_broker(name, RequestCode.SINK_SPREAD, [header], body)[0].header["brokers"])
                 for name in brokers
             )
-            other = next((answer for answer in told if answer != brokers), None)
+            other = next((answer for answer in answers if answer != brokers), None)
             if other is None:
                 return brokers
             brokers = other
@@ -192,7 +192,7 @@ class SinkTask:
             header = {**self._stage._asdict(), "seq": self._chunks.get(name, 0)}
             self._chunks[name] = header["seq"] + 1
         self.rows[name] = self.rows.get(name, 0) + len(gathered.messages)
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = BrokerPipeline(self._client, name)
-        line.send(code, header, body)
+        pipeline = self._pipelines.get(name)
+        if pipeline is None:
+            pipeline = self._pipelines[name] = BrokerPipeline(self._client, name)
+        pipeline.send(code, header, body)

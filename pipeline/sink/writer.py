@@ -1,13 +1,13 @@
-"""`format("rlab")`: DataFrames to topics, as a batch and as a stream.
+"""Writes DataFrames to topics, as a batch and as a stream: the classes that Spark calls.
 
     frame.write.format("rlab").option("nameServer", "127.0.0.1:9876").option("topic", "orders").mode("append").save()
 
-docs/spark-sink.md lists the options. At least once, a task sends its rows and that is it; a task that Spark runs again
-sends them again. Exactly once, tasks stage them, and the driver has each broker publish the attempts that Spark counts,
-all at once; a batch of a query that was published before is not published again.
+docs/spark-sink.md lists the options. At least once, a task sends its rows, and a task that Spark runs again sends them
+again. Exactly once, tasks stage their rows, and the driver tells each broker which attempts to publish, all at once; a
+batch of a query that was published before is skipped.
 
 Spark runs `write` on executors, and `commit` and `abort` in a process beside the driver, each with a copy of the
-writer: whatever has to get from one to the other goes with the messages that `write` returns.
+writer. So they exchange data only through the messages that `write` returns.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task has written.
+    """Result of a task.
 
     Attributes:
-        stage: under what it is staged, or None if it is in its queues.
-        rows: broker name -> messages.
+        stage: the stage of its messages, or None if they are in their queues.
+        rows: broker name -> number of messages.
     """
 
     stage: StageId | None
@@ -51,11 +51,7 @@ class Written(WriterCommitMessage):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Writes a DataFrame once.
-
-    Args:
-        options: of the write.
-    """
+    """Writes a DataFrame once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -67,7 +63,7 @@ class BatchSink(DataSourceArrowWriter):
         return _write_partition(iterator, self._options, self._query_id, 0, is_repeatable=False)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks have staged.
+        """Publish the staged messages of the tasks.
 
         Raises:
             RlabError: a broker refused it, or cannot be reached; the text names those that have published their part.
@@ -75,16 +71,12 @@ class BatchSink(DataSourceArrowWriter):
         _publish(messages, self._options, is_only=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Have what the tasks have staged dropped now, also those that failed; what is not reached goes by its age."""
+        """Drop the stages of all tasks, failed ones included; a broker that cannot be reached drops them by age."""
         _drop(messages, self._options, (self._query_id, 0))
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream.
-
-    Args:
-        options: of the write.
-    """
+    """Writes the batches of a stream."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -106,15 +98,15 @@ class StreamSink(DataSourceStreamArrowWriter):
         _publish(messages, self._options, is_only=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """As `BatchSink.abort`, if a task is done: the id of the query is known to tasks alone."""
+        """As `BatchSink.abort`, if a task has ended: only tasks know the id of the query."""
         _drop(messages, self._options, None)
 
 
 def check_topic_exists(options: SinkOptions) -> None:
-    """Refuse a batch write to a topic that is not there, before its rows are computed.
+    """Refuse a batch write to a missing topic, before its rows are computed.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: the topic does not exist, or its broker is down.
         RlabError: no name server answers.
     """
     if options.topic is not None:
@@ -143,7 +135,7 @@ def _write_partition(
     stage = None
     if options.delivery is DeliveryGuarantee.EXACTLY_ONCE:
         stage = StageId(query_id, batch_id, _context().partitionId(), secrets.randbits(62))
-    # Nothing here makes cycles, and looking for them among so many objects is most of the cost.
+    # Nothing here makes reference cycles, and looking for them among so many objects would be most of the cost.
     gc.disable()
     try:
         with _client(options) as client:
@@ -160,7 +152,7 @@ def _write_partition(
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> dict[str, list[tuple[StageId, int]]]:
-    """Broker name -> (attempt, messages) of what is staged there."""
+    """Broker name -> (stage, number of messages) of each task that has staged messages there."""
     staged: dict[str, list[tuple[StageId, int]]] = {}
     for message in messages:
         if isinstance(message, Written) and message.stage is not None:
@@ -206,7 +198,7 @@ def _drop(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, 
     header = {"query_id": batch[0], "batch_id": batch[1]}
     with _client(options) as client:
         brokers = set(staged)
-        # A task that failed does not say where it has staged something.
+        # A failed task does not report where it has staged messages.
         with suppress(RlabError):
             brokers.update(client.masters())
         for broker_name in sorted(brokers):

@@ -1,11 +1,10 @@
-"""Arrow arrays from lists and numbers, by laying out their buffers.
+"""Builds Arrow arrays from lists and numbers by laying out their buffers.
 
-`pa.array`, `pa.repeat` and `pa.scalar` would do, but the first call of one in a process imports pandas, whether any of
-it is about or not: a third of a second for each of Spark's many Python workers, which reads its first rows that much
-sooner without.
+`pa.array`, `pa.repeat` and `pa.scalar` would do, but the first call of one imports pandas, which takes a third of a
+second in each of Spark's many Python workers.
 
-The layout is that of Arrow's columnar format: for texts and bytes the offset of each value and one more, then all
-values in a row; a bit for each value that is not null, the lowest of a byte first.
+The layout is that of Arrow's columnar format: for strings and bytes the offset of each value and one more, then all
+values concatenated; a bit for each value that is not null, the lowest bit of a byte first.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ import pyarrow as pa
 
 
 def numbers(values: Any, kind: pa.DataType) -> pa.Array:
-    """An array of numbers.
-
-    Args:
-        values: numpy array, in one piece, of the width of `kind`.
-        kind: of integers, floats or times.
-    """
+    """An array of integers, floats or times from a contiguous numpy array of the width of `kind`."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
@@ -37,15 +31,11 @@ def binaries(values: Sequence[bytes]) -> pa.Array:
 
 
 def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.Array:
-    """An array of strings.
-
-    Args:
-        values: one for each, also for those that are null.
-        is_valid: for each whether it is not null; by default none is.
+    """An array of strings; those with a false `is_valid` are null.
 
     Raises:
         TypeError: a value is something else.
-        UnicodeEncodeError: a value is half of a character.
+        UnicodeEncodeError: a value has half of a character.
     """
     joined = "".join(values)
     data = joined.encode()
@@ -57,7 +47,7 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
 
 
 def repeated(text: str, times: int) -> pa.Array:
-    """An array of one string, so many times."""
+    """An array of one string, repeated."""
     data = text.encode()
     offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(data * times)])
@@ -66,7 +56,7 @@ def repeated(text: str, times: int) -> pa.Array:
 def _lay_out(
     kind: pa.DataType, lengths: Iterable[int], data: bytes, n: int, valid: pa.Buffer | None = None
 ) -> pa.Array:
-    # Their sum fits: a batch has a few MB.
+    # 32 bits are enough for a batch of a few MB.
     offsets = np.zeros(n + 1, np.int32)
     np.cumsum(np.fromiter(lengths, np.int32, n), out=offsets[1:])
     return pa.Array.from_buffers(kind, n, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])

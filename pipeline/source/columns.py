@@ -1,13 +1,12 @@
-"""Pulled records to Arrow columns. The hot path of every read.
+"""Decodes pulled records to Arrow columns: the hot path of every read.
 
-Columns are built from whole lists: one msgpack unpacker walks over a pull's body and hands out, per record, its binary
-header as bytes and its payload as a tuple; the headers of many records become numbers in one step of numpy, and
-`zip(*payloads)` turns the payloads into columns. Rows, one tuple per message, cost twice as much
-(`pipeline/source/rows.py`).
+Columns are built from whole lists: one msgpack unpacker reads a pull's body and returns, per record, its binary header
+as bytes and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns
+the payloads into columns. Rows, one tuple per message, cost twice as much (`pipeline/source/rows.py`).
 
-A broker does not look into payloads, so any client can store a record that is no message, and it will be the same
-whenever it is read. Nothing here looks for such records: they make a step fail that takes thousands at once, and only
-then are they found one by one, and told as `failOnDataLoss` says.
+A broker does not decode payloads, so any client can store a record that is no message. Such records are not searched
+for: they make a step fail that decodes thousands at once, and only then are they found one by one, and handled as
+`failOnDataLoss` says.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH_ROWS = 8_192
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Records that are gathered for one Arrow batch: each batch costs Spark about a millisecond."""
+"""Limits of one Arrow batch; each batch costs Spark about a millisecond."""
 
 SCHEMA = StructType(
     [
@@ -83,18 +82,18 @@ _FIRST_FIELD = MessageExt._fields.index("topic")
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
-"""What Python, numpy and Arrow raise when a payload has not the fields of a message."""
+"""Errors of Python, numpy and Arrow for a payload without the fields of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSettings:
-    """What becomes of the messages.
+    """Settings for decoding messages.
 
     Attributes:
-        schema: the columns asked for, some or all of `SCHEMA`.
+        schema: the requested columns, some or all of `SCHEMA`.
         tags: messages of other tags are left out; None for all.
         include_body, include_properties: else the column is null.
-        fail_on_data_loss: whether a record that is no message is an error; else it is left out, and told in the log.
+        fail_on_data_loss: whether a record that is no message is an error; else it is left out and logged.
     """
 
     schema: StructType
@@ -158,7 +157,7 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
 
 
 def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, settings: ColumnSettings) -> None:
-    """Unpack a pull, and tell what is left out: payloads that are not exactly one value, and what is damaged.
+    """Unpack a pull, and report records that are left out because they are damaged or not exactly one value.
 
     Raises:
         RecordCorrupt: the body is not whole records.
@@ -166,10 +165,10 @@ def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, s
     """
     first = len(into.headers)
     unfit = _unpack_fit(queue, pulled.body, into)
-    tell_unfit(unfit, end, settings)
+    report_unfit(unfit, end, settings)
     if settings.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
         offsets = Records(into.headers[first:], []).numbers()["offset"].tolist()
-        tell_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], settings)
+        report_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], settings)
 
 
 def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
@@ -197,8 +196,8 @@ def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecod
     return unfit
 
 
-def tell_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings) -> None:
-    """Tell records that are no messages.
+def report_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings) -> None:
+    """Report records that are no messages.
 
     Raises:
         MessagesLost: there is one before the end, and `fail_on_data_loss` is set.
@@ -213,20 +212,15 @@ def tell_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings)
     logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
 
 
-def tell_damaged(
+def report_damaged(
     queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], settings: ColumnSettings
 ) -> None:
-    """Tell what a pull without tags lacks: a broker leaves out records that its disk has damaged, and goes on.
+    """Report records missing from a pull without tags: a broker leaves out records that are damaged on its disk.
 
-    Args:
-        queue: which was pulled.
-        end: offsets from this one on do not matter.
-        pulled: the pull.
-        offsets: of the records that it brought.
-        settings: see `ColumnSettings`.
+    `offsets` are those of the records of the pull; from `end` on they are ignored.
 
     Raises:
-        MessagesLost: it lacks a record, and `fail_on_data_loss` is set.
+        MessagesLost: a record is missing, and `fail_on_data_loss` is set.
     """
     last = min(end, pulled.end)
     found = [offset for offset in offsets if offset < last]
@@ -242,13 +236,7 @@ def tell_damaged(
 def arrow_batches(
     queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
 ) -> Iterator[pa.RecordBatch]:
-    """Turn pulls into Arrow batches of a few thousand rows.
-
-    Args:
-        queue: whose they are.
-        end: messages from this offset on are left out.
-        pulls: in order.
-        settings: see `ColumnSettings`.
+    """Decode pulls of a queue, in order, to Arrow batches of a few thousand rows, without messages from `end` on.
 
     Raises:
         RecordCorrupt: a body is not whole records.
@@ -274,7 +262,7 @@ def _batch(
     except UNFIT:
         unfit: list[Undecodable] = []
         fit = _fit(queue, end, records, settings, schema, unfit)
-    tell_unfit(unfit, end, settings)
+    report_unfit(unfit, end, settings)
     return _build(queue, end, fit, settings, schema)
 
 
@@ -286,7 +274,7 @@ def _fit(
     schema: pa.Schema,
     unfit: list[Undecodable],
 ) -> Records:
-    """The records that become rows, found by halves; adds the others to `unfit`, in order."""
+    """The decodable records, found by bisection; adds the others to `unfit`, in order."""
     try:
         _build(queue, end, records, settings, schema)
     except UNFIT as error:
@@ -305,10 +293,10 @@ def _fit(
 def _build(
     queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
-    """One batch, or none where no record is wanted.
+    """One batch, or none if no record is wanted.
 
     Raises:
-        UNFIT: a payload has not the fields of a message.
+        UNFIT: a payload does not have the fields of a message.
     """
     if not records.headers:
         return []
@@ -324,7 +312,7 @@ def _build(
 
 
 def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
-    """Records of these tags before the end: where a broker skips some, a pull may reach too far."""
+    """Records of these tags before the end, which a pull may pass if the broker skips other tags."""
     offsets = records.numbers()["offset"].tolist()
     kept = [
         (header, payload)
@@ -349,7 +337,7 @@ def _born(values: Sequence[int]) -> pa.Array:
 
 
 def _timestamps(milliseconds: Any) -> pa.Array:
-    # Times that do not fit are refused by the cast; a product would be another time.
+    # The cast refuses times out of range; a multiplication would overflow to another time.
     return numbers(milliseconds, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
 
 

@@ -1,11 +1,11 @@
-"""Positions in queues: their JSON, what one micro-batch takes of a backlog, and how a range is cut for tasks. Pure.
+"""Offsets of queues: their JSON, the limit of a micro-batch, and the cutting of ranges into tasks. Pure.
 
 A position is the offset of the next message to read, so ranges are half open. In JSON, where every end is exclusive:
 
     {"orders": {"broker-a": {"0": 23, "1": -1}}}        -1 is the end of the queue, -2 its beginning
 
-Invariant: what is made here for Spark has its keys sorted. Spark compares offsets as text, and two orders of one
-mapping look like news to it: a stream over idle queues then runs empty batch after empty batch.
+Invariant: JSON made for Spark has its keys sorted. Spark compares offsets as text, so another order of the same mapping
+would look like a change, and a stream over idle queues would run one empty batch after the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ JsonOffsets = dict[str, dict[str, dict[str, int]]]
 
 
 class Bounds(NamedTuple):
-    """What a queue holds: from `begin`, before `end`."""
+    """Offsets that a queue holds: from `begin` to before `end`."""
 
     begin: int
     end: int
@@ -56,7 +56,7 @@ def to_text(offsets: Mapping[MessageQueue, int]) -> str:
 
 
 def parse_offsets(text: str, option: str = "offsets") -> Offsets:
-    """Read the JSON of an option.
+    """Parse the JSON of an option.
 
     Raises:
         ConfigError: it is not of the form in the module header; the text names the option and what is wrong.
@@ -82,7 +82,7 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
 
 
 def from_json(document: JsonOffsets) -> Offsets:
-    """Read back what `to_json` made: an offset that Spark kept in its checkpoint."""
+    """The inverse of `to_json`, for an offset from Spark's checkpoint."""
     return {
         MessageQueue(topic, broker_name, int(queue_id)): offset
         for topic, brokers in document.items()
@@ -92,7 +92,7 @@ def from_json(document: JsonOffsets) -> Offsets:
 
 
 def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
-    """Read `{"topic": {"broker": [0, 1]}}`.
+    """Parse `{"topic": {"broker": [0, 1]}}`.
 
     Raises:
         ConfigError: it is not of this form, or names no queue.
@@ -128,53 +128,47 @@ def _items(value: object, where: str, example: str) -> Iterable[tuple[str, objec
 
 
 def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
-    """Say how far each queue is read when all of them together may give so many messages.
+    """The end (exclusive) up to which each queue is read if `max_rows` limits the messages of all queues together.
 
-    Every queue with a backlog gives at least one message, so that a quiet queue beside a busy one is never starved; the
-    rest is shared in proportion to the backlogs. Nothing is lost to rounding: what the floors leave over goes to the
-    largest remainders, the first queue of two equal ones.
+    Every queue with a lag is read by at least one message, so that a quiet queue beside a busy one is never starved;
+    the rest is in proportion to the lags. What rounding down leaves over goes to the largest remainders, and of two
+    equal ones to the first queue.
 
     Args:
-        ranges: the whole backlog, one range per queue; `end` is not below `start`.
-        max_rows: most messages, at least 1. When more queues than that have a backlog, each of them gives one.
-
-    Returns:
-        Queue -> exclusive end.
+        ranges: the whole lag, one range per queue; `end` is not below `start`.
+        max_rows: at least 1. If more queues than that have a lag, one message of each is read.
     """
     ordered = sorted(ranges)
-    backlog = {one.queue: one.end - one.start for one in ordered if one.end > one.start}
-    total = sum(backlog.values())
+    lag = {one.queue: one.end - one.start for one in ordered if one.end > one.start}
+    total = sum(lag.values())
     if total <= max_rows:
         return {one.queue: one.end for one in ordered}
-    # One each is given; only what lies behind it is shared.
-    spare, rest = max(0, max_rows - len(backlog)), max(1, total - len(backlog))
-    shares = {queue: divmod((size - 1) * spare, rest) for queue, size in backlog.items()}
-    left_over = spare - sum(share for share, _ in shares.values())
-    extra = set(sorted(shares, key=lambda queue: (-shares[queue][1], queue))[:left_over])
+    # One message each is given; only the others are distributed.
+    spare, rest = max(0, max_rows - len(lag)), max(1, total - len(lag))
+    parts = {queue: divmod((size - 1) * spare, rest) for queue, size in lag.items()}
+    left_over = spare - sum(part for part, _ in parts.values())
+    extra = set(sorted(parts, key=lambda queue: (-parts[queue][1], queue))[:left_over])
     return {
-        one.queue: one.start + (1 + shares[one.queue][0] + (one.queue in extra) if one.queue in backlog else 0)
+        one.queue: one.start + (1 + parts[one.queue][0] + (one.queue in extra) if one.queue in lag else 0)
         for one in ordered
     }
 
 
 def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None = None) -> list[Range]:
-    """Cut ranges into pieces, one per task.
+    """Cut ranges into pieces, in order; those of one range join without gap or overlap.
 
     Args:
         ranges: one per queue; empty ones give no piece.
-        min_partitions: at least so many pieces, as far as there are messages; each range is cut in proportion to its
-            length. 0 for no such wish.
+        min_partitions: at least this many pieces, as far as there are messages; each range is cut in proportion to its
+            length. 0 for no minimum.
         max_rows: most messages of a piece, or None.
-
-    Returns:
-        Pieces in order; those of one range join without gap or overlap.
     """
     ordered = sorted(one for one in ranges if one.end > one.start)
     total = sum(one.end - one.start for one in ordered)
     pieces: list[Range] = []
     for one in ordered:
         size = one.end - one.start
-        # Rounded up: with fractions rounded down, ten ranges and a wish for fifteen pieces would give ten.
+        # Rounded up: rounded down, ten ranges would give ten pieces where fifteen are wanted.
         count = max(1, -(-size * min_partitions // total))
         if max_rows is not None:
             count = max(count, -(-size // max_rows))
@@ -185,11 +179,7 @@ def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None
 
 
 def together(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]]:
-    """Put neighbouring pieces together that have few messages, up to `max_rows` in all.
-
-    Returns:
-        What each task reads: every piece once, in order.
-    """
+    """Join neighbouring small pieces into tasks of up to `max_rows` messages; every piece is in one task, in order."""
     tasks: list[tuple[Range, ...]] = []
     room = 0
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The options of the source: read, checked and explained in one place. Pure."""
+"""The options of the source, parsed and checked in one place. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from model.names import check_group, check_topic
 from model.subscription import parse_expression
 from pipeline.given_options import GivenOptions
 from pipeline.source.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_queues
-from remoting.address import parse_addresses
 
 OPTIONS = (
     "nameServer",
@@ -52,12 +51,12 @@ _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where to begin or end, for every queue.
+    """The offsets at which a read begins or ends.
 
     Attributes:
         default: EARLIEST or LATEST, for queues that are not in `offsets`.
-        offsets: queues that have their own.
-        timestamp_ms: the first message stored at or after it, wall clock in milliseconds; wins over the offsets.
+        timestamp_ms: stands for the first message stored at or after it, wall clock in milliseconds; wins over the
+            offsets.
         or_latest: whether a queue without such a message is taken at its end; else that is an error.
     """
 
@@ -68,14 +67,14 @@ class Position:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether asking again gives what it gave before, as long as nothing is deleted."""
+        """Whether resolving it again gives the same offsets, as long as nothing is deleted."""
         relative = self.default == LATEST or LATEST in self.offsets.values()
         return not self.or_latest if self.timestamp_ms is not None else not relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Checked options of one read; what each means stands in docs/spark-source.md.
+    """Checked options of one read; docs/spark-source.md explains them.
 
     Attributes:
         topics: named by `subscribe`, else empty.
@@ -109,18 +108,12 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Read the options of `spark.read` or `spark.readStream`.
-
-    Args:
-        options: as Spark hands them over: names in any case, values as text.
-        streaming: whether it is a stream.
+    """Parse the options of `spark.read` or `spark.readStream`, as Spark passes them.
 
     Raises:
         ConfigError: an option is unknown, missing, malformed, or of the other kind of read; the text names it.
     """
     given = GivenOptions(options, OPTIONS, "source")
-    if not given.has("nameServer"):
-        raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if given.has(name):
             raise ConfigError(f"option {name} is for a {'batch read' if streaming else 'stream'}: leave it out here")
@@ -128,7 +121,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
     if len(selected) != 1:
         raise ConfigError(f"give one of {', '.join(_SELECTIONS)}; got {' and '.join(selected) or 'none'}")
     return SourceOptions(
-        name_servers=given.parsed("nameServer", parse_addresses, ()),
+        name_servers=given.name_servers(),
         topics=given.parsed("subscribe", _topics, ()),
         pattern=given.parsed("subscribePattern", re.compile, None),
         queues=given.parsed("assign", parse_queues, ()),
@@ -166,9 +159,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def _start(given: GivenOptions, *, streaming: bool) -> Position:
-    strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
-    if strategy not in ("error", "latest"):
-        raise ConfigError(f"option startingOffsetsByTimestampStrategy must be error or latest, got {strategy!r}")
+    strategy = given.one_of("startingOffsetsByTimestampStrategy", "error", "latest")
     default = LATEST if streaming else EARLIEST
     position = given.parsed("startingOffsets", lambda text: _position(text, EARLIEST), Position(default=default))
     if not streaming and (position.default == LATEST or LATEST in position.offsets.values()):

@@ -1,4 +1,4 @@
-"""Where a read begins and ends: asks the cluster which queues there are and what they hold. Runs on the driver."""
+"""Finds the queues and the offsets of a read by asking the cluster. Runs on the driver."""
 
 from __future__ import annotations
 
@@ -17,26 +17,21 @@ _SHOWN_TOPICS = 10
 
 
 class Planner:
-    """Answers what the driver of a read wants to know.
-
-    Args:
-        client: connections; the caller closes it.
-        options: of the read.
-    """
+    """Finds queues and offsets for the options of a read; the caller closes `client`."""
 
     def __init__(self, client: WireClient, options: SourceOptions) -> None:
         self._client = client
         self._options = options
 
     def queues(self, *, all_must_exist: bool) -> list[MessageQueue]:
-        """The queues that the read is about and that can be read now, sorted.
+        """The queues of the read that can be read now, sorted.
 
         Args:
-            all_must_exist: whether a topic or queue that was named and is not there is an error. A stream that runs
-                keeps the place of a queue whose broker is away, and goes on when it is back.
+            all_must_exist: whether a named topic or queue that does not exist is an error. A running stream keeps the
+                offset of a queue whose broker is down, and continues when it is back.
 
         Raises:
-            ConfigError: something that was named does not exist.
+            ConfigError: a named topic or queue does not exist.
             RlabError: no name server answers.
         """
         options = self._options
@@ -55,7 +50,7 @@ class Planner:
         return sorted(queues)
 
     def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """What each queue holds now.
+        """The offsets that each queue holds now.
 
         Raises:
             RlabError: a broker does not answer.
@@ -74,15 +69,10 @@ class Planner:
         return self._ask(RequestCode.GET_MAX_OFFSET, list(queues))
 
     def resolve(self, position: Position, bounds: Mapping[MessageQueue, Bounds], option: str) -> Offsets:
-        """Turn a position of the options into an offset for each queue.
-
-        Args:
-            position: where to begin, or to end.
-            bounds: what the queues hold.
-            option: its name, for errors.
+        """Turn a position of the options into an offset for each queue; `option` is its name, for errors.
 
         Raises:
-            ConfigError: it names a queue that is not read; or nothing was stored since its timestamp.
+            ConfigError: it names a queue that is not read, or no message was stored since its timestamp.
             RlabError: a broker does not answer.
         """
         unknown = sorted(set(position.offsets) - set(bounds))
@@ -135,7 +125,7 @@ class Planner:
 
 
 def _matches(pattern: re.Pattern[str], topic: str) -> bool:
-    # Retries and dead letters only where the pattern itself speaks of them, as in `%DLQ%.*`.
+    # Retry topics and DLQs only if the pattern itself has a "%", as in `%DLQ%.*`.
     if is_system_topic(topic) or (topic.startswith("%") and "%" not in pattern.pattern):
         return False
     return pattern.fullmatch(topic) is not None

@@ -1,10 +1,11 @@
-"""Shows how far a stream is where people look for it: as the committed offsets of a group, `rlab group`.
+"""Commits the progress of a stream as the offsets of a group, so that `rlab group` shows its lag.
 
-Spark keeps the place of a stream in its checkpoint, and only there; what is committed here is never read by it. The
-group has no members, so it takes no part in any rebalance; but it is registered, so brokers keep for it what it has not
-read, like for any other. `rlab group delete` ends that.
+Spark keeps the offsets of a stream in its checkpoint and never reads those committed here. The group has no members, so
+it takes no part in any rebalance; but it is registered, so brokers keep messages that it has not read, as for any other
+group, until `rlab group delete`.
 
-A listener and not the source's own `commit`: Spark calls that one batch late, and never for the last batch of a query.
+This is a listener because Spark calls the source's own `commit` one batch late, and never for the last batch of a
+query.
 """
 
 from __future__ import annotations
@@ -37,20 +38,17 @@ logger = logging.getLogger(__name__)
 _NO_TOKEN = -1
 MAX_ROWS_PER_COMMIT = 1_000
 LISTENER_TIMEOUT_S = 30.0
-"""How long the end of a block waits for what Spark has to tell still. Commits to brokers that are away take seconds."""
+"""How long the end of a block waits for Spark's pending events. Commits to brokers that are down take seconds."""
 
 
 class GroupProgress(StreamingQueryListener):
-    """Commits the end of every finished batch to a group.
+    """Commits the end of every finished batch to a group without members; the caller closes `client`.
 
-    Args:
-        client: connections; closed by whoever made it.
-        group: where to commit; it has no members.
-        query_id: only batches of this query; None for every stream of the session that reads topics.
+    With a `query_id` only batches of that query count, else those of every stream of the session that reads topics.
 
     Attributes:
-        committed: the offsets that brokers have taken.
-        failures: texts of the last commits that were refused or lost, by queue. The next batch tries again.
+        committed: the offsets that brokers have accepted.
+        failures: queue -> text of its last commit if that was refused or lost. The next batch tries again.
     """
 
     def __init__(self, client: WireClient, group: str, query_id: str | None = None) -> None:
@@ -59,7 +57,7 @@ class GroupProgress(StreamingQueryListener):
         self._client = client
         self._group = check_group(group)
         self._query_id = query_id
-        # Spark's thread commits, and that of the block closes: a client serves one at a time.
+        # Spark's thread commits and the caller's closes, but a client serves one thread at a time.
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -77,16 +75,16 @@ class GroupProgress(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: the progress of the last batch was told before."""
+        """Do nothing: the progress of the last batch was reported before."""
 
     def commit(self, offsets: Offsets) -> None:
-        """Commit what has changed; what fails is noted and told in the log, because no stream may end by it."""
+        """Commit changed offsets; failures are recorded and logged, because they must not end a stream."""
         with self._lock:
             if not self._is_closed:
                 self._commit_changed(offsets)
 
     def close(self) -> None:
-        """Commit nothing any more, so that whoever made the client can close it; waits for a commit under way."""
+        """Stop committing, so that the client can be closed; waits for a pending commit."""
         with self._lock:
             self._is_closed = True
 
@@ -99,7 +97,7 @@ class GroupProgress(StreamingQueryListener):
 
     def _commit(self, broker_name: str, queues: Sequence[MessageQueue], offsets: Offsets) -> None:
         rows = [[queue.topic, queue.queue_id, offsets[queue], _NO_TOKEN] for queue in queues]
-        # A stream that is started anew from an earlier place goes back, as an operator may.
+        # A reset, because a stream that is started again from an earlier offset goes back.
         header = {"group": self._group, "client_id": f"spark@{self._group}", "reset": True}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         try:
@@ -127,13 +125,8 @@ def committed_progress(
 ) -> Iterator[GroupProgress]:
     """Commit the progress of the session's streams to a group as long as the block runs.
 
-    What a batch that has ended in the block told is committed when the block ends, also the last batch of a query.
-
-    Args:
-        spark: the session.
-        name_servers: of the cluster.
-        group: where to commit.
-        query_id: only this query, `str(query.id)`; None for every stream that reads topics.
+    At its end the progress of all batches that ended in the block is committed, also of the last batch of a query. With
+    a `query_id`, `str(query.id)`, only that query counts.
 
     Raises:
         RlabError: an address or the group's name is malformed.
@@ -150,10 +143,10 @@ def committed_progress(
 
 
 def _wait_for_listeners(spark: SparkSession) -> None:
-    """Wait until Spark has told its listeners what has happened: it does so in a thread behind the query."""
+    """Wait until Spark has called its listeners with all events so far, which it does in a thread of its own."""
     context = spark.sparkContext._jsc
     if context is None:
-        return  # it was stopped in the block, and tells nothing any more
+        return  # the session was stopped in the block
     try:
         context.sc().listenerBus().waitUntilEmpty(int(LISTENER_TIMEOUT_S * 1000))
     except Py4JError as error:
@@ -161,7 +154,7 @@ def _wait_for_listeners(spark: SparkSession) -> None:
 
 
 def offsets_of(text: str | None) -> Offsets:
-    """Read an offset of Spark's progress; empty when it is that of another kind of source, or of none."""
+    """Parse an offset of Spark's progress; empty for another kind of source, or none."""
     try:
         return parse_offsets(text or "{}")
     except ConfigError:
@@ -169,21 +162,21 @@ def offsets_of(text: str | None) -> Offsets:
 
 
 def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | None:
-    """How many messages of a batch gave no row, because they were gone, damaged or no messages.
+    """Number of messages of a batch without a row, because they were deleted, damaged or not decodable.
 
     Args:
-        start: where the batch began, as its progress has it.
-        end: where it ended.
-        input_rows: its `numInputRows`; the result means something where the batch was read once, and without tags.
+        start: offsets at its begin, from its progress.
+        end: offsets at its end.
+        input_rows: its `numInputRows`; the result is valid if the batch was read once, and without tags.
 
     Returns:
-        The number; None where progress does not tell it: the first batch of a query, and one in which a queue appears,
-        have queues of which it says where they end and not where they began.
+        The number, or None if progress lacks the begin of a queue: in the first batch of a query, and in one in which a
+        queue appears.
     """
     starts, ends = offsets_of(start), offsets_of(end)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):
         return None
-    # An end before its start is that of a queue that was made anew: nothing of it was read.
+    # An end before its start is of a queue that was deleted and created again: nothing of it was read.
     return sum(max(0, last - starts.get(queue, last)) for queue, last in ends.items()) - input_rows
 
 

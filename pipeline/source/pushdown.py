@@ -1,8 +1,8 @@
-"""Filters that Spark hands to the source, as a smaller read. Pure.
+"""Narrows a read by the filters that Spark pushes down. Pure.
 
-Queues that are refused are not read, offsets that are refused are not pulled, and tags go to the broker, which skips by
-their hash. Only whole values of the expected type are taken: what a filter means beyond that is Spark's to decide, and
-it does, for every filter that is given back.
+Filtered queues are not read, filtered offsets are not pulled, and tags go to the broker, which skips by their hash.
+Only filters with values of exactly the expected type are used; Spark evaluates every other one, which is returned to
+it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _COMPARISONS = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What is left of a read.
+    """The part of a read that filters leave.
 
     Attributes:
         topics, brokers, queue_ids, tags: wanted values, or None for all.
-        begin, end: offsets wanted, from and to before; None for no bound.
+        begin, end: wanted offsets, `end` exclusive; None for no bound.
     """
 
     topics: frozenset[object] | None = None
@@ -35,7 +35,7 @@ class Narrowing:
     end: int | None = None
 
     def apply(self, ranges: Iterable[Range]) -> list[Range]:
-        """Return the part of each range that may hold a wanted message; whole queues may be gone."""
+        """Return the part of each range that may hold a wanted message; queues without one are left out."""
         if self.tags == frozenset():
             return []
         kept = []
@@ -52,18 +52,18 @@ class Narrowing:
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """Take what narrows a read from filters that all have to hold.
+    """Turn filters, all of which have to hold, into a narrowing.
 
     Returns:
-        The narrowing, and the filters that Spark has to check still: those on offsets among them, which cost it nothing
-        and keep this code out of the question of whether it compares as Spark does.
+        The narrowing, and the filters that Spark still has to check. Those on offsets are among them: they cost it
+        nothing, and so this code need not compare exactly as Spark does.
     """
     found, rest = Narrowing(), []
     for one in filters:
         if isinstance(one, EqualTo | In) and len(one.attribute) == 1 and one.attribute[0] in _TYPES:
             column = one.attribute[0]
             values = one.value if isinstance(one, In) else (one.value,)
-            # An empty tag is a null column, which equals nothing: Spark knows, the broker does not.
+            # An empty tag is a null column, which equals nothing in Spark, but not on the broker.
             if all(type(value) is _TYPES[column] and value != "" for value in values):
                 found = _with_values(found, column, frozenset(values))
                 continue

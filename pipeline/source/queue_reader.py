@@ -1,7 +1,7 @@
-"""Reads a range of one queue by pulls, as a consumer does, but without joining a group or taking a lock.
+"""Reads a range of one queue by pulls, as a consumer does, but without joining a group or taking a lease.
 
-The next pull is on its way while the caller decodes the last one; that is worth a fifth of the time. A broker that
-restarts meanwhile is looked up again by its name, and the read goes on where it was, because the log does not change.
+The next pull is outstanding while the caller decodes the last one, which saves a fifth of the time. After a restart of
+the broker it is looked up again by name, and the read continues at the same offset, because the log does not change.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 
 
 class Pulled(NamedTuple):
-    """What a pull brought.
+    """The result of a pull.
 
     Attributes:
-        body: records back to back.
-        start: offset asked for.
-        end: offset of the next pull. Without tags there is a record for each offset from `start`, or it is damaged.
+        body: concatenated records.
+        start: requested offset.
+        end: offset of the next pull. Without tags there is a record for each offset from `start`, unless it is damaged.
     """
 
     body: bytes
@@ -44,18 +44,18 @@ class Pulled(NamedTuple):
 
 
 class MessagesLost(NegativeAnswer):
-    """Messages of a range that was planned are not there any more, or records of it are no messages."""
+    """Messages of a planned range were deleted, or records of it are not decodable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
-    """How a range is read.
+    """Settings for reading a range.
 
     Attributes:
-        group: the name under which brokers note reads of deleted messages; nothing joins it.
+        group: name under which brokers log reads of deleted messages; nothing joins it.
         batch: messages per pull.
         tags: wanted tags, or None for all. Brokers compare hashes, so the caller compares the tags again.
-        fail_on_data_loss: whether messages that are gone are an error; else they are skipped, and told in the log.
+        fail_on_data_loss: whether deleted messages are an error; else they are skipped and logged.
     """
 
     group: str
@@ -65,12 +65,7 @@ class PullSettings:
 
 
 class QueueReader:
-    """Reads one range.
-
-    Args:
-        client: connections; this reader may drop that of its broker.
-        wanted: the range.
-        settings: see `PullSettings`.
+    """Reads one range; it may drop the connection of `client` to its broker.
 
     Attributes:
         skipped: messages of the range that were found to be deleted.
@@ -93,7 +88,7 @@ class QueueReader:
         One may reach beyond the range's end; with tags set, it may hold messages of other tags.
 
         Raises:
-            MessagesLost: messages of the range are gone, and `fail_on_data_loss` is set.
+            MessagesLost: messages of the range were deleted, and `fail_on_data_loss` is set.
             RlabError: the broker cannot be reached, or refuses.
         """
         failures = 0
@@ -137,12 +132,12 @@ class QueueReader:
             try:
                 self._send()
             except (NetworkError, ServerError):
-                # What arrived is handed out first; the next turn finds out what is wrong, and counts it.
+                # The pull that has arrived is returned first; the next iteration handles and counts the failure.
                 self._sent = None
                 self._client.forget_broker(self._queue.broker_name)
 
     def _not_found(self, answer: Command, failures: int) -> int:
-        """Act on an answer that brings no messages; returns the failures in a row."""
+        """Handle an answer without messages; returns the number of failures in a row."""
         if answer.code in (_AT_END, _MOVED):
             self._lost(answer.header["next_offset"], answer.header["min_offset"], answer.header["max_offset"])
             return 0
@@ -160,7 +155,7 @@ class QueueReader:
         what = f"offset {self._offset} is wanted, and the broker has {begin} to before {end}"
         if self._settings.fail_on_data_loss:
             raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
-        # An end that lies before the place we are at has nothing of ours behind it.
+        # If the queue ends before this offset, nothing of the range is left.
         self._skip_to(min(next_offset, self._end) if next_offset > self._offset else self._end, what)
 
     def _skip_to(self, offset: int, why: str) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a read: what each reads, and how an executor does it. Batch and stream share it."""
+"""Plans the tasks of a read, and reads the ranges of a task on an executor; for batches and streams."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 SMALL_TASK_ROWS = 1_000
-"""Queues with few messages share a task up to so many: a task costs Spark as much time as reading 10,000 messages does.
-Not as many as that, because what a query does with a row may take longer than reading it."""
+"""Queues with few messages share a task up to this number. A task costs Spark as much time as reading 10,000 messages,
+but a query may need more time for a row than reading it takes."""
 
 
 class QueueRanges(InputPartition):
-    """What one task reads. The brokers are names: where they are now is found out by whoever reads."""
+    """The ranges of one task. Brokers are given by name; the executor looks their addresses up."""
 
     def __init__(self, wanted: tuple[Range, ...]) -> None:
         super().__init__(wanted)
@@ -30,10 +30,10 @@ class QueueRanges(InputPartition):
 
 
 def plan_tasks(ranges: Iterable[Range], options: SourceOptions) -> list[InputPartition]:
-    """Share what is to be read among tasks, as the options say."""
+    """Distribute the ranges over tasks, as the options say."""
     pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
     most = options.max_rows_per_partition or SMALL_TASK_ROWS
-    # Who asks for many tasks has many of them, however small.
+    # With minPartitions, small tasks are wanted.
     small = 0 if options.min_partitions else min(most, SMALL_TASK_ROWS)
     return [QueueRanges(task) for task in together(pieces, small)]
 
@@ -44,13 +44,13 @@ def open_client(options: SourceOptions) -> WireClient:
 
 
 def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
-    """Read the ranges of a task as Arrow batches, or as rows when the options say so. Runs on an executor.
+    """Read the ranges of a task as Arrow batches, or as rows if the options say so. Runs on an executor.
 
     Raises:
-        MessagesLost: messages of a range are gone, or a record is no message, and `failOnDataLoss` is set.
+        MessagesLost: messages of a range were deleted or are not decodable, and `failOnDataLoss` is set.
         RlabError: a broker cannot be reached, or refuses.
     """
-    # A plan without partitions is carried out as one of no range (pyspark 4.3).
+    # For a plan without partitions pyspark 4.3 calls this with another class.
     if not isinstance(partition, QueueRanges):
         return
     pulls = PullSettings(
@@ -67,8 +67,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         fail_on_data_loss=options.fail_on_data_loss,
     )
     decode = arrow_batches if options.use_arrow else rows
-    # The collector walks over everything that was decoded, again and again, for cycles that are not there: with it on a
-    # read takes nearly twice as long.
+    # There are no reference cycles to collect, and with the collector on a read takes nearly twice as long.
     collected = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Pulled records to rows, one tuple per message: what `pipeline/source/columns.py` is measured against."""
+"""Decodes pulled records to rows, one tuple per message: the slow twin of `pipeline/source/columns.py`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from datetime import UTC, datetime
 from model.decode import Undecodable, decode_messages
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from pipeline.source.columns import SCHEMA, UNFIT, ColumnSettings, tell_damaged, tell_unfit
+from pipeline.source.columns import SCHEMA, UNFIT, ColumnSettings, report_damaged, report_unfit
 from pipeline.source.queue_reader import Pulled
 
 
 def rows(
     queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
 ) -> Iterator[tuple[object, ...]]:
-    """Turn pulls into one tuple per message; arguments and errors are those of `arrow_batches`."""
+    """Decode pulls to one tuple per message; arguments and errors are those of `arrow_batches`."""
     names = settings.schema.fieldNames()
     is_whole = names == SCHEMA.fieldNames()
     for pulled in pulls:
         unfit: list[Undecodable] = []
         messages = decode_messages(queue, pulled.body, unfit)
-        tell_unfit(unfit, end, settings)
+        report_unfit(unfit, end, settings)
         if settings.tags is None and len(messages) + len(unfit) < pulled.end - pulled.start:
             offsets = [*(one.offset for one in messages), *(one.offset for one in unfit)]
-            tell_damaged(queue, end, pulled, offsets, settings)
+            report_damaged(queue, end, pulled, offsets, settings)
         for message in messages:
             if message.offset < end and (settings.tags is None or message.tags in settings.tags):
                 try:
                     row = _row(queue, message, settings)
                 except (*UNFIT, OSError) as error:  # OSError: a time that the C library does not know
-                    tell_unfit([Undecodable(queue, message.offset, str(error), 0)], end, settings)
+                    report_unfit([Undecodable(queue, message.offset, str(error), 0)], end, settings)
                     continue
                 yield row if is_whole else tuple(row[_PLACES[name]] for name in names)
 

@@ -1,12 +1,13 @@
-"""The stream reader: which micro-batch comes next. It asks; what it decides is in `pipeline/source/offsets.py`.
+"""The reader of a stream: finds the end of each micro-batch, and plans and reads it.
 
-A micro-batch is the half-open range of each queue between two offsets. Spark writes the end to its checkpoint before
-the batch runs and the log does not change, so a batch that is run again has the same rows.
+A micro-batch is a half-open range of offsets of each queue. Spark writes its end to the checkpoint before the batch
+runs, and the log does not change, so a batch that is run again has the same rows. `pipeline/source/offsets.py` decides
+how much of the lag a micro-batch takes.
 
-What Spark asks, in this order, for a new query: prepareForTriggerAvailableNow (if it is one), initialOffset,
-latestOffset, initialOffset once more, partitions, ...; for one that goes on from a checkpoint, no initialOffset.
-`commit` is of no use for telling a group how far a stream is: it comes one batch late, and never for the last batch of
-a query. That is the listener's, in `pipeline/source/progress.py`.
+For a new query Spark calls, in this order: prepareForTriggerAvailableNow (if it is one), initialOffset, latestOffset,
+initialOffset again, partitions, ...; for a query that continues from a checkpoint it does not call initialOffset.
+`commit` comes one batch late and never for the last batch of a query, so the offsets of a group are committed by a
+listener, `pipeline/source/progress.py`.
 """
 
 from __future__ import annotations
@@ -39,13 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream.
-
-    Args:
-        options: of the read.
-        schema: its columns.
-        now: seconds of a clock that never goes back.
-    """
+    """Reads topics as a stream; `now` is a clock in seconds that never goes back."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, now: Callable[[], float] = time.perf_counter
@@ -61,26 +56,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen_at: float | None = None
         self._begins: Offsets = {}
         self._gone: set[MessageQueue] = set()
-        self._told: dict[MessageQueue, str] = {}
+        self._reported: dict[MessageQueue, str] = {}
         self._waiting_since: float | None = None
 
     # --- offsets, on the driver --------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins.
+        """The offsets at which a new query begins.
 
         Raises:
             RlabError: the cluster does not answer, or an option names what it does not have.
         """
         if self._initial is None:
-            # Kept, because Spark asks twice and has to get one answer.
+            # Kept, because Spark calls twice and needs the same answer.
             planner = self._planner()
             bounds = planner.bounds(planner.queues(all_must_exist=True))
             self._initial = planner.resolve(self._options.start, bounds, "startingOffsets")
         return dict(to_json(self._initial))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix where a query ends that reads what is there now.
+        """Fix the end of a query that reads the present messages.
 
         Raises:
             RlabError: the cluster does not answer.
@@ -89,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = planner.ends(planner.queues(all_must_exist=False))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that Spark hands to `latestOffset`, unless its trigger says to read everything at once."""
+        """The limit that Spark passes to `latestOffset`, unless its trigger reads everything at once."""
         if self._options.max_rows_per_trigger is not None:
             return ReadMaxRows(self._options.max_rows_per_trigger)
         if self._options.min_rows_per_trigger is not None:
@@ -97,30 +92,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` itself when none is due.
+        """The end of the next micro-batch; `start` itself if none is due.
 
         Raises:
-            MessagesLost: a queue ends before its start, or is not there any more, and `failOnDataLoss` is set.
+            MessagesLost: a queue ends before its start, or was deleted, and `failOnDataLoss` is set.
             RlabError: the cluster does not answer.
         """
         starts = from_json(start)
         if not self._began:
             self._began = True
             if starts == self._initial and not self._options.start.is_repeatable:
-                # Only ends are in the checkpoint. After a crash in its first batch a query asks for its initial offset
-                # again, and «latest» lies further on by then: what lay between would be skipped. So the first batch
-                # ends where it starts, which puts the initial offset into the checkpoint before anything is read.
+                # The checkpoint has only ends. After a crash in its first batch a query asks for its initial offset
+                # again, and "latest" has moved on: the messages in between would be skipped. So the first batch is
+                # empty, which puts the initial offset into the checkpoint before anything is read.
                 return start
         ends = self._ends(starts)
         limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        # An end that lies before the start is that of a queue that was made anew: nothing of it is left to read.
+        # An end before the start is of a queue that was deleted and created again: nothing of the range is left.
         backlog = [Range(queue, min(self._begin(queue, starts), end), end) for queue, end in ends.items()]
         if not isinstance(limit, ReadAllAvailable) and not self._is_due(sum(one.end - one.start for one in backlog)):
             return start
         return dict(to_json(ends if limit_rows is None else limited(backlog, limit_rows)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends that were seen last: with them Spark's progress tells the lag."""
+        """The last known ends of the queues, from which Spark's progress computes the lag."""
         return dict(to_json(self._seen)) if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -131,13 +126,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         starts, ends = from_json(start), from_json(end)
         new = [queue for queue in ends if queue not in starts and ends[queue] > 0]
-        # Where the oldest message of a queue that appeared is not its first, nothing was lost: nobody had it yet.
+        # A new queue may begin behind offset 0 without a loss: this stream has not read it yet.
         begins = {queue: held.begin for queue, held in self._planner().bounds(new).items()} if new else {}
         ranges = []
         for queue, last in ends.items():
             first = starts[queue] if queue in starts else begins.get(queue, 0)
-            # A start beyond the end is no loss either: the first batch of a query is run again, from a «latest» that
-            # lies further on; or the queue was made anew, which `latestOffset` has told already.
+            # A start beyond the end is no loss either: the first batch of a query is run again, and "latest" has moved
+            # on; or the queue was deleted and created again, which `latestOffset` has reported.
             ranges.append(Range(queue, min(first, last), last))
         return plan_tasks(ranges, self._options)
 
@@ -164,11 +159,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Planner(self._client, self._options)
 
     def _begin(self, queue: MessageQueue, starts: Offsets) -> int:
-        """Where the next batch begins to read a queue."""
+        """The offset at which the next batch begins to read a queue."""
         return starts[queue] if queue in starts else self._begins[queue]
 
     def _ends(self, starts: Offsets) -> Offsets:
-        """The end of every queue that has a start or has appeared, never before where it begins."""
+        """The end of every queue that has a start or has appeared; never before its begin."""
         self._look(starts)
         target = self._target
         ends: Offsets = {}
@@ -176,10 +171,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start, end = starts.get(queue), self._seen.get(queue)
             if target is not None and queue not in target:
                 if start is not None:
-                    ends[queue] = start  # it appeared after the query was told to read what is there
+                    ends[queue] = start  # it appeared after the end of this query was fixed
                 continue
             if end is None:
-                assert start is not None, "what has appeared is there"
+                assert start is not None, "a queue that has appeared has an end"
                 ends[queue] = start
                 continue
             if start is not None and end < start:
@@ -189,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _look(self, starts: Offsets) -> None:
-        """Ask where queues end, and about those that are missing or new; not more often than `metadataPollMs` says."""
+        """Ask for the ends of queues, and for missing and new queues; at most once in `metadataPollMs`."""
         now = self._now()
         # An idle query whose trigger has no interval asks every 11 ms.
         if self._seen_at is not None and now - self._seen_at < self._options.metadata_poll_s:
@@ -208,25 +203,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = planner.queues(all_must_exist=False)
             if left == queues:
                 raise
-            # A broker went away between the two questions; the others go on.
+            # A broker went down between the two requests; the others continue.
             return planner.ends(left)
 
     def _begins_of(self, new: list[MessageQueue]) -> Offsets:
-        """Where queues begin that have appeared: not at 0 where a broker was away and its oldest messages expired.
+        """The begins of new queues, which are above 0 if a broker was down and its oldest messages have expired.
 
-        A batch that ended before that place would leave it in the checkpoint as a start that no broker has.
+        A batch that ended before that offset would put a start into the checkpoint that no broker has.
         """
         if not new:
             return {}
         try:
             held = self._planner().bounds(new)
         except NetworkError:
-            return {}  # away again: they appear when they are back
+            return {}  # down again: they appear when they are back
         self._seen.update((queue, bounds.end) for queue, bounds in held.items())
         return {queue: bounds.begin for queue, bounds in held.items()}
 
     def _look_for_missing(self, starts: Offsets) -> None:
-        """Tell queues whose broker is away, which are waited for, from those that were deleted, which are told once."""
+        """Distinguish queues whose broker is down, which are waited for, from deleted ones, which are reported once."""
         self._gone.difference_update(self._seen)
         missing = [queue for queue in starts if queue not in self._seen and queue not in self._gone]
         if not missing:
@@ -235,11 +230,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             masters = self._client.masters()
         except NetworkError:
-            return  # it is not known now; the queues keep their places
+            return  # unknown for now; the queues keep their offsets
         there = [queue for queue in missing if queue.broker_name in masters]
         if not there:
             return
-        # Broker and topic are two questions: one that came back between them has both by now.
+        # A broker may have come back between the two requests, so the ends are asked for again.
         self._seen = self._seen_ends()
         for queue in there:
             if queue not in self._seen:
@@ -249,8 +244,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, queue: MessageQueue, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise MessagesLost(f"{what}; set option failOnDataLoss to false to go on without it")
-        if self._told.get(queue) != what:
-            self._told[queue] = what
+        if self._reported.get(queue) != what:
+            self._reported[queue] = what
             logger.warning("%s", what)
 
     def _is_due(self, available: int) -> bool:

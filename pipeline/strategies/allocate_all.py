@@ -1,9 +1,9 @@
 """The strategies of `client/allocate`, for all members at once and with arrays: a million queues in a second.
 
-Shipped strategies answer one member with its share, in a time that grows with the queues; asking ten thousand members
-about a million queues would take days. Each of these answers with the owner of every queue, an index into the members,
-and is proven equal to its original on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`). A strategy
-that is not written with arrays here is asked for each member, which is for thousands of queues.
+A shipped strategy computes the target of one member, in a time that grows with the queues; for ten thousand members
+and a million queues that would take days. The functions here compute the owner of every queue, an index into the
+members, and are proven equal to the originals on small groups (`tests/unit/pipeline/strategies/test_allocate_all.py`).
+A strategy without a function here is asked for each member, which is fast enough for thousands of queues.
 
 Queues are those of one topic on some brokers, `queues_per_broker` each, in RocketMQ's order: by broker, then by number.
 Members are client ids, sorted, each once.
@@ -45,9 +45,8 @@ class QueueSet(NamedTuple):
     """The queues of one topic.
 
     Attributes:
-        topic: its name.
         brokers: names, sorted.
-        per_broker: queues on each.
+        per_broker: queues on each broker.
     """
 
     topic: str
@@ -69,18 +68,14 @@ class QueueSet(NamedTuple):
 
 
 class AllocateAll:
-    """All strategies over one history of a group: what is the same in two calls is kept.
-
-    Args:
-        queues: what is shared.
-    """
+    """All strategies over one history of a group; intermediate results are kept between calls."""
 
     def __init__(self, queues: QueueSet) -> None:
         self._queues = queues
         self._member_md5: dict[str, list[int]] = {}
 
     def owners(self, strategy: str, members: Sequence[str]) -> Owners:
-        """What the strategy of this name gives; by arrays where it is written with them, else by asking each member.
+        """Owners under the strategy of this name; by arrays if it has a function here, else by asking for each member.
 
         Raises:
             ConfigError: there is no such strategy.
@@ -135,7 +130,7 @@ class AllocateAll:
         return deal_evenly(positions, ring_of(points_of(members)), len(members)).astype(np.int32)
 
     def _points_by_md5(self, members: Sequence[str]) -> tuple[Ints, Ints]:
-        """Points of all members in order, and whose they are; where two meet, the one that sorts first is first."""
+        """Points of all members in order, and their owners; of equal points the member that sorts first is first."""
         known = self._member_md5
         of_members = [known.get(member) or known.setdefault(member, _md5_points(member)) for member in members]
         points = np.array(of_members, dtype=np.int64).ravel()

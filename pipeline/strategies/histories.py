@@ -1,8 +1,8 @@
-"""Random histories of a group, and what a strategy makes of them: how evenly it shares, and how much it moves. Pure.
+"""Random histories of a group, and how evenly a strategy assigns queues in them and how many it moves.
 
 A history begins with a number of members; then members join and leave at random, and their number stays within a
-quarter of where it began. It depends on its seed alone, so that every strategy lives through the same one, wherever and
-in whatever order they are computed.
+quarter of the first. It depends on its seed alone, so every strategy gets the same histories, wherever and in whatever
+order they are computed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pipeline.strategies.allocate_all import AllocateAll, QueueSet
 
 
 class MembershipEvent(NamedTuple):
-    """What one join or leave did under one strategy.
+    """The effect of one join or leave under one strategy.
 
     Attributes:
         event: number of the event, from 1.
-        members: how many there are now.
+        members: number of members now.
         moved: queues that have another owner than before.
-        least: how many have to, if loads differ by at most one before and after: what a newcomer gets, or what whoever
-            leaves had.
-        spread: the largest load less the smallest.
+        least: fewest queues that have to move if loads differ by at most one before and after: the load of the member
+            that joined or left.
+        spread: the largest load minus the smallest.
         jain: Jain's index of the loads: 1.0 if all are equal, 1/members if one has all.
     """
 
@@ -39,13 +39,7 @@ class MembershipEvent(NamedTuple):
 
 
 def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:
-    """The members at the beginning and after each event, sorted.
-
-    Args:
-        members: how many there are at the beginning.
-        events: joins and leaves.
-        seed: of the history.
-    """
+    """The members at the beginning and after each of `events` joins and leaves, sorted."""
     rng = random.Random(seed)
     present: list[str] = []
     for number in range(members):
@@ -67,23 +61,12 @@ def _client_id(rng: random.Random, number: int) -> str:
 
 
 def live_through(strategy: str, queues: QueueSet, members: int, events: int, seed: int) -> Iterator[MembershipEvent]:
-    """Share queues among the members of a history, and compare each step with the one before.
-
-    Args:
-        strategy: its name, see `client/allocate/registry.py`.
-        queues: what is shared.
-        members: see `memberships`.
-        events: see `memberships`.
-        seed: see `memberships`.
-
-    Yields:
-        What each event did; the beginning is none.
-    """
+    """Assign queues to the members of a history by the strategy of this name, and compare each step with the last."""
     allocate_all = AllocateAll(queues)
     number_of: dict[str, int] = {}
     before, members_before = None, 0
     for event, present in enumerate(memberships(members, events, seed)):
-        # Owners are told by their place in the list, which changes with every event.
+        # Owners are indexes into the list of members, which change with every event.
         numbers = np.array([number_of.setdefault(cid, len(number_of)) for cid in present], dtype=np.int64)
         owners = allocate_all.owners(strategy, present)
         loads = np.bincount(owners, minlength=len(present))

@@ -1,15 +1,15 @@
-"""The comparison of allocation strategies as a Spark job: one row of the input is one history under one strategy."""
+"""The comparison of allocation strategies as a Spark job, with one history under one strategy as its unit of work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_names
 from model.errors import ConfigError
 from pipeline.strategies.allocate_all import QueueSet
-from pipeline.strategies.histories import live_through
+from pipeline.strategies.histories import MembershipEvent, live_through
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,15 +25,13 @@ MAX_QUEUES = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is compared.
+    """Options of a comparison.
 
     Attributes:
         queues: of the topic, over all brokers; rounded down to the same number on each.
-        brokers: how many.
         consumers: members at the beginning.
         events: joins and leaves of each history.
-        scenarios: histories.
-        strategies: their names; by default all that are built in.
+        scenarios: number of histories.
         seed: of the first history; the next ones count up.
     """
 
@@ -46,10 +44,10 @@ class Comparison:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be computed.
+        """Check the options.
 
         Raises:
-            ConfigError: naming the option.
+            ConfigError: an option is out of its range; the text names it.
         """
         for name in ("brokers", "consumers", "events", "scenarios"):
             if getattr(self, name) < 1:
@@ -63,16 +61,13 @@ class Comparison:
 
     @property
     def queue_set(self) -> QueueSet:
-        """The queues that are shared."""
+        """The queues of the topic."""
         names = tuple(f"broker-{number:04}" for number in range(self.brokers))
         return QueueSet("orders", names, self.queues // self.brokers)
 
 
 def strategy_events(spark: SparkSession, comparison: Comparison) -> DataFrame:
-    """Compute what each event of each history did under each strategy; `EVENTS_SCHEMA`, lazily.
-
-    The result does not depend on how many partitions or executors there are.
-    """
+    """Compute the effect of each event of each history under each strategy, lazily, with columns `EVENTS_SCHEMA`."""
     runs = comparison.scenarios * len(comparison.strategies)
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,20 +89,17 @@ def _run(comparison: Comparison, number: int) -> pa.RecordBatch:
     began = time.perf_counter()
     events = list(live_through(strategy, comparison.queue_set, comparison.consumers, comparison.events, seed))
     elapsed_ms = (time.perf_counter() - began) * 1000 / (len(events) + 1)
-    rows = len(events)
-    columns: Sequence[tuple[str, Sequence[object], pa.DataType]] = [
-        ("scenario", [scenario] * rows, pa.int32()),
-        ("strategy", [strategy] * rows, pa.string()),
-        ("event", [event.event for event in events], pa.int32()),
-        ("members", [event.members for event in events], pa.int32()),
-        ("moved", [event.moved for event in events], pa.int64()),
-        ("least", [event.least for event in events], pa.int64()),
-        ("spread", [event.spread for event in events], pa.int64()),
-        ("jain", [event.jain for event in events], pa.float64()),
-        ("elapsed_ms", [elapsed_ms] * rows, pa.float64()),
-    ]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(values, kind) for _, values, kind in columns], [n for n, _, _ in columns]
+    of_events = {name: [getattr(event, name) for event in events] for name in MembershipEvent._fields}
+    numbers = {name: pa.array(of_events[name], pa.int32()) for name in ("event", "members")}
+    scenarios = pa.array([scenario] * len(events), pa.int32())
+    return pa.RecordBatch.from_pydict(
+        {
+            "scenario": scenarios,
+            "strategy": [strategy] * len(events),
+            **of_events,
+            **numbers,
+            "elapsed_ms": [elapsed_ms] * len(events),
+        }
     )
 
 
@@ -116,14 +108,13 @@ class StrategyFigures:
     """One strategy over all histories.
 
     Attributes:
-        strategy: its name.
-        moved_share: queues moved by an event, as a share of all.
-        times_least: queues moved, as a multiple of the least that an even sharing has to move; None if that is 0,
-            which it is where there are more members than queues.
+        moved_share: queues moved by an event, as a fraction of all.
+        times_least: moved queues, as a multiple of the fewest that an even assignment has to move; None if that is 0,
+            which it is with more members than queues.
         worst_times_least: the same in the history where it is largest.
         spread: the largest difference between two loads at any moment.
         jain: the smallest Jain's index at any moment.
-        elapsed_ms: to share all queues among all members once, vectorised.
+        elapsed_ms: time to assign all queues to all members once, vectorised.
     """
 
     strategy: str
@@ -136,7 +127,7 @@ class StrategyFigures:
 
 
 def strategy_figures(events: DataFrame, queues: int) -> list[StrategyFigures]:
-    """Sum the events up, the strategy that moves least first."""
+    """Summarise the events per strategy; the one that moves least is first."""
     from pyspark.sql import functions as F  # noqa: PLC0415
 
     histories = events.groupBy("strategy", "scenario").agg(

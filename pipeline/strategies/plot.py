@@ -1,4 +1,4 @@
-"""The picture of a comparison of strategies: moves against evenness."""
+"""Draws a comparison of strategies: moves against evenness."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.strategies.job import Comparison, StrategyFigures
 
 _LEFT = 0.4
-"""Where the axis of moves begins, which is logarithmic and has no 0."""
+"""Begin of the axis of moves, which is logarithmic and has no 0."""
 
 
 def plot_strategies(
@@ -25,7 +25,7 @@ def plot_strategies(
         comparison: what was compared, for the title.
         path: a `.png` or `.svg` file.
     """
-    import matplotlib  # noqa: PLC0415 - slow to import, and only whoever wants a picture needs it
+    import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""What came to listeners as time went on, how long it had been stored, and how much still waited: the table `delivery`.
+"""Computes the table `delivery`: dispatched messages, their latency, and the lag, over time.
 
-Members tell what they handed out with each commit of their offsets, so a row of this table is as exact as the commits
-are frequent (`offset_persist_interval_s`). How much waits is told by brokers, at each grant of a lease and each commit
-that moves a group; between two of them it stays as it was.
+Members report dispatched messages with each commit of their offsets, so a row is as exact as commits are frequent
+(`offset_persist_interval_s`). Brokers report the lag at each grant of a lease and at each commit that moves an offset;
+in between it is taken to be unchanged.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from pipeline.trace.ownership import QUEUE, number_of
 
 
 def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFrame:
-    """The table `delivery`: a row for each group, topic and stretch of time in which something is known.
+    """The table `delivery`: a row for each group, topic and bucket of time with a report.
 
-    Args:
-        events: see `trace_source.trace_events`.
-        start_ms: when the first stretch begins.
-        bucket_ms: how long each is.
+    The first bucket begins at `start_ms`; for `events` see `trace.source.trace_events`.
 
     Returns:
-        group, topic, `t_ms` (beginning of the stretch), `handed_out` (messages), `latency_ms` (mean time between store
-        and hand-out; null if nothing was handed out), `latency_max_ms`, `lag` (messages that wait at its end, in all
+        group, topic, `t_ms` (begin of the bucket), `handed_out` (messages dispatched to listeners), `latency_ms` (mean
+        time from store to dispatch; null without a dispatched message), `latency_max_ms`, `lag` (at its end, over all
         queues).
     """
-    told = events.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
+    of_queues = events.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
     bucket = F.floor((F.col("t_ms") - start_ms) / bucket_ms).alias("bucket")
     place = ("group", "topic", "bucket")
-    given = told.where(F.col("kind") == EventKind.MESSAGES_HANDED_OUT.value).select(
+    given = of_queues.where(F.col("kind") == EventKind.MESSAGES_HANDED_OUT.value).select(
         "group", "topic", bucket, "n", _number("waited_ms").alias("mean_ms"), _number("max_ms").alias("max_ms")
     )
     handed_out = given.groupBy(*place).agg(
@@ -39,7 +36,7 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
         (F.sum(F.col("mean_ms") * F.col("n")) / F.sum("n")).alias("latency_ms"),
         F.max("max_ms").alias("latency_max_ms"),
     )
-    waits = told.where(
+    waits = of_queues.where(
         F.col("kind").isin(EventKind.OFFSET_COMMITTED.value, EventKind.LOCK_GRANTED.value) & (F.col("n") >= 0)
     )
     before = F.lag("n").over(Window.partitionBy(number_of(*QUEUE)).orderBy("t_ms", "seq"))

@@ -1,15 +1,15 @@
-"""Who had which queue from when to when, out of what members and brokers told of it. Pure; whole columns at a time.
+"""Finds the intervals in which members owned queues, from the events of members and brokers, by columns. Pure.
 
 A *claim* is one member and one queue. Its events are followed in their own order:
 
     LOCK_GRANTED 7   QUEUE_ACQUIRED 7   FIRST_PULL   HANDED_OUT 34   LOCK_EXPIRED 7   LOCK_GRANTED 8   QUEUE_DROPPED
                      [------------------------ acquired -------------)               [--- resumed ---)
 
-A member has a queue while it has acquired it and not dropped it, except from the end of its lease to its next grant. An
-old lease may end when a newer one is there, and that changes nothing: tokens tell them apart.
+A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, except from the end of its lease to its next grant. The end
+of an older lease changes nothing: each event has the fencing token of its lease.
 
-Ten million rows in Spark's own windows are copied five times, texts and all, which takes longer than the rest of a
-report. Here they are sorted once, by number, and only those that may begin or end an interval come with texts.
+Spark's own windows would copy ten million rows five times, with their strings, which takes longer than the rest of a
+report. Here rows are sorted once, by number, and only those that may begin or end an interval have strings.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from model.events import EventKind
 
 NUMBERS = ("claim", "kind", "t_ms", "by_client", "seq", "version", "offset", "n")
-"""Columns of the events: `claim` is the same for all events of one member and one queue, and for no others; `kind` is a
-place in `KINDS`; `by_client` is 1 for what the member told itself, and 0 for what its broker told."""
+"""Columns of the events. `claim` numbers the pairs of member and queue, `kind` is an index into `KINDS`; `by_client`
+is 1 for an event of the member and 0 for one of its broker."""
 NAMES = ("group", "topic", "broker", "queue_id", "client")
-"""Columns that only a QUEUE_ACQUIRED has to have."""
+"""Columns that only a QUEUE_ACQUIRED needs."""
 REASONS = ("cause", "detail")
-"""Columns that only events of `BOUNDS` have to have."""
+"""Columns that only events of `BOUNDS` need."""
 BOUNDS = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED)
 """Kinds of events that may begin or end an interval."""
 KINDS = (
@@ -59,21 +59,17 @@ SCHEMA = pa.schema(
         ("reach", pa.int64()),
     ]
 )
-"""Of the result; the columns are explained at `trace_ownership.ownership_of`."""
+"""Columns of the result, explained at `ownership.ownership_of`."""
 
 _Array = np.ndarray[Any, Any]
 
 
 def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
-    """Find the intervals in the events of some claims.
+    """Find the intervals in the events of some claims; a row each, with `SCHEMA`.
 
     Args:
-        events: those of `KINDS`, with `NUMBERS`, `NAMES` and `REASONS`, in any order; all that there are of each claim
-            in it.
-        end_ms: end of the trace, where intervals end that nobody ended.
-
-    Returns:
-        A row for each interval, with `SCHEMA`.
+        events: of `KINDS`, with `NUMBERS`, `NAMES` and `REASONS`, in any order; for each claim all of them.
+        end_ms: end of the trace and of intervals that are open there.
     """
     if not events.num_rows:
         return SCHEMA.empty_table()
@@ -87,7 +83,7 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     last[interval[ends]] = np.flatnonzero(ends)
     is_open, detail = last < 0, steps.column("detail", last)
     expired = pa.array(steps.is_kind(EventKind.LOCK_EXPIRED)[last])
-    # For a reset the broker ends the lease itself, mostly before the member hears of it and drops the queue.
+    # On a reset of offsets the broker ends the lease, usually before the member learns of it and drops the queue.
     ended = pc.if_else(pc.and_(expired, pc.not_equal(detail, "reset")), "expired", detail)
     handed_out, reach = np.zeros(len(first), np.int64), steps.numbers["offset"][first]
     given = np.flatnonzero(steps.is_kind(EventKind.MESSAGES_HANDED_OUT) & (interval >= 0))
@@ -114,9 +110,9 @@ def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
 
 
 class _Steps:
-    """The events, claim after claim, each in its order; rows are told by their place in it.
+    """The events sorted by claim and time; a row is named by its place in that order.
 
-    Of events at the same time those of the broker count first: it grants a lease before the member has it.
+    At equal times events of the broker come first: it grants a lease before the member has it.
     """
 
     def __init__(self, events: pa.Table) -> None:
@@ -136,7 +132,7 @@ class _Steps:
         return found
 
     def latest(self, wanted: _Array) -> _Array:
-        """For each row the last one of its claim so far that is wanted, or -1."""
+        """For each row the latest wanted row of its claim up to there, or -1."""
         latest = np.maximum.accumulate(np.where(wanted, self._places, -1))
         return np.where(latest >= self._first_of_claim, latest, -1)
 
@@ -159,7 +155,7 @@ class _Steps:
         return (latest >= 0) & true[latest]
 
     def column(self, name: str, rows: _Array) -> pa.Array:
-        """A column of some rows; that of row -1 means nothing."""
+        """A column of some rows; the value for row -1 is meaningless."""
         column = self._events[name].take(pa.array(self._order[rows]))
         return pc.fill_null(column, -1 if name == "queue_id" else "").combine_chunks()
 
@@ -167,13 +163,13 @@ class _Steps:
         """The time of the first event of a kind in each interval, or null."""
         rows = np.flatnonzero(self.is_kind(kind) & (interval >= 0))[::-1]
         times = np.full(intervals, np.nan)
-        times[interval[rows]] = self.numbers["t_ms"][rows]  # of several, the one that is assigned last stays: the first
+        times[interval[rows]] = self.numbers["t_ms"][rows]  # reversed, so that the first event is assigned last
         return pa.array(times, from_pandas=True)
 
     def backlogs(self, first: _Array) -> pa.Array:
-        """How many messages waited when the lease of each interval was granted, or null if the broker did not say.
+        """The lag when the lease of each interval was granted, or null if the broker did not report it.
 
-        By the token and not as the grant before: the clock of the broker may be behind that of the member.
+        Matched by token and not by time, because the clock of the broker may be behind that of the member.
         """
         granted = np.flatnonzero(self.is_kind(EventKind.LOCK_GRANTED) & (self.numbers["n"] >= 0))[::-1]
         waited = dict(zip(self._leases(granted), self.numbers["n"][granted].tolist(), strict=True))

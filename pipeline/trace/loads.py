@@ -1,8 +1,8 @@
-"""How many queues each member has as time goes on: what a rebalance had to move at the least, and how even it left it.
+"""Loads of members over time: the fewest moves that a rebalance needed, and how even the loads were after it. Pure.
 
-Plain Python over the changes of one group, in the order of time; `rebalances.py` lets Spark call it per group.
+Plain Python over the changes of one group, in order of time; `rebalances.py` lets Spark call it per group.
 
-    c1 has 4 queues and c2 joins: 2 have to move, and a strategy that moves 3 has moved one for nothing
+    c1 has 4 queues and c2 joins: 2 have to move, and a strategy that moves 3 moves one too many
     c1 2, c2 2 after it: Jain's index 1.0, spread 0;  c1 3, c2 1: index 0.8, spread 2
 """
 
@@ -16,7 +16,7 @@ _BEGIN, _CHANGE, _END = range(3)
 
 
 class LoadChange(NamedTuple):
-    """A member has a queue of a topic more (`by` is 1) or less (-1) from a time on, in milliseconds."""
+    """From a time on, in milliseconds, a member has one queue of a topic more (`by` is 1) or less (-1)."""
 
     t_ms: float
     topic: str
@@ -25,13 +25,13 @@ class LoadChange(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A rebalance: what stands at its beginning and its end is wanted.
+    """A rebalance at whose begin and end the loads are wanted.
 
     Attributes:
-        cause: its id.
+        cause: id of its cause.
         began_ms, ended_ms: from its cause to its last change.
-        members: of the group afterwards; -1 if nobody said.
-        leaver: who is gone afterwards, or "".
+        members: of the group afterwards; -1 if unknown.
+        leaver: the member that left, or "".
     """
 
     cause: str
@@ -42,17 +42,15 @@ class Mark(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """What the loads say about one rebalance and one topic.
+    """The loads of one topic at the end of a rebalance.
 
     Attributes:
-        cause: of the rebalance.
-        topic: the topic.
-        t_ms: when it ended.
-        members: among whom the queues are shared.
-        queues: how many there are.
-        min_moves: fewest queues that had to come to another member for an even share.
-        jain: Jain's index of the loads at the end, 1 if all are equal.
-        spread: queues of the member with most of them less those of the one with fewest.
+        t_ms: end of the rebalance.
+        members: of the group.
+        queues: of the topic.
+        min_moves: fewest queues that had to move for an even assignment.
+        jain: Jain's index of the loads, 1 if all are equal.
+        spread: largest load minus smallest load.
     """
 
     cause: str
@@ -66,18 +64,14 @@ class Balance(NamedTuple):
 
 
 def balances(changes: Iterable[LoadChange], marks: Sequence[Mark]) -> Iterator[Balance]:
-    """Go through the changes of one group once, and look at the loads where a rebalance begins and ends.
-
-    Args:
-        changes: in the order of time.
-        marks: the rebalances, in any order.
+    """Go through the changes of one group, in order of time, and measure the loads where a rebalance begins and ends.
 
     Yields:
-        A row for each rebalance and each topic that has queues after it, in the order of their ends.
+        A row for each rebalance and each topic with queues after it, in order of their ends.
     """
     loads: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     before: dict[int, dict[str, list[int]]] = {}
-    # A change at the very time of a cause is its effect, and one at the time of its end belongs to it as well.
+    # A change at exactly the time of the begin or the end belongs to the rebalance.
     points = [(mark.began_ms, _BEGIN, n) for n, mark in enumerate(marks)]
     points += [(mark.ended_ms, _END, n) for n, mark in enumerate(marks)]
     points.sort(reverse=True)
@@ -120,15 +114,15 @@ def _balance(mark: Mark, before: dict[str, list[int]], loads: dict[str, dict[str
 
 
 def minimum_moves(stayers: Sequence[int], queues: int, members: int) -> int:
-    """The fewest queues that have to come to another member until everybody has an even share.
+    """The fewest queues that have to move to another member for an even assignment.
 
     Args:
-        stayers: how many queues each member has that had some before and stays.
-        queues: how many there are afterwards.
-        members: how many share them.
+        stayers: loads before, of the members that stay.
+        queues: number of queues afterwards.
+        members: number of members afterwards.
     """
     share, larger = divmod(queues, members)
-    # Whoever has most keeps one more.
+    # The members with the largest loads keep one more.
     kept = sum(
         min(load, share + (rank < larger)) for rank, load in enumerate(sorted(stayers, reverse=True)) if rank < members
     )
@@ -136,10 +130,8 @@ def minimum_moves(stayers: Sequence[int], queues: int, members: int) -> int:
 
 
 def jain_index(loads: Sequence[int], members: int) -> float:
-    """Jain's index of fairness: 1 if all members have the same, 1/members if one has everything.
+    """Jain's index of fairness: 1 if all `members` have the same load, 1/members if one has everything.
 
-    Args:
-        loads: of the members that have something.
-        members: how many there are.
+    `loads` may leave out members without a queue.
     """
     return sum(loads) ** 2 / (members * sum(load * load for load in loads))

@@ -1,15 +1,15 @@
-"""Who had which queue when, and what each change of hands cost: the tables `ownership` and `hazards`.
+"""Computes the tables `ownership` (the owner of each queue over time) and `hazards` (the cost of each handover).
 
-A member has a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, except while its broker takes the lease for ended: from
-LOCK_EXPIRED with the member's token to its next LOCK_GRANTED. This is what `simulation/checks/ownership.py` says, too.
-All that one member tells of one queue is followed in its own order (`pipeline/trace/intervals.py`); two members are put
-in order by the tokens of their leases, which grow with every grant, and by time only where there are no leases. How
-long a queue had no owner, or two, is a difference of two nodes' clocks, and as exact as they agree.
+A member owns a queue from QUEUE_ACQUIRED to QUEUE_DROPPED, except from LOCK_EXPIRED with the member's token to its next
+LOCK_GRANTED; `simulation/checks/ownership.py` counts in the same way. The events of one member about one queue are
+followed in their own order (`pipeline/trace/intervals.py`). Two members are ordered by the fencing tokens of their
+leases, which grow with every grant, and by time only where there are no leases. The time that a queue had no owner, or
+two, is a difference between the clocks of two nodes, and as exact as they agree.
 
     c1 acquires at 100, drops at 150, c2 acquires at 160, pulls at 162     pause 12 ms, orphan 10 ms, double 0 ms
     c1's lease expires at 300 and c2 acquires at 290                       double 10 ms
 
-Queues of retry topics are left out: they follow the others, and nobody waits for them.
+Queues of retry topics are left out.
 """
 
 from __future__ import annotations
@@ -28,45 +28,43 @@ from pipeline.trace.intervals import BOUNDS, KINDS, NAMES, NUMBERS, REASONS, SCH
 
 QUEUE = ("group", "topic", "broker", "queue_id")
 EVENTS_PER_TASK = 1_000_000
-"""Whoever finds intervals has its events in memory; with more tasks than that gives, each is over too soon."""
+"""A task that finds intervals holds its events in memory; smaller tasks would cost more to start than to run."""
 
 
 def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
-    """The table `ownership`: a row for each time that a member had a queue.
+    """The table `ownership`: a row for each interval in which a member owned a queue.
 
-    Args:
-        events: see `trace_source.trace_events`.
-        end_ms: end of the trace, where intervals end that nobody ended.
+    Intervals that are open at the end of the trace end at `end_ms`; for `events` see `trace.source.trace_events`.
 
     Returns:
         group, topic, broker, queue_id, owner, from_ms, to_ms; `began` (acquired, or resumed after the lease had
         expired), `ended` (revoked, shutdown, lost, reset, expired, or open), `cause`, `end_cause`, `token`;
-        `start_offset`, `backlog` (messages that waited there; null if the broker did not say), `first_pull_ms`,
-        `first_message_ms`, `handed_out` (messages), `reach` (the offset behind the last one handed out).
+        `start_offset`, `backlog` (the lag there; null if the broker did not report it), `first_pull_ms`,
+        `first_message_ms`, `handed_out` (messages dispatched), `reach` (the offset after the last of them).
     """
-    told = events.where(F.col("kind").isin([kind.value for kind in KINDS]))
-    told = told.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
+    of_claims = events.where(F.col("kind").isin([kind.value for kind in KINDS]))
+    of_claims = of_claims.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
     numbers = {
         "claim": number_of(*QUEUE, "client"),
         "kind": (F.array_position(F.array(*(F.lit(kind.value) for kind in KINDS)), F.col("kind")) - 1).cast("byte"),
         "by_client": (F.col("node") == F.col("client")).cast("byte"),
     }
-    # Texts are most of all bytes to be moved.
+    # String columns dominate the shuffle.
     names = {name: F.when(F.col("kind") == EventKind.QUEUE_ACQUIRED.value, F.col(name)) for name in NAMES}
     is_bound = F.col("kind").isin([kind.value for kind in BOUNDS])
     reasons = {name: F.when(is_bound, F.col(name)) for name in REASONS}
-    told = told.withColumns({**numbers, **names, **reasons}).select(*NUMBERS, *NAMES, *REASONS)
+    of_claims = of_claims.withColumns({**numbers, **names, **reasons}).select(*NUMBERS, *NAMES, *REASONS)
     tasks = -(-events.count() // EVENTS_PER_TASK)
-    parts = told.repartition(max(1, tasks), "claim")
+    parts = of_claims.repartition(max(1, tasks), "claim")
     return parts.mapInArrow(partial(_intervals_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
 
 
 def number_of(*names: str) -> Column:
-    """A number for the values of some columns, to sort and group by: equal beginnings of texts make that slow.
+    """A 64-bit hash of some columns, to sort and group by, which is slow for strings with equal beginnings.
 
-    Of 64 bits: among a million of them the odds that two are equal by chance are one to thirty million.
+    Among a million hashes two are equal by chance once in thirty million times.
     """
-    # A value that is missing would be passed over, and those of two columns taken for each other's.
+    # xxhash64 skips nulls, so a value in one column and one in another would have the same hash.
     return F.xxhash64(*(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in names))
 
 
@@ -77,23 +75,21 @@ def _intervals_in(batches: Iterator[pa.RecordBatch], end_ms: float) -> Iterator[
 
 
 def hazards_of(ownership: DataFrame, events: DataFrame) -> DataFrame:
-    """The table `hazards`: what each beginning of an interval of `ownership` cost.
+    """The table `hazards`: the cost of each begin of an interval of `ownership`.
 
-    Args:
-        ownership: see `ownership_of`.
-        events: see `trace_source.trace_events`; those of operators' resets count.
+    Of `events`, the operators' resets of offsets are used.
 
     Returns:
         group, topic, broker, queue_id, cause, from_client (null for the first owner), to_client, from_ms, began;
         `moved`: whether the owner is another than the last one;
-        `orphan_ms`: how long nobody had the queue before; `pause_ms`: that, and until the new owner's first pull;
-        `double_ms`: how long this owner and exactly one of those before it had the queue;
-        `redelivered`: messages that owners before had handed out and whose end was not committed, so that they come
-        again; `duplicates`: how many of them have come again; both are 0 for who resumes, because it still has what it
-        fetched; `start_offset`: the first of them; `backlog`.
+        `orphan_ms`: time without an owner before; `pause_ms`: from the last owner's end to the new owner's first pull;
+        `double_ms`: time that this owner and exactly one earlier one owned the queue;
+        `redelivered`: messages dispatched by earlier owners and not committed, which are to be redelivered;
+        `duplicates`: how many of them have been redelivered; both are 0 for an owner that resumes, because it still has
+        the messages that it fetched; `start_offset`: the first of them; `backlog`.
     """
     resets = events.where(F.col("kind") == EventKind.OFFSET_RESET.value)
-    # Behind every interval under an earlier token, and before all that come after it.
+    # Ordered after every interval with an earlier token and before every later one.
     resets = resets.select(*QUEUE, F.col("version").alias("token"), F.lit(float("inf")).alias("from_ms"))
     queue = Window.partitionBy(*QUEUE).orderBy("token", "from_ms", "owner")
     before = queue.rowsBetween(Window.unboundedPreceding, -1)
@@ -102,7 +98,7 @@ def hazards_of(ownership: DataFrame, events: DataFrame) -> DataFrame:
         {
             "from_client": F.last(F.when(F.col("began") == "acquired", F.col("owner")), ignorenulls=True).over(before),
             "last_end": F.max("to_ms").over(before),
-            # An operator's reset makes offsets come again on purpose: what was handed out before it counts no more.
+            # A reset by an operator redelivers on purpose: messages dispatched before it do not count.
             "resets": F.coalesce(F.sum(is_reset.cast("int")).over(before), F.lit(0)),
         }
     )
@@ -142,5 +138,5 @@ def _positive(value: Column) -> Column:
 
 
 def _overlap(end: str) -> Column:
-    """How long this interval lies before the end of others, if there are any."""
+    """How long this interval overlaps with earlier ones that end at `end`."""
     return _positive(F.least(F.col("to_ms"), F.coalesce(F.col(end), F.lit(float("-inf")))) - F.col("from_ms"))

@@ -1,8 +1,8 @@
-"""What set a group in motion, and how it took it: the tables `rebalances` and `fairness`.
+"""Computes the tables `rebalances` (each with its cause, passes, moves and cost) and `fairness` (loads after each).
 
-A rebalance is everything with one cause: the event in which the change was first noticed, the passes that it set off
-on all members, and the queues that moved in them. Two changes at the same time are two rebalances, and a queue that
-moved belongs to the one whose cause its new owner names.
+A rebalance is everything with one cause: the first event about the change, the passes that it triggered on all members,
+and the queues that moved in them. Two changes at the same time are two rebalances; a moved queue belongs to the one
+whose cause its new owner names.
 """
 
 from __future__ import annotations
@@ -32,17 +32,13 @@ _CHANGES = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED)
 def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
     """The table `rebalances`, without `min_moves`, which `with_minimum_moves` adds.
 
-    Args:
-        events: see `trace_source.trace_events`.
-        hazards: see `trace_ownership.hazards_of`.
-
     Returns:
-        group, cause; `kind`, `detail`, `client`, `broker`: what the change was, as a broker saw it if one did;
+        group, cause; `kind`, `detail`, `client`, `broker`: the change, as a broker saw it if one did;
         `trigger`: of the passes, in alphabetical order, joined by `+`; `members` afterwards (-1 if unknown);
-        `began_ms`: of the event that everything names as its cause; `ended_ms`: when the last queue was gained or given
-        up, or else the last pass ended; `convergence_ms`: between the two; `passes`; `moves`;
+        `began_ms`: time of the cause; `ended_ms`: when the last queue was acquired or dropped, or else the last pass
+        ended; `convergence_ms`: between the two; `passes`; `moves`;
         `pause_ms`, `orphan_ms`, `double_ms`, `redelivered`, `duplicates`, `backlog`: those of its moves, summed;
-        `pause_max_ms`. A pass of the timer that found nothing to do is left out.
+        `pause_max_ms`. A periodic pass that changed nothing is left out.
     """
     joined = _causes_of(events).join(_costs(hazards), ["group", "cause"], "left")
     began_ms = F.coalesce("root.t_ms", "seen_ms")
@@ -69,10 +65,10 @@ _SUMS = ("pause_ms", "orphan_ms", "double_ms", "redelivered", "duplicates", "bac
 
 
 def _causes_of(events: DataFrame) -> DataFrame:
-    """A row for each group and cause: what was done in its name, and what is known of it."""
+    """A row for each group and cause, with the events that name it as their cause."""
     parts = events.where(F.col("kind").isin([kind.value for kind in _PARTS]) & (F.col("group") != ""))
     of_data = F.col("kind").isin([kind.value for kind in _CHANGES]) & ~F.col("topic").startswith(RETRY_PREFIX)
-    # Each of the three by itself: beside one text among what is collected, Spark sorts all rows to group them.
+    # Three aggregations, because with a single string among the aggregates Spark sorts all rows to group them.
     grouped = parts.groupBy("group", "cause").agg(
         F.min("t_ms").alias("seen_ms"),
         F.count(F.when(_is(EventKind.REBALANCE_END), 1)).alias("passes"),
@@ -87,7 +83,7 @@ def _causes_of(events: DataFrame) -> DataFrame:
         .agg(F.array_join(F.array_sort(F.array_distinct(F.flatten(F.collect_set(triggers)))), "+").alias("trigger"))
     )
     order = F.struct("t_ms", "node", "seq")
-    told = (
+    members = (
         events.where(F.col("kind").isin([kind.value for kind in _MEMBERS]))
         .groupBy("group", "cause")
         .agg(
@@ -101,7 +97,7 @@ def _causes_of(events: DataFrame) -> DataFrame:
         .agg(F.min(F.struct("t_ms", *_WHAT)).alias("root"))
     )
     key = ["group", "cause"]
-    return grouped.join(roots, "cause", "left").join(triggered, key, "left").join(told, key, "left")
+    return grouped.join(roots, "cause", "left").join(triggered, key, "left").join(members, key, "left")
 
 
 def _is(kind: EventKind) -> Column:
@@ -126,12 +122,7 @@ _FAIRNESS = (
 
 
 def fairness_of(ownership: DataFrame, rebalances: DataFrame, end_ms: float) -> DataFrame:
-    """The table `fairness`: how even the queues were shared when each rebalance that moved something was over.
-
-    Args:
-        ownership: see `trace_ownership.ownership_of`.
-        rebalances: see `rebalances_of`.
-        end_ms: end of the trace.
+    """The table `fairness`: the loads at the end of each rebalance that moved a queue.
 
     Returns:
         group, cause, topic, t_ms, members, queues, min_moves, jain, spread; see `trace_loads.Balance`.
@@ -165,7 +156,7 @@ def _rows(table: DataFrame, **columns: str | Column) -> DataFrame:
 
 def _balances_of_group(rows: pd.DataFrame) -> pd.DataFrame:
     group = str(rows["group"].iloc[0])
-    # Of changes at the same time those that give up come first: nobody had two shares for that reason.
+    # Of changes at the same time losses come first, so that a moved queue does not count twice.
     changes = rows[~rows["is_mark"]].sort_values(["t_ms", "n"], kind="stable")
     marks = rows[rows["is_mark"]]
     columns = ("cause", "t_ms", "ended_ms", "n", "client")

@@ -1,8 +1,8 @@
-"""Where a trace comes from: JSON Lines files, Parquet, or the topic SYS_TRACE; and the stream that keeps one.
+"""Reads a trace from JSON Lines files, Parquet or the topic SYS_TRACE, and records that topic to Parquet.
 
-All three give the same table, one row per event with the columns of docs/events.md. A message of SYS_TRACE holds some
-lines, each an event (`model/event_log.py`). A node sends its events again when it was not told that they were stored,
-so an event may be there twice; `trace_events` leaves the second one out, by its node, number and time.
+All three give the same table, a row per event with the columns of docs/events.md. A message of SYS_TRACE holds some
+lines, each an event (`model/event_log.py`). A node that gets no answer sends its events again, so an event may be
+stored twice; `trace_events` removes duplicates by node, number and time.
 """
 
 from __future__ import annotations
@@ -32,14 +32,9 @@ _IDENTITY = ("node", "seq", "t_ms")
 
 
 def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
-    """Read a trace from files.
+    """Read a trace from JSON Lines files, or folders that `record_topic` or another job has written as Parquet.
 
-    Args:
-        spark: the session.
-        paths: JSON Lines files, or folders that `record_topic` or another job has written as Parquet.
-
-    Returns:
-        The rows as they are: lines that are no events lack some columns, of which an event has all.
+    Lines that are no events are rows with nulls, which an event does not have.
 
     Raises:
         ConfigError: there is no such file, or a folder is not Parquet with these columns.
@@ -59,11 +54,7 @@ def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
 
 
 def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
-    """Read what the topic SYS_TRACE of a cluster holds now.
-
-    Args:
-        spark: the session.
-        name_servers: addresses, separated by commas.
+    """Read the present content of the topic SYS_TRACE of a cluster; name servers are separated by commas.
 
     Raises:
         RlabError: when it is read: the cluster does not answer.
@@ -78,11 +69,11 @@ def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint
     Args:
         spark: the session.
         name_servers: addresses, separated by commas.
-        table: folder of the table; `read_files` reads it, also while it is written.
-        checkpoint: folder in which Spark keeps how far it is.
+        table: folder of the table; `read_files` reads it, even while it is written.
+        checkpoint: folder for Spark's checkpoint.
 
     Returns:
-        The query; stop it with `stop()`, and go on later with the same folders.
+        The query; stop it with `stop()`, and continue later with the same folders.
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
     events = events_in(spark.readStream.format("rlab").options(**options).load())
@@ -98,35 +89,33 @@ def events_in(messages: DataFrame) -> DataFrame:
 
 
 def trace_events(read: DataFrame, group: str | None = None) -> DataFrame:
-    """The events proper of what was read: without lines that are none, and each event once.
+    """The events of a trace as one of the readers returned it, without other lines and without duplicates.
 
-    Args:
-        read: what one of the readers returned.
-        group: only what concerns this consumer group; events without a group stay.
+    With a `group`, only its events and those without a group.
     """
     return each_once(events_of(read, group))
 
 
 def events_of(read: DataFrame, group: str | None = None) -> DataFrame:
-    """The events of what was read, some of them perhaps twice; see `trace_events`."""
+    """As `trace_events`, with duplicates."""
     events = read.where(_is_event())
     return events if group is None else events.where(F.col("group").isin(group, ""))
 
 
 def each_once(events: DataFrame) -> DataFrame:
-    """Each event once."""
+    """Remove duplicate events."""
     return events.dropDuplicates(list(_IDENTITY))
 
 
 def any_twice(events: DataFrame) -> bool:
-    """Whether an event may be there twice: a question that costs a tenth of leaving the second one out."""
-    # By a hash: two events that share one cost time, and nothing else.
+    """Whether there may be duplicate events; finding out costs a tenth of removing them."""
+    # By hashes: a collision only costs time.
     hashes = events.select(F.xxhash64(*_IDENTITY).alias("hash")).repartition("hash")
     return hashes.mapInArrow(_twice, hashes.schema).count() > 0
 
 
 def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The numbers that come again, of those in all batches."""
+    """The hashes that occur more than once in all batches."""
     read = list(batches)
     if read:
         hashes = np.sort(np.concatenate([batch.column(0).to_numpy() for batch in read]))
@@ -134,19 +123,19 @@ def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def not_events(read: DataFrame) -> int:
-    """How many lines are no events."""
+    """Number of lines that are no events."""
     return read.where(~_is_event()).count()
 
 
 def tell_of_not_events(read: DataFrame, tell: Callable[[str], object]) -> None:
-    """Call `tell` if lines are left out because they are no events, as the last one of a process that died may be."""
+    """Call `tell` if lines are left out because they are no events, e.g. the last one of a process that died."""
     bad = not_events(read)
     if bad:
         tell(f"lines of the trace that are no events, and are left out: {bad:,}")
 
 
 def _is_event() -> Column:
-    # An event has all columns. Of a line that breaks off Spark keeps what stands before.
+    # An event has all columns. Of a truncated line Spark keeps the columns before the break.
     return reduce(Column.__and__, (F.col(name).isNotNull() for name in Event._fields))
 
 

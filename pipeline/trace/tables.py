@@ -1,11 +1,11 @@
 """The jobs that turn a trace into tables, one after the other, written as Parquet.
 
-    events       what was read, each event once: the input of the others
-    ownership    who had which queue from when to when
-    hazards      what each change of hands cost
-    rebalances   what set the group in motion, and how it took it
-    fairness     how even the queues were shared after each rebalance
-    delivery     what was handed out, how late, and how much waited
+    events       the events without duplicates: the input of the others
+    ownership    the owner of each queue over time
+    hazards      the cost of each handover
+    rebalances   each rebalance with its cause, passes, moves and cost
+    fairness     how even the loads were after each rebalance
+    delivery     dispatched messages, their latency, and the lag
     counts       events of each kind in each group
     nodes        events of each node, and how many of them are missing
 
@@ -13,7 +13,7 @@
         tables = write_tables(read_files(spark, [Path("trace.jsonl")]), Path("report/tables"))
         spark.read.parquet(str(tables / "rebalances")).show()
 
-Everything joins on ids of causes; columns stand at each function.
+Tables join on ids of causes; each function lists its columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.trace.source import any_twice, each_once, events_of, trace_events
 
 TABLES = ("events", "ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
 MOST_BUCKETS = 600
-"""Rows of `delivery` for each topic and group at the most."""
+"""Most rows of `delivery` for each topic and group."""
 SHORTEST_BUCKET_MS = 1_000.0
 
 
@@ -46,16 +46,13 @@ def write_tables(
     group: str | None = None,
     progress: Callable[[str], object] = lambda table: None,
 ) -> Path:
-    """Compute all tables and write them, each into a folder of its name; one that is there is replaced.
+    """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
     Args:
         read: a trace; see `pipeline/trace/source.py`.
-        directory: where they go.
+        directory: parent of the folders.
         group: only this consumer group.
         progress: called with the name of each table before it is computed.
-
-    Returns:
-        The directory.
 
     Raises:
         ConfigError: there is no event in the trace.
@@ -66,12 +63,12 @@ def write_tables(
         progress(name)
         path = str(directory / name)
         table.write.mode("overwrite").parquet(path)
-        return spark.read.schema(table.schema).parquet(path)  # else a job of its own looks for the schema
+        return spark.read.schema(table.schema).parquet(path)  # without it Spark runs a job to find the schema
 
-    # Later jobs read from disk what earlier ones have written: nothing is computed twice, and memory holds one of them.
+    # Later jobs read tables of earlier ones from disk: nothing is computed twice, and memory holds one table.
     events = write("events", events_of(read, group))
     if any_twice(events):
-        # Seldom, and all columns of all events have to be sorted for it. A table cannot be read and replaced at once.
+        # Rare and expensive: all columns of all events are sorted. A table cannot be read and replaced at once.
         twice = set_aside(directory / "events")
         events = write("events", each_once(spark.read.parquet(str(twice))))
         shutil.rmtree(twice)
@@ -87,13 +84,13 @@ def write_tables(
         rebalances.unpersist()
     write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
     write("counts", counts_of(events))
-    # Of all groups, because the numbers of a node have no gap only with all of its events.
+    # Of all groups, because the numbers of a node are without gaps only over all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read)))
     return directory
 
 
 def set_aside(table: Path) -> Path:
-    """Rename a table; what a report that was stopped has left under the new name goes."""
+    """Rename a table; a leftover of an interrupted report under the new name is removed."""
     aside = table.with_name(f"{table.name}_as_read")
     if aside.exists():
         shutil.rmtree(aside)
@@ -101,19 +98,19 @@ def set_aside(table: Path) -> Path:
 
 
 def bucket_of(span_ms: float) -> float:
-    """How long the stretches of `delivery` are: whole seconds, so many that no trace has more than `MOST_BUCKETS`."""
+    """Length of the buckets of `delivery`: the fewest whole seconds that give at most `MOST_BUCKETS` of them."""
     return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 
 
 def counts_of(events: DataFrame) -> DataFrame:
-    """The table `counts`: group, kind, `n` (events), `clients` (members that they are about, each once)."""
+    """The table `counts`: group, kind, `n` (events), `clients` (distinct members)."""
     return events.groupBy("group", "kind").agg(F.count("*").alias("n"), F.countDistinct("client").alias("clients"))
 
 
 def nodes_of(events: DataFrame) -> DataFrame:
-    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the numbers of each of its runs.
+    """The table `nodes`: node, `events`, first_ms, last_ms, and `lost`: gaps in the event numbers of each run.
 
-    A client that began again from 1, under the same id, hides as many losses as it had numbers before.
+    A client that restarts from 1 under the same id hides as many losses as it had numbers before.
     """
     runs = events.groupBy("node", F.floor(F.col("seq") / RUN_SEQS)).agg(
         F.count("*").alias("events"),
@@ -131,7 +128,7 @@ def nodes_of(events: DataFrame) -> DataFrame:
 
 @contextmanager
 def _large_batches(spark: SparkSession) -> Iterator[None]:
-    """Hand rows to Python a hundred thousand at a time instead of ten, which saves a tenth of `ownership`'s time."""
+    """Pass rows to Python in batches of 100,000 instead of 10,000, which saves a tenth of the time of `ownership`."""
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = str(spark.conf.get(name))
     spark.conf.set(name, 100_000)

@@ -6,7 +6,7 @@ import pytest
 
 from model.errors import ConnectionLost, NoPermission
 from model.response_code import ResponseCode
-from pipeline.sink.broker_pipeline import MAX_UNDER_WAY, BrokerPipeline
+from pipeline.sink.broker_pipeline import MAX_OUTSTANDING, BrokerPipeline
 from remoting.wire.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
@@ -25,10 +25,10 @@ def received(cluster: FakeCluster) -> list[int]:
 def test_some_requests_are_under_way_at_once_and_all_are_answered_at_the_end() -> None:
     cluster = FakeCluster("a")
     line = BrokerPipeline(cluster.client(), "a")
-    send(line, range(MAX_UNDER_WAY))
+    send(line, range(MAX_OUTSTANDING))
     assert received(cluster) == [], "a send does not wait for its answer"
-    send(line, range(MAX_UNDER_WAY, 10))
-    assert received(cluster) == list(range(10 - MAX_UNDER_WAY))
+    send(line, range(MAX_OUTSTANDING, 10))
+    assert received(cluster) == list(range(10 - MAX_OUTSTANDING))
     line.finish()
     assert received(cluster) == list(range(10))
 

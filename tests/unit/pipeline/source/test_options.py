@@ -52,7 +52,10 @@ def test_names_of_options_are_read_in_any_case() -> None:
         ({"endingOffsets": '{"t": {"a": {"0": -2}}}'}, "reads nothing"),
         ({"endingOffsets": "soon"}, "option endingOffsets: earliest, latest or JSON wanted"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp: .*whole number"),
-        ({"startingOffsetsByTimestampStrategy": "guess"}, "must be error or latest"),
+        (
+            {"startingOffsetsByTimestampStrategy": "guess"},
+            "ByTimestampStrategy: .guess. is none of error, latest",
+        ),
         ({"maxOffsetsPerTrigger": "10"}, "maxOffsetsPerTrigger is for a stream"),
         ({"minPartitions": "0"}, "option minPartitions: .*from 1 to"),
         ({"pullBatchSize": "100000"}, "option pullBatchSize: .*from 1 to 1024"),
