@@ -70,15 +70,15 @@ def rows_of(request: Command) -> tuple[Any, ...]:
 
 
 def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
-    _, _, types, bounded, lists, max_rows = shape
+    wanted, columns, types, bounded, lists, max_rows = shape
     n = 0
-    for number, row in enumerate(rows):
+    for row in rows:
         if type(row) is not tuple or tuple(map(type, row)) != types:
-            raise InvalidParameter(f"{shape.wanted}, and row {number} is {_types_text(row)}")
+            raise InvalidParameter(f"{wanted}, and row {_number(rows, row)} is {_types_text(row)}")
         for at, low, high in bounded:
             if not low <= row[at] <= high:
                 raise InvalidParameter(
-                    f"{shape.wanted}: {shape.columns[at].title} of row {number} must be {range_text(low, high)}, "
+                    f"{wanted}: {columns[at].title} of row {_number(rows, row)} must be {range_text(low, high)}, "
                     f"got {row[at]}"
                 )
         for at, items in lists:
@@ -86,7 +86,11 @@ def _check_rows(shape: _Shape, rows: Sequence[Any]) -> None:
             n += len(values)
             # A set of types: a check of each item would cost as much as the work on it.
             if n > max_rows or (values and set(map(type, values)) != items):
-                raise InvalidParameter(f"{shape.wanted}, and row {number} is not, or is too long")
+                raise InvalidParameter(f"{wanted}, and row {_number(rows, row)} is not, or is too long")
+
+
+def _number(rows: Sequence[Any], row: object) -> int:
+    return next(number for number, each in enumerate(rows) if each is row)
 
 
 def _types_text(row: object) -> str:

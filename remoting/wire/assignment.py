@@ -15,13 +15,7 @@ ASSIGNMENT_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             GROUP,
             CLIENT,
-            Field(
-                "version",
-                int,
-                "of the newest assignment that it has applied, 0 for none",
-                minimum=0,
-                maximum=2**62,
-            ),
+            Field("version", int, "of the newest assignment that it has applied, 0 for none", minimum=0, maximum=2**62),
             CAUSE,
         ),
         body=f"msgpack array of its target in that version, as {_QUEUES}, the topics popped in it as [[topic, share], "

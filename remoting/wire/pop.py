@@ -38,11 +38,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
             CLIENT,
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_POP_BATCH),
             Field(
-                "invisible_ms",
-                int,
-                "how long they are invisible",
-                minimum=MIN_INVISIBLE_MS,
-                maximum=MAX_INVISIBLE_MS,
+                "invisible_ms", int, "how long they are invisible", minimum=MIN_INVISIBLE_MS, maximum=MAX_INVISIBLE_MS
             ),
             SUSPEND,
             TAG_HASHES,
@@ -95,11 +91,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
             OFFSET,
             Field("token", int, "delivery token of its handle", minimum=1),
             Field(
-                "invisible_ms",
-                int,
-                "how long it is invisible, up to 10 ms longer",
-                minimum=0,
-                maximum=MAX_INVISIBLE_MS,
+                "invisible_ms", int, "how long it is invisible, up to 10 ms longer", minimum=0, maximum=MAX_INVISIBLE_MS
             ),
         ),
         answer="once it is stored: header `token`: of the new handle, because the old one is dead; `visible_ms`: "

@@ -29,10 +29,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
         "sink -> broker",
         "Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of its "
         "query was published before, and changes nothing. Answered once it is published.",
-        (
-            *_BATCH,
-            Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False),
-        ),
+        (*_BATCH, Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False)),
         rows=(
             Field("partition", int, "task of the batch"),
             Field("attempt", int, "which try of the task"),
