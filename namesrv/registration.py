@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgpack
-
 from model.errors import ConfigError, InvalidParameter
-from model.limits import MAX_TOPICS
 from model.names import check_id
-from model.topic_route import TopicConfig
+from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.address import format_address, parse_address
+from remoting.body import rows_of
 from remoting.command import Command
 
 
@@ -62,7 +60,7 @@ def registration_of(request: Command) -> BrokerRegistration:
         address=checked_address(header["address"]),
         version=header["version"],
         expiry_s=header["expiry_ms"] / 1000,
-        topics=_topics_of(request.body or b""),
+        topics=_topics_of(request),
     )
 
 
@@ -83,14 +81,10 @@ def checked_address(address: str) -> str:
     return format_address(host, port)
 
 
-def _topics_of(body: bytes) -> tuple[TopicConfig, ...]:
-    try:
-        wire = msgpack.unpackb(body, max_array_len=MAX_TOPICS, max_map_len=0)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"the body of a registration is not a msgpack array of topics: {error!r}") from error
-    if not isinstance(wire, list):
-        raise InvalidParameter(f"the body of a registration must be an array of topics, got {type(wire).__name__}")
-    topics = tuple(TopicConfig.from_wire(topic) for topic in wire)
+def _topics_of(request: Command) -> tuple[TopicConfig, ...]:
+    topics = tuple(
+        checked_topic_config(topic, read, write, Perm(perm)) for topic, read, write, perm in rows_of(request)
+    )
     if len({config.topic for config in topics}) < len(topics):
         raise InvalidParameter("a registration must list each topic once")
     return topics

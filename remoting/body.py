@@ -62,7 +62,7 @@ def rows_of(request: Command) -> tuple[Any, ...]:
     try:
         rows = msgpack.unpackb(request.body or b"", max_array_len=shape.max_rows, use_list=False)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise InvalidParameter(f"{shape.wanted}: {error or 'it is not msgpack'}") from error
+        raise InvalidParameter(f"{shape.wanted}: {str(error) or 'it is not msgpack'}") from error
     if type(rows) is not tuple:
         raise InvalidParameter(f"{shape.wanted}, got {shown(rows)}")
     _check_rows(shape, [(value,) for value in rows] if request.code in _PLAIN else rows)

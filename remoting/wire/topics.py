@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from model.limits import MAX_TOPICS
 from remoting.wire.field import BROKER, CAUSE, TOPIC, Field, RequestSchema
 from remoting.wire.request_code import RequestCode
+
+_TOPIC_CONFIG = (
+    Field("read_queue_nums", int, "queues that can be read", minimum=0),
+    Field("write_queue_nums", int, "queues that can be written", minimum=0),
+    Field("perm", int, "4 read + 2 write", minimum=0, maximum=7),
+)
 
 TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.REGISTER_BROKER: RequestSchema(
@@ -18,7 +25,8 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("expiry_ms", int, "silence after which the broker is considered dead", minimum=1),
             CAUSE,
         ),
-        body="msgpack array of [topic, read queues, write queues, perm]",
+        rows=(TOPIC, *_TOPIC_CONFIG),
+        max_rows=MAX_TOPICS,
         answer="header `changed`: whether any route changed",
     ),
     RequestCode.UNREGISTER_BROKER: RequestSchema(
@@ -45,9 +53,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Create a topic or change its queue counts and permissions.",
         (
             TOPIC,
-            Field("read_queue_nums", int, "queues that can be read", minimum=0),
-            Field("write_queue_nums", int, "queues that can be written", minimum=0),
-            Field("perm", int, "4 read + 2 write", minimum=0, maximum=7),
+            *_TOPIC_CONFIG,
             CAUSE,
         ),
     ),

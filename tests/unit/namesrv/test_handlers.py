@@ -92,7 +92,7 @@ async def test_what_is_wrong_with_a_registration_is_told_to_the_broker(caller: C
     with pytest.raises(InvalidParameter, match="broker name 'broker a'"):
         await caller.register(broker("broker a"))
     header, _ = wire(broker("broker-b"))
-    with pytest.raises(InvalidParameter, match="not a msgpack array"):
+    with pytest.raises(InvalidParameter, match=r"REGISTER_BROKER: the body must be an array of .*: it is not msgpack"):
         await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, header, b"\xc1")
     with pytest.raises(InvalidParameter, match="field 'expiry_ms' must be at least 1, got 0"):
         await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, {**header, "expiry_ms": 0}, b"\x90")

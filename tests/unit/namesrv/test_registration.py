@@ -16,6 +16,7 @@ from remoting.command import REQUEST, Command
 from remoting.wire.request_code import RequestCode
 from tests.unit.namesrv.registrations import broker, topic, wire
 
+FORM = r"the body must be an array of \[topic, read queue nums, write queue nums, perm\], at most 100000"
 GOOD = broker("broker-a", topic("orders", 8, 4, Perm.READ), "other", broker_id=2, version=7, expiry_s=1.5)
 
 
@@ -52,23 +53,42 @@ def test_a_bad_name_or_address_is_refused(changes: dict[str, Any], why: str) -> 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "not a msgpack array"),
-        (b"\xc1", "not a msgpack array"),
-        (b"\x91", "not a msgpack array"),
-        (b"\xdd\xff\xff\xff\xff", "not a msgpack array"),
-        (msgpack.packb({"orders": 4}), "not a msgpack array"),
-        (msgpack.packb("orders"), "must be an array of topics, got str"),
-        (msgpack.packb(["orders"]), "a topic must be"),
-        (msgpack.packb([["orders", 4, 4]]), "a topic must be"),
-        (msgpack.packb([["orders", 4, 4.0, 6]]), "must be whole numbers"),
+        (b"", f"{FORM}: "),
+        (b"\xc1", f"{FORM}: "),
+        (b"\x91", f"{FORM}: "),
+        (b"\xdd\xff\xff\xff\xff", f"{FORM}: "),
+        (msgpack.packb({"orders": 4}), f"{FORM}, got a dict"),
+        (msgpack.packb("orders"), f"{FORM}, got 'orders'"),
+        (msgpack.packb(["orders"]), f"{FORM}, and row 0 is 'orders'"),
+        (msgpack.packb([["orders", 4, 4]]), rf"{FORM}, and row 0 is \[str, int, int\]"),
+        (msgpack.packb([["orders", 4, 4.0, 6]]), rf"{FORM}, and row 0 is \[str, int, float, int\]"),
         (msgpack.packb([["or ders", 4, 4, 6]]), "topic name 'or ders'"),
-        (msgpack.packb([["orders", 4, 4, 8]]), "perm of topic 'orders'"),
+        (msgpack.packb([["orders", 4, 4, 8]]), f"{FORM}: perm of row 0 must be 0 to 7, got 8"),
+        (msgpack.packb([["orders", 0, 0, 6]]), "topic 'orders' needs at least one queue"),
         (msgpack.packb([["orders", 4, 4, 6], ["orders", 8, 8, 6]]), "each topic once"),
     ],
 )
 def test_a_body_that_is_no_list_of_topics_is_refused(body: bytes, why: str) -> None:
     with pytest.raises(InvalidParameter, match=why):
         registration_of(request(body))
+
+
+@pytest.mark.parametrize("row", [None, {}, "t", [], ["t", 1, 1], ["t", 1, 1, 6, 0], [5, 1, 1, 6], [b"t", 1, 1, 6]])
+def test_a_row_that_is_no_topic_is_refused_with_the_form_of_one(row: object) -> None:
+    with pytest.raises(InvalidParameter, match=f"{FORM}, and row 0 is "):
+        registration_of(request(msgpack.packb([row])))
+
+
+@pytest.mark.parametrize("numbers", [["1", 1, 6], [1, 1.0, 6], [1, 1, None], [True, 1, 6]])
+def test_counts_that_are_not_whole_numbers_are_refused(numbers: list[object]) -> None:
+    with pytest.raises(InvalidParameter, match=rf"{FORM}, and row 0 is \[str, "):
+        registration_of(request(msgpack.packb([["t", *numbers]])))
+
+
+@pytest.mark.parametrize("perm", [-1, 8])
+def test_an_unknown_permission_is_refused(perm: int) -> None:
+    with pytest.raises(InvalidParameter, match=f"must be 0 to 7, got {perm}"):
+        registration_of(request(msgpack.packb([["t", 1, 1, perm]])))
 
 
 @given(st.binary(max_size=40))
