@@ -92,6 +92,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH).print(table)
 
 
+def preview(body: bytes, chars: int) -> str:
+    """The beginning of a body on one line, with unprintable characters escaped."""
+    text = body[: chars * 4].decode("utf-8", "backslashreplace")
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: chars + 1])
+    return shown if len(shown) <= chars else f"{shown[: chars - 1]}…"
+
+
 async def report_progress(text: Callable[[], str]) -> None:
     """Print progress on stderr until cancelled: on a terminal in one line, else every 5 s.
 

@@ -25,6 +25,13 @@ from cli.bench.throughput.pull import bench_consume, bench_pull
 from cli.bench.throughput.send import bench_send
 
 Benchmark = Callable[[Sizes, Progress], Coroutine[Any, Any, list[Result]]]
+"""Measures with the given sizes and reports the next step to `Progress`.
+
+Raises:
+    RlabError: a process did not start, a request failed, or a group did not converge; for spark, it is not installed.
+
+Cancellation: every process is stopped and its files are removed.
+"""
 
 BENCHMARKS: dict[str, Benchmark] = {
     "send-64": partial(bench_send, in_flight=64),

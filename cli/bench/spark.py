@@ -43,13 +43,7 @@ _T = TypeVar("_T")
 
 
 async def bench_spark(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure the source and the sink.
-
-    Raises:
-        RlabError: pyspark or Java is missing, or a server did not start.
-
-    Cancellation: the session and its queries are stopped; every process ends.
-    """
+    """Measure the source and the sink."""
     async with cluster_processes({TOPIC: QUEUES}) as cluster, temporary_folder() as folder:
         await fill_topic(cluster.name_server, SPARK_BODY, sizes.spark_rows, progress)
         progress("the session starts")

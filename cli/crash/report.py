@@ -1,14 +1,15 @@
-"""Table with the result of a crash run."""
+"""Table with the result of a crash run. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cli.crash.audit import KINDS
-from cli.crash.run import CrashResult, Spread
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from cli.crash.run import CrashResult, Spread
 
 
 def verdict_table(result: CrashResult) -> Table:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.demo.story import DemoResult
+from cli.output import document
 from simulation.checks.ownership import Rebalance
 
 EXPIRY = "MEMBER_LEAVE expiry"
@@ -88,13 +89,7 @@ def verdict(result: DemoResult) -> Table:
 def result_document(result: DemoResult) -> dict[str, Any]:
     """The document of `--json`."""
     return {
-        "ok": result.ok,
-        "sent": result.sent,
-        "received_unique": result.received_unique,
-        "lost": result.lost,
-        "duplicates": result.duplicates,
-        "consumers": result.consumers,
-        "queues": result.queues,
+        **document(result),
         "double_owner_ms": round(result.double_owner_ms, 1),
         "orphan_ms": round(result.orphan_ms, 1),
         "rebalances": [

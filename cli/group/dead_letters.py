@@ -10,7 +10,7 @@ import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
-from cli.output import print_json, print_line, print_note, print_outcome, print_table, report_progress
+from cli.output import preview, print_json, print_line, print_note, print_outcome, print_table, report_progress
 from cli.runtime import ask
 from model.errors import QueryNotFound
 from remoting.tasks import background_tasks
@@ -184,7 +184,7 @@ def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
                 letter.message.times_delivered,
                 time_text(letter.message.stored_ms),
                 "yes" if letter.resent else "no",
-                preview(letter.message.body),
+                preview(letter.message.body, _PREVIEW_CHARS),
             )
             for letter in letters
         ],
@@ -213,13 +213,6 @@ def _print_in_full(letter: DeadLetter) -> None:
 def _place(letter: DeadLetter) -> str:
     queue = letter.message.queue
     return f"{queue.broker_name}:{queue.queue_id}+{letter.message.offset}"
-
-
-def preview(body: bytes, chars: int = _PREVIEW_CHARS) -> str:
-    """The beginning of a body on one line, with unprintable characters escaped."""
-    text = body[: chars * 4].decode("utf-8", "backslashreplace")
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:chars])
-    return shown + "…" if len(text) > chars or len(body) > chars * 4 else shown
 
 
 def time_text(ms: int | None) -> str | None:

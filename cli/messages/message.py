@@ -11,7 +11,7 @@ import typer
 
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName
-from cli.output import print_error, print_json, print_line, print_note, print_table
+from cli.output import preview, print_error, print_json, print_line, print_note, print_table
 from cli.runtime import FAILED, ask
 from model.limits import MAX_LOOKUP_MESSAGES
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Find and show stored messages.", no_args_is_help=True)
 
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SHOWN_BODY_CHARS = 40
+_PREVIEW_CHARS = 40
 _SHOWN_WHOLE_CHARS = 2_000
 
 
@@ -131,7 +131,7 @@ def print_message(found: FoundMessages) -> None:
     for name, value in sorted(message.properties.items()):
         print_line(f"property    {name} = {value}")
     print_line(f"body        {len(message.body)} bytes")
-    print_line(_shown(message.body, _SHOWN_WHOLE_CHARS))
+    print_line(preview(message.body, _SHOWN_WHOLE_CHARS))
 
 
 def found_document(found: FoundMessages) -> dict[str, object]:
@@ -160,7 +160,7 @@ def _place(found: FoundMessage) -> tuple[object, ...]:
 def _content(found: FoundMessage) -> tuple[object, ...]:
     message = found.message
     keys = ", ".join(message.keys)
-    return keys or None, message.tags or None, message.message_id, _shown(message.body, _SHOWN_BODY_CHARS)
+    return keys or None, message.tags or None, message.message_id, preview(message.body, _PREVIEW_CHARS)
 
 
 def _time(ms: int) -> str:
@@ -168,10 +168,3 @@ def _time(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"  # out of range because of the producer's clock
-
-
-def _shown(body: bytes, most: int) -> str:
-    """A body as text, unprintable characters escaped, cut to a length."""
-    text = body[: most * 4].decode("utf-8", "backslashreplace")
-    line = "".join(char if char.isprintable() or char == " " else repr(char)[1:-1] for char in text[: most + 1])
-    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -30,10 +30,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
 Advertise = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Address for clients, if it differs from the one that name servers see: set it behind NAT.",
-    ),
+    typer.Option(metavar="HOST:PORT", help="Address for clients, if name servers see another one, as behind NAT."),
 ]
 Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the stored messages; by default ./rlab-data/NAME.")
@@ -47,24 +44,13 @@ Quirks = Annotated[
     ),
 ]
 RegisterInterval = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", min=0.1, help="Interval of registrations at the name servers while nothing changes."
-    ),
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of registrations while nothing changes.")
 ]
 Expiry = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS", min=0.1, help="Time without a registration after which name servers drop the broker."
-    ),
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Name servers drop the broker this long after a registration.")
 ]
 RestoreGrace = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS",
-        min=0,
-        help="Time for members to reconnect after a restart, before their queues are reassigned.",
-    ),
+    float, typer.Option(metavar="SECONDS", min=0, help="Time for members to reconnect before their queues are freed.")
 ]
 
 RETAIN_AGE, SEGMENT_SIZE, SEGMENT_AGE = "72h", "64MiB", "24h"
@@ -74,15 +60,10 @@ RetainAge = Annotated[
 ]
 RetainSize = Annotated[
     str,
-    typer.Option(
-        metavar="SIZE", help="Delete the oldest messages beyond this size, unless a group has yet to consume them."
-    ),
+    typer.Option(metavar="SIZE", help="Delete the oldest beyond this size, unless a group has yet to consume them."),
 ]
 RetainSizeMax = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZE", help="Delete the oldest messages beyond this size even if a group has yet to consume them."
-    ),
+    str, typer.Option(metavar="SIZE", help="Like --retain-size, but even if a group has yet to consume them.")
 ]
 SegmentSize = Annotated[
     str, typer.Option(metavar="SIZE", help="Segment size; retention deletes whole segments, and recovery scans one.")

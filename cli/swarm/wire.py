@@ -11,10 +11,12 @@ A bunch keeps the order within each kind. That is enough: the checks accept the 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.events import Event
-from simulation.swarm.swarm import SwarmSink
+
+if TYPE_CHECKING:
+    from simulation.swarm.swarm import SwarmSink
 
 _KINDS = ("acknowledged", "failed", "received")
 

@@ -39,13 +39,7 @@ Pass = Callable[[str, str], Coroutine[Any, Any, float]]
 
 
 async def bench_catch_up(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure reads of cold files.
-
-    Raises:
-        RlabError: the cluster did not start, or a read failed.
-
-    Cancellation: every process is stopped and the files are removed.
-    """
+    """Measure reads of cold files."""
     sides: dict[str, Pass] = {
         "catch-up": consuming_all(sizes.cold, CATCH_UP_BATCH, CATCH_UP_BATCH),
         "catch-up-single": consuming_all(sizes.cold, PULL_BATCH, 1),

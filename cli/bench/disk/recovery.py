@@ -37,13 +37,7 @@ _RECORD_BYTES = 343
 
 
 async def bench_recovery(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure restarts.
-
-    Raises:
-        RlabError: a broker did not start, or a send failed.
-
-    Cancellation: every process is stopped and the files are removed.
-    """
+    """Measure restarts."""
     async with name_server_process(quiet=True) as name_server:
         stored = await _by_stored(name_server, sizes, progress)
         since = await _by_since(name_server, sizes, progress)

@@ -30,13 +30,7 @@ _CLOSING = 4
 
 
 async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure memory and descriptors.
-
-    Raises:
-        RlabError: the cluster did not start, or a request failed.
-
-    Cancellation: every process is stopped and the files are removed.
-    """
+    """Measure memory and descriptors."""
     count = max(1, sizes.stored_bytes // len(BODY))
     async with cluster_processes({TOPIC: QUEUES}) as cluster:
         before = await rss_bytes(cluster.broker)

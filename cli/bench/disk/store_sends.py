@@ -31,13 +31,7 @@ _NEARLY_FREE_MS = 0.5
 
 
 async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure sends to a broker with files, against one without.
-
-    Raises:
-        RlabError: a cluster did not start, or a send failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure sends to a broker with files, against one without."""
     async with (
         temporary_folder() as folder,
         name_server_process() as name_server,
@@ -60,13 +54,7 @@ async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 async def bench_store_sync(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure sends that are acknowledged after the sync.
-
-    Raises:
-        RlabError: a cluster did not start, or a send failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure sends that are acknowledged after the sync."""
     results = await _bench_sync("store-sync", Files(), ("cli.main", "broker"), sizes, progress)
     slow = await _bench_sync("store-sync-slow", SlowFiles(), (_OTHER_DISKS, "slow"), sizes, progress)
     return results + slow

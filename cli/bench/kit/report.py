@@ -1,4 +1,4 @@
-"""Results of benchmarks: the record that `--json` prints, the goals, and the rows of the table."""
+"""Results of benchmarks: the record that `--json` prints, the goals, and the rows of the table. Pure."""
 
 from __future__ import annotations
 

@@ -26,14 +26,7 @@ _CONVERGE_S = 120.0
 
 
 async def bench_join(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure joins.
-
-    Raises:
-        NotConverged: the group did not converge.
-        RlabError: the cluster did not start.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure joins."""
     async with cluster_processes({TOPIC: sizes.queues}) as cluster:
         times_ms = await measure_joins(cluster.name_server, sizes, progress)
     return [

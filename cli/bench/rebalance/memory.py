@@ -27,14 +27,7 @@ _SETTLE_S = 1.0
 
 
 async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure memory.
-
-    Raises:
-        NotConverged: the groups did not converge.
-        RlabError: the cluster did not start.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure memory."""
     members = max(1, sizes.idle // GROUPS)
     async with cluster_processes({TOPIC: members}, trace=False) as cluster:
         before = await rss_bytes(cluster.broker)

@@ -105,14 +105,7 @@ class Moves:
 
 
 async def bench_moves(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure moves, and then the same under the quirk.
-
-    Raises:
-        NotConverged: the group did not converge.
-        RlabError: the cluster did not start.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure moves, and then the same under the quirk."""
     sound = await _in_cluster(sizes, progress)
     overlapping = await _in_cluster(sizes, progress, "--quirk", Quirk.OVERLAPPING_HANDOVER.value)
     note = f"{len(sound.gaps_s)} moves"

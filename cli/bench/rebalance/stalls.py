@@ -74,14 +74,7 @@ class Takeovers:
 
 
 async def bench_stalls(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure both kinds of failure.
-
-    Raises:
-        NotConverged: queues were not consumed by the other member.
-        RlabError: the cluster did not start.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure both kinds of failure."""
     async with cluster_processes({TOPIC: QUEUES}) as cluster:
         killed = await measure(cluster.name_server, signal.SIGKILL, sizes.stalls, progress)
         silent = await measure(cluster.name_server, signal.SIGSTOP, max(1, sizes.stalls // 4), progress)

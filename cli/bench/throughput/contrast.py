@@ -95,9 +95,6 @@ class ContrastOutcome:
 async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure each of `WAYS`.
 
-    Raises:
-        RlabError: the cluster did not start.
-
     Cancellation: the current measurement runs to its end in its thread.
     """
     loop = asyncio.get_running_loop()

@@ -25,13 +25,7 @@ FILL_BATCH = 512
 
 
 async def bench_order(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure consumers in order.
-
-    Raises:
-        RlabError: the cluster did not start, or a send failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure consumers in order."""
     async with cluster_processes({TOPIC: 1, MANY_TOPIC: 1}) as cluster:
         progress("filling the queues")
         await fill_keys(cluster.name_server, TOPIC, KEYS, sizes.backlog)

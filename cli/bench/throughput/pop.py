@@ -40,13 +40,7 @@ _INVISIBLE_MS = 60_000
 
 
 async def bench_pop(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure pops with their acknowledgements.
-
-    Raises:
-        RlabError: the cluster did not start, or a request failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure pops with their acknowledgements."""
     async with filled_cluster(sizes, progress) as (cluster, _, echo), RemotingClient({}) as remoting:
         connection = await remoting.connect(cluster.broker.address)
         name = f"pop-{MAX_POP_BATCH}"

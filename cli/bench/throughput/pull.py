@@ -38,13 +38,7 @@ _PULL = int(RequestCode.PULL_MESSAGE)
 
 
 async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure pulls.
-
-    Raises:
-        RlabError: the cluster did not start, or a pull failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Measure pulls."""
     async with (
         filled_cluster(sizes, progress) as (cluster, queues, echo),
         RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _ignored}) as remoting,

@@ -16,11 +16,6 @@ async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[R
     """Measure sends.
 
     `in_flight` sends are awaited at the same time.
-
-    Raises:
-        RlabError: the cluster did not start, or a send failed.
-
-    Cancellation: every process is stopped.
     """
     async with (
         echo_process() as echo,

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
-from cli.output import document, print_error, print_json, print_note, print_outcome, print_table, report_progress
+from cli.output import (
+    document,
+    preview,
+    print_error,
+    print_json,
+    print_note,
+    print_outcome,
+    print_table,
+    report_progress,
+)
 from model.heartbeat import MessageModel
 from model.message_queue import MessageQueue
 from model.topic_route import READ_WRITE, Perm
@@ -103,3 +112,11 @@ def test_an_outcome_is_a_document_for_programs_and_a_line_for_people(capsys: pyt
     print_outcome({"deleted": True}, "topic t deleted", as_json=True)
     print_outcome({"deleted": True}, "topic t deleted", as_json=False)
     assert capsys.readouterr().out == '{"deleted": true}\ntopic t deleted\n'
+
+
+def test_a_body_is_shown_in_short_on_one_line() -> None:
+    assert preview(b"short", 40) == "short"
+    assert preview(b"two\nlines\t\x1b[31m", 40) == r"two\nlines\t\x1b[31m"
+    assert preview("é".encode() * 50, 40) == "é" * 39 + "…"
+    assert preview(b"\xff\x00", 40) == r"\xff\x00"
+    assert preview(b"x" * 100_000, 40) == "x" * 39 + "…"

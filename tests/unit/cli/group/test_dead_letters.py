@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from cli.group.dead_letters import _chosen, letter_document, preview, time_text
+from cli.group.dead_letters import _chosen, letter_document, time_text
 from cli.main import app
 from client.admin.dead_letters import DeadLetter
 from model.errors import QueryNotFound
@@ -30,14 +30,6 @@ def test_options_that_do_not_fit_are_refused(line: str, complaint: str) -> None:
     result = CliRunner().invoke(app, line.split())
     assert result.exit_code == 2
     assert complaint in result.stderr
-
-
-def test_a_body_is_shown_in_short_on_one_line() -> None:
-    assert preview(b"short") == "short"
-    assert preview(b"two\nlines\t\x1b[31m") == r"two\nlines\t\x1b[31m"
-    assert preview("é".encode() * 50) == "é" * 40 + "…"
-    assert preview(b"\xff\x00") == r"\xff\x00"
-    assert preview(b"x" * 100_000) == "x" * 40 + "…"
 
 
 def test_times_are_shown_and_none_is_none() -> None:
