@@ -58,7 +58,7 @@ def bench(
     joins: Annotated[int, typer.Option(metavar="N", min=1, help="Number of joins in join-100.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Measure this machine: sends, pulls, joins, stalls, storage, memory.
+    """Measure rates, latencies and memory on this machine.
 
     Rates are compared with a bare echo of the same frames in the same run. If the host of a virtual machine withheld
     CPU time during the run, a line at the end says how much.

@@ -5,10 +5,10 @@ in one queue must be stored in the order of their numbers, retried sends include
 outstanding. A body begins with its lane and number, and its other bytes follow from them, so that a changed byte is
 detected.
 
-    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))    owed: the group must consume it, and the log must have it there
-    give_up(Sent(3, 1), refused=False)            not owed; it may be stored nevertheless
-    deliver("c1", q1, 17)                         a listener is called with it
-    consume(Sent(3, 0))                           the listener succeeded: no longer owed
+    acknowledge(Sent(3, 0), StoredAt(q1, 17, id))   owed: the group must consume it, and the log must have it there
+    give_up(Sent(3, 1), refused=False)              not owed; it may be stored nevertheless
+    deliver("c1", q1, 17)                           a listener is called with it
+    consume(Sent(3, 0))                             the listener succeeded: no longer owed
 """
 
 from __future__ import annotations

@@ -76,10 +76,10 @@ def swarm(
     verbose: Verbose = False,
     config: Config = None,
 ) -> None:
-    """Run many consumers and producers on a cluster, and check messages and rebalances.
+    """Run consumers and producers on a cluster, and check them.
 
-    Prints a line whenever the group has converged, and a summary of the messages at the end. Exit code 1 means that a
-    message was lost, or that the group had not converged at the end.
+    Members join and leave with --churn. Prints a line whenever the group has converged, and a summary of the messages
+    at the end. Exit code 1 means that a message was lost, or that the group had not converged at the end.
 
     Example: rlab swarm --consumers 8 --producers 2 --rate 500 --churn 2 --duration 60
     """

@@ -50,10 +50,10 @@ def report(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Report the cost of rebalances: owners over time, pauses of queues, and duplicates.
+    """Report the cost of the rebalances in a trace.
 
-    Reads traces written by `rlab broker --trace` and `rlab demo --trace`, or the topic SYS_TRACE, to which all brokers
-    and clients send their events. Needs the extra `spark`.
+    Shows owners over time, pauses of queues, and duplicates. Reads traces written by `rlab broker --trace` and `rlab
+    demo --trace`, or the topic SYS_TRACE, to which all brokers and clients send their events. Needs the extra `spark`.
 
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
     """

@@ -39,7 +39,7 @@ def strategies(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Compare the allocation strategies over random histories of a group.
+    """Compare allocation strategies over random histories.
 
     Shows how many queues a join or leave moves, compared with the minimum for an even assignment, and how even the
     loads are. The built-in strategies are computed with arrays, with the same results as in a client; other strategies

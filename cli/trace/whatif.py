@@ -84,10 +84,11 @@ def whatif(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Replay a trace under other rules: what would the same joins, leaves and messages have cost?
+    """Replay a trace under other rules, and compare the costs.
 
-    Tries every combination of strategies, rebalance intervals, session timeouts, kinds of handover, and notifications,
-    and prints the Pareto front: the combinations that no other one beats in every cost. Needs the extra `spark`.
+    The joins, leaves and messages are those of the trace. Tries every combination of strategies, rebalance intervals,
+    session timeouts, kinds of handover, and notifications, and prints the Pareto front: the combinations that no other
+    one beats in every cost. Needs the extra `spark`.
 
     Example: rlab whatif trace.jsonl --handover drain --session-timeout 30 --session-timeout 120
     """
