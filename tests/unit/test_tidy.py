@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.source_tree import PURE_MODULES, PYPROJECT, ROOT, Source, parse, sources, texts
+from tests.unit.source_tree import PACKAGES, PURE_MODULES, PYPROJECT, ROOT, Source, parse, shipped, sources, texts
 
 BANNED: dict[str, dict[str, str]] = PYPROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
 
@@ -227,6 +227,11 @@ def test_no_file_holds_a_leftover_marker_a_path_of_one_machine_or_a_package_inde
 )
 def test_a_line_that_belongs_to_one_machine_or_is_unfinished_is_seen(line: str) -> None:
     assert any(pattern.search(line) for pattern in (MARKERS, MACHINE_PATHS, INDEX_OPTIONS))
+
+
+def test_every_folder_of_code_is_shipped() -> None:
+    folders = {source.path.rpartition("/")[0] for source in shipped() if "/" in source.path}
+    assert {folder.replace("/", ".") for folder in folders} == set(PACKAGES)
 
 
 def test_every_source_file_has_its_test_file() -> None:
