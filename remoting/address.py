@@ -1,4 +1,4 @@
-"""Reads and writes addresses: `host:port` strings and lists of them."""
+"""Reads and writes addresses: `host:port` strings and lists of them. Pure."""
 
 from __future__ import annotations
 

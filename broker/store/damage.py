@@ -1,4 +1,4 @@
-"""Records what was found damaged or missing, by segment and offset range: readers skip it, the statistics report it."""
+"""Records damaged and missing ranges of offsets by segment: readers skip them, statistics report them. Pure."""
 
 from __future__ import annotations
 

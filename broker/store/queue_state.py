@@ -1,4 +1,4 @@
-"""The memory of one queue: its offsets and newest records, and the budget for the newest records of all queues.
+"""The memory of one queue: its offsets and newest records, and the budget for the newest records of all queues. Pure.
 
 min_offset <= end_offset <= flushed_offset <= next_offset, and tail_base <= flushed_offset
 

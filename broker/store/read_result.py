@@ -1,4 +1,4 @@
-"""The answer of a read of the store. Apart from the reader, because decisions that are pure take it."""
+"""The answer of a read of the store. Apart from the reader, because decisions that are pure take it. Pure."""
 
 from __future__ import annotations
 

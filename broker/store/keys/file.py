@@ -1,4 +1,4 @@
-"""Maps each term to the records of a segment that have it: sorted hashes, in memory while they grow, then in a file.
+"""Maps each term to the records of a segment that have it: sorted hashes, in memory and then in a file. Pure.
 
 A *term* is what a record can be found by: bytes, which this module only hashes. Nothing is lost with such a file:
 a file that is missing or damaged is built again from the segment. Hashes collide, so a position from the table is a

@@ -1,4 +1,4 @@
-"""Finds message n of queue q in a segment: an index with one row per queue and one entry per message.
+"""Finds message n of queue q in a segment: an index with one row per queue and one entry per message. Pure.
 
 Each segment has an index of its own, so removing a segment removes its index, and an index file, once there, never
 changes: its presence says that the segment is complete and synced, and need not be scanned after a crash. A row

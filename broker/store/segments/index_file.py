@@ -1,4 +1,4 @@
-"""The index of a finished segment in a file: written once, read in parts, never changed.
+"""The index of a finished segment in a file: written once, read in parts, never changed. Pure.
 
     header     magic 8s, base position u64, bytes of the segment it covers u64, last stored_ms u64,
                rows u32, holes u32, CRC of the directory u32, CRC of the header so far u32             48 bytes

@@ -1,4 +1,4 @@
-"""Rebuilds the index of a segment from its bytes alone: every whole record, and where the damage is.
+"""Rebuilds the index of a segment from its bytes alone: every whole record, and where the damage is. Pure.
 
 After a crash this rebuilds the index of what was written last. A record counts only with a matching checksum. Where
 one does not match, the scan looks for the next place at which a record does, so one flipped bit costs one record and
