@@ -73,7 +73,7 @@ class MemberOptions:
         max_queue_count: unfinished messages of a queue above which it is not pulled.
         max_queue_bytes: the same for the bytes of their bodies.
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
-        session_timeout_s: brokers remove this member after so long without a heartbeat.
+        session_timeout_s: time without a heartbeat after which brokers remove this member.
         rebalance_interval_s: longest time between two passes.
         shutdown_grace_s: how long a shutdown, or the release of a queue, waits for messages that are with a listener or
             were returned by the last poll.

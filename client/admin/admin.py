@@ -8,9 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from random import Random
-from types import TracebackType
-
-import anyio
 
 from client.admin.dead_letters import DeadLetters
 from client.admin.expected_owners import group_info, newest_assignment
@@ -21,6 +18,7 @@ from client.admin.requests import ClusterRequests, listed, succeeded, unpack, un
 from client.admin.topics import create_topic, delete_topic, scale_topic
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.registry import has_strategy, strategy_named
+from client.instance.member import ClientLife
 from model.assignment import ALL_QUEUES, RequestMode
 from model.errors import (
     ConfigError,
@@ -40,7 +38,7 @@ from remoting.wire.request_code import RequestCode
 _log = logging.getLogger(__name__)
 
 
-class Admin:
+class Admin(ClientLife):
     """Administration of a cluster; an async context manager.
 
     Args:
@@ -61,16 +59,6 @@ class Admin:
         self, name_servers: str | Sequence[str], *, timeout_s: float = REQUEST_TIMEOUT_S, rng: Random | None = None
     ) -> None:
         self._cluster = ClusterRequests(name_servers, timeout_s, rng or Random())
-
-    async def __aenter__(self) -> Admin:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.shutdown()
 
     async def start(self) -> None:
         """Reach a name server.

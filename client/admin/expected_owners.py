@@ -90,18 +90,18 @@ def target_of(
         group: the group.
         members: its members; those that pop, and those whose strategy is not in `strategies`, are left out.
         routes: by topic; a topic that is not in it does not exist.
-        views: member list by name of the broker that told it; brokers that did not answer are not in it.
-        strategies: by the name that heartbeats carry. CONSISTENT_HASH may have been made with other arguments by the
-            members, which its name does not tell; the target is wrong then.
+        views: member lists by broker name; brokers that did not answer are not in it.
+        strategies: by the name in heartbeats. If members made CONSISTENT_HASH with other arguments, which the name
+            does not show, the target is wrong.
 
     Returns:
-        queue -> client ids of the members that should own it, sorted; queues that nobody should own are not in it.
+        queue -> client ids of the members that should own it, sorted; queues without an owner are left out.
     """
     queues_of = {topic: route.subscribe_queues() for topic, route in routes.items()}
     target: dict[MessageQueue, tuple[str, ...]] = {}
     for member in sorted(members, key=lambda member: member.client_id):
         topics = [subscription.topic for subscription in member.subscriptions]
-        view = _view_that_it_sees(topics, routes, views)
+        view = _view_of(topics, routes, views)
         strategy = strategies.get(member.strategy)
         if view is None or strategy is None or member.consume_type is ConsumeType.POP:
             continue
@@ -110,7 +110,7 @@ def target_of(
     return target
 
 
-def _view_that_it_sees(
+def _view_of(
     topics: Sequence[str], routes: Mapping[str, TopicRoute], views: Mapping[str, GroupView]
 ) -> GroupView | None:
     # The rule of `client/instance/views.py`: the first broker, by name, that serves a topic of the member and answers.

@@ -25,11 +25,11 @@ DEFAULT_FOUND = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessage:
-    """A stored message, and where it is.
+    """A stored message and its place.
 
     Attributes:
-        message: as a consumer of that queue gets it; `queue.topic` tells a retry or a dead letter from the original.
-            A delayed message is in no queue yet: its `queue` is where it will be, its `offset` is -1.
+        message: as a consumer of that queue gets it; `queue.topic` distinguishes a retry or a dead letter from the
+            original. A delayed message is in no queue yet: `queue` is its future queue, `offset` is -1.
         due_ms: when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed.
     """
 
@@ -39,7 +39,7 @@ class FoundMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessages:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
         messages: the newest first.

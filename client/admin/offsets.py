@@ -27,7 +27,7 @@ async def reset_offsets(
     dry_run: bool,
     create: bool,
 ) -> tuple[QueueReset, ...]:
-    """See `Admin.reset_offsets`: asks all brokers what they would do, then to do it."""
+    """See `Admin.reset_offsets`: all brokers make a plan before any of them carries it out."""
     check_group(group)
     masters = masters_of((await cluster.route(topic)).brokers)
     wanted = _by_broker(topic, queues, masters)
@@ -86,7 +86,7 @@ def _by_broker(
         if queue.topic != topic or queue.broker_name not in masters:
             raise InvalidParameter(f"{queue} is no queue of {topic!r}; {listed('brokers that have it', masters)}")
         mine = wanted.setdefault(queue.broker_name, [])
-        assert mine is not None, "only queues that were named are looked at"
+        assert mine is not None, "queues were named"
         mine.append(queue.queue_id)
     return wanted
 

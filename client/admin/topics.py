@@ -1,6 +1,6 @@
 """Creates, scales and deletes topics for `Admin`. RocketMQ: UpdateTopicSubCommand, DeleteTopicSubCommand.
 
-A topic is changed on brokers, which tell the name servers. Name servers do not talk to each other, so a change is
+A topic is changed on brokers, which register it with the name servers. Those are independent, so a change is
 complete when each reachable name server shows it: every route that is requested afterwards is the new one.
 """
 
@@ -82,7 +82,7 @@ async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     header = {"topic": topic}
     answers = await cluster.ask_brokers(masters, RequestCode.DELETE_TOPIC_IN_BROKER, header)
     succeeded(answers, f"topic {topic!r} could not be deleted on", TopicNotExist)
-    # A name server that is away hears from the brokers when it is back.
+    # An unreachable name server gets it from the brokers when it is back.
     await cluster.ask(cluster.addresses, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
@@ -138,7 +138,7 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
     with anyio.move_on_after(VISIBLE_TIMEOUT_S):
         while True:
             answers = await cluster.ask(addresses, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-            # A name server that is away hears from the brokers when it is back.
+            # An unreachable name server gets it from the brokers when it is back.
             routes = {at: unpack_route(a) for at, a in answers.items() if not isinstance(a, NetworkError)}
             behind = [at for at, route in routes.items() if not _shows(route, configs)]
             shown = next((route for route in routes.values() if route is not None), None)

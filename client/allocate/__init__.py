@@ -1,4 +1,4 @@
-"""Allocation strategies: each computes which of a topic's queues one member of a group consumes.
+"""Allocation strategies: each computes which of a topic's queues one member of a group consumes. Pure.
 
 A strategy is a pure function of all queues, all members and the member's own id. Every member runs it for itself;
 members agree because they sort the same inputs and use the same strategy.

@@ -1,7 +1,7 @@
 """Strategies configured by a person: CONFIG by queue, and an allow-list by the machine of a member. Pure.
 
-    ByConfig([orders@broker-a:0])                 this member has that queue, whoever else is there
-    ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 share all queues, the others have none
+    ByConfig([orders@broker-a:0])                 this member has that queue, whatever the others do
+    ByClientIp(["10.0.0.7"], Averagely())         members on 10.0.0.7 have all queues, the others none
 
 RocketMQ: AllocateMessageQueueByConfig. The allow-list is what people make of AllocateMessageQueueAveragely when a new
 version shall consume on one machine only, to be tried there.
@@ -23,7 +23,7 @@ class AllocateMessageQueueByConfig:
     RocketMQ: AllocateMessageQueueByConfig.
 
     Args:
-        message_queue_list: the queues of this member; None, as when nobody has set it in RocketMQ, means none.
+        message_queue_list: the queues of this member; None, RocketMQ's value when it was not set, means no queues.
 
     Raises:
         ValueError: it is no list, or something else than a queue is in it.

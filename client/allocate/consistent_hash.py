@@ -63,12 +63,12 @@ class AllocateMessageQueueConsistentHash:
         points = sorted(owners)
         if not points:
             return []
-        share = []
+        assigned = []
         for queue in mq_all:
             at = bisect_left(points, self._hash(queue_key(queue)))
             if owners[points[at % len(points)]] == current_cid:
-                share.append(queue)
-        return share
+                assigned.append(queue)
+        return assigned
 
     def _ring(self, cid_all: Sequence[str]) -> dict[int, str]:
         """Owner of each point; of two members with an equal point, the later one."""

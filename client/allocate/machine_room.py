@@ -1,8 +1,8 @@
 """Strategies by machine room: MACHINE_ROOM by broker name, MACHINE_ROOM_NEARBY by a resolver. Pure.
 
-    queues of room1: r1a0 r1a1, of room2: r2a0; member X in room1, Y in room1, nobody in room2
+    queues of room1: r1a0 r1a1, of room2: r2a0; member X in room1, Y in room1, none in room2
     MACHINE_ROOM_NEARBY-AVG     X: r1a0 r2a0    Y: r1a1        room2 has no consumer: its queues go to all
-    MACHINE_ROOM(room1)         X: r1a0         Y: r1a1        queues of other rooms belong to nobody
+    MACHINE_ROOM(room1)         X: r1a0         Y: r1a1        queues of other rooms have no owner
 
 RocketMQ: AllocateMessageQueueByMachineRoom, AllocateMachineRoomNearby.
 """
@@ -121,12 +121,12 @@ class AllocateMachineRoomNearby:
             members_in.setdefault(room, []).append(client_id)
 
         here = self._resolver.consumer_room(current_cid)
-        share: list[MessageQueue] = []
+        assigned: list[MessageQueue] = []
         if near := queues_in.pop(here, None):
-            share += self._inner.allocate(consumer_group, current_cid, near, members_in[here])
+            assigned += self._inner.allocate(consumer_group, current_cid, near, members_in[here])
         for room in sorted(queues_in.keys() - members_in.keys(), key=utf16_units):
-            share += self._inner.allocate(consumer_group, current_cid, queues_in[room], cid_all)
-        return share
+            assigned += self._inner.allocate(consumer_group, current_cid, queues_in[room], cid_all)
+        return assigned
 
 
 def _known(room: str | None, what: str) -> str:

@@ -1,4 +1,4 @@
-"""The strategies that a name is enough to make: those built in, and those of installed packages.
+"""The strategies that a name is enough to make: those built in, and those of installed packages. Pure.
 
 A built-in strategy is one line in `_BUILT_IN`. Help texts, `rlab strategies`, `rlab whatif`, tests and the tables of
 `docs/strategies.md` read the list from here. A package adds one of its own by an entry point, whose name is the
@@ -8,7 +8,8 @@ strategy's name, and whose value is its class or another callable that makes one
     BY_WEIGHT = "weights:AllocateMessageQueueByWeight"
 
 Then `rlab consume --strategy BY_WEIGHT` uses it, and `rlab group show` computes its targets. A package is imported when
-somebody names its strategy, so a broken one stops nothing else.
+somebody names its strategy, so a broken one stops nothing else. The installed packages are the only input of this
+module besides arguments.
 
 RocketMQ has no such list: consumers are given objects, and mqadmin computes no targets.
 """
@@ -39,7 +40,7 @@ class BuiltInStrategy(NamedTuple):
     """A strategy of this project.
 
     Attributes:
-        make: its class; made without arguments, so whoever says its name gets its defaults.
+        make: its class; it is made without arguments, so a name stands for the defaults.
         shares: how it shares the queues, for tables.
         even: whether loads of members with the same topics differ by at most one in each topic, or in total.
     """
@@ -73,11 +74,11 @@ def has_strategy(name: str) -> bool:
 def strategy_named(name: str) -> AllocateMessageQueueStrategy:
     """The strategy of this name, as it is without arguments.
 
-    It is the same object at each call, for strategies may remember what they computed last. A consumer may have been
-    given one with other arguments, which the name does not show (CONSISTENT_HASH).
+    It is the same object at each call, because strategies may remember their last result. A consumer in code may use
+    other arguments, which the name does not show (CONSISTENT_HASH).
 
     Raises:
-        ConfigError: there is none; or two packages have one; or the package that has it is broken, which is named.
+        ConfigError: there is none; or several packages have it; or its package, which is named, is broken.
     """
     packaged = _installed().get(name, [])
     if _is_taken(name):
@@ -97,7 +98,7 @@ def check_strategy_name(what: str, name: str) -> None:
     """Refuse a name that `strategy_named` does not know; nothing is loaded.
 
     Raises:
-        ConfigError: naming the option and what it may be.
+        ConfigError: naming the option and its values.
     """
     if not has_strategy(name):
         raise ConfigError(f"{what} must be one of {', '.join(strategy_names())}; got {name!r}")
@@ -127,7 +128,7 @@ def _loaded(entry: EntryPoint) -> AllocateMessageQueueStrategy:
     try:
         made = entry.load()()
         check_strategy("it", made)
-    # Somebody else's code: whatever it raises is the package's fault, and the command that asked for it says so.
+    # Code of a user: whatever it raises is an error of the package.
     except Exception as error:
         raise ConfigError(f"{where} cannot be used: {error!r}") from error
     if made.name != entry.name:

@@ -97,7 +97,7 @@ class LeftToBroker:
 def position_of(
     consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
 ) -> int | None:
-    """Check the arguments that all strategies share, and find the member.
+    """Check the arguments of every strategy, and find the member.
 
     Returns:
         The first position of `current_cid` in `cid_all`, or None if it is not there: a member list may be older than

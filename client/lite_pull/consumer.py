@@ -173,7 +173,7 @@ class LitePullConsumer(GroupConsumer):
             await super()._apply_subscriptions()
             return
         instance, ownership = self._parts()
-        assert isinstance(ownership, UnleasedQueues), "what is assigned has no leases"
+        assert isinstance(ownership, UnleasedQueues), "assigned queues have no leases"
         cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
         new = ownership.begin(self.topics())
         try:

@@ -64,7 +64,7 @@ class PollCommits:
 
     def commit_at(self, owned: OwnedQueue, offset: int) -> None:
         """Let exactly this offset be committed; the user may also go back."""
-        assert owned.commit_at is not None, "with automatic commit nobody says what to commit"
+        assert owned.commit_at is not None, "no offsets are chosen with automatic commit"
         if offset < owned.commit_at:
             owned.rewound = True
         owned.commit_at = offset

@@ -39,7 +39,7 @@ _FRESH, _SURE = 0.1, 0.6
 the request was sent, because the travel time of the answer is unknown; otherwise the invisible time is extended first,
 and a dead handle drops the message."""
 _LEAST_HOLD_S = 1.0
-"""A long poll is held for up to half of the invisible time, but at least so long."""
+"""A long poll is held for up to half of the invisible time, but at least this long."""
 _LINGER_S = 0.25
 """How long a `receive` that times out waits for the answers of its long polls, which end at the same time."""
 

@@ -144,7 +144,7 @@ def test_a_broker_that_refuses_is_named_and_a_wrong_question_is_not_asked(
             with pytest.raises(InvalidParameter, match="max_n must be 1 to 64"):
                 await admin.view_message("id", max_n=max_n)
         monkeypatch.setattr(query_handlers, "MAX_LOOKUPS", 0)
-        with pytest.raises(SystemBusy, match=r"^broker broker-a: 0 searches are under way"):
+        with pytest.raises(SystemBusy, match=r"^broker broker-a: 0 searches are in progress"):
             await admin.view_message("id")
 
     administer(scenario, tmp_path)
