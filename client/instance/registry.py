@@ -14,7 +14,7 @@ from remoting.address import parse_addresses
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedInstance:
     """An instance and how many clients use it; `lock` lets one of them start it while the others wait."""
 
     instance: ClientInstance
@@ -23,7 +23,7 @@ class _Shared:
 
 
 _Key = tuple[tuple[str, ...], str, str]
-_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Shared]] = WeakKeyDictionary()
+_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _SharedInstance]] = WeakKeyDictionary()
 
 
 async def acquire_instance(config: ClientConfig) -> ClientInstance:
@@ -43,7 +43,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
     while True:
         shared = shared_here.get(key)
         if shared is None:
-            shared = shared_here[key] = _Shared(ClientInstance(config))
+            shared = shared_here[key] = _SharedInstance(ClientInstance(config))
         async with shared.lock:
             if shared_here.get(key) is not shared:
                 # While we waited, its last user released it, or its start failed: this one never runs again.

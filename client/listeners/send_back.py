@@ -18,7 +18,7 @@ from remoting.wire.request_code import RequestCode
 logger = logging.getLogger(__name__)
 
 
-class SendBack:
+class SendBackRequests:
     """The failed messages of one consumer; `delay_ms` None means the levels of RocketMQ: 10 s, 30 s, 1 m, ..."""
 
     def __init__(self, instance: ClientInstance, group: str, max_attempts: int, delay_ms: int | None) -> None:

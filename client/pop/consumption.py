@@ -21,7 +21,7 @@ import anyio
 
 from client.instance.schedule import RebalancePass
 from client.listeners.listener import ConsumeResult
-from client.listeners.send_back import SendBack
+from client.listeners.send_back import SendBackRequests
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeOrder
 from client.pop.intake import PopIntake
@@ -60,7 +60,9 @@ class PopConsumption(PopIntake):
         super().__init__(context, order=self._in_order, retry_s=options.invisible_s)
         self.pool = WorkerPool(self._consume, max_workers=options.max_workers, batch_size=options.consume_batch)
         self._listen = listen
-        self._send_back = SendBack(context.instance, context.group, options.max_attempts, options.retry_delay_ms)
+        self._send_back = SendBackRequests(
+            context.instance, context.group, options.max_attempts, options.retry_delay_ms
+        )
         self._loops: dict[MessageQueue, PopLoop] = {}
         self._stopping: dict[PopLoop, None] = {}
         self._queues: dict[MessageQueue, PopProcessQueue] = {}

@@ -26,7 +26,7 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 
 @dataclass(slots=True)
-class _Batch:
+class _SendBatch:
     """Messages of one iteration for one queue; itself the waiter for the answer of their request.
 
     Attributes:
@@ -69,7 +69,7 @@ class SendBatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop, masters: Mapping[str, Connection]) -> None:
         self._loop = loop
         self._masters = masters
-        self._batches: dict[MessageQueue, _Batch] = {}
+        self._batches: dict[MessageQueue, _SendBatch] = {}
 
     def add(self, queue: MessageQueue, payload: bytes, tag_hash: int, deadline: float) -> asyncio.Future[int]:
         """Send a message at the end of this event-loop iteration; the deadline is a loop time in seconds.
@@ -80,7 +80,7 @@ class SendBatcher:
         batches = self._batches
         batch = batches.get(queue)
         if batch is None:
-            batch = _Batch(deadline)
+            batch = _SendBatch(deadline)
             if not batches:
                 connection = self._masters.get(queue.broker_name)
                 if connection is not None and connection.in_flight == 0:
@@ -98,7 +98,7 @@ class SendBatcher:
         return future
 
     def _send_now(
-        self, connection: Connection, queue: MessageQueue, batch: _Batch, payload: bytes, tag_hash: int
+        self, connection: Connection, queue: MessageQueue, batch: _SendBatch, payload: bytes, tag_hash: int
     ) -> asyncio.Future[int]:
         """Send a single message at once: a sender that awaits each answer gains an event-loop iteration."""
         future: asyncio.Future[int] = self._loop.create_future()
@@ -118,7 +118,7 @@ class SendBatcher:
         for connection in connections:
             connection.flush()
 
-    def _send(self, queue: MessageQueue, batch: _Batch) -> Connection | None:
+    def _send(self, queue: MessageQueue, batch: _SendBatch) -> Connection | None:
         connection = self._masters.get(queue.broker_name)
         if connection is None:
             batch.set_exception(ConnectFailed(f"the connection to {queue.broker_name!r} closed; nothing was sent"))

@@ -15,7 +15,7 @@ from typing import Any
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
 from client.listeners.listener import ConsumeResult, Listener, ListenerCall, ListenerThreads, MessageQueueListener
-from client.listeners.send_back import SendBack
+from client.listeners.send_back import SendBackRequests
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.consumption import PopConsumption
@@ -170,7 +170,7 @@ class PushConsumer(GroupConsumer):
 
     def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
         options = self.options
-        send_back = SendBack(instance, self.group, options.max_attempts, options.retry_delay_ms)
+        send_back = SendBackRequests(instance, self.group, options.max_attempts, options.retry_delay_ms)
         broadcasting = options.model is MessageModel.BROADCASTING
         if options.order == ConsumeOrder.NONE:
             failed: FailureHandler = retry_locally(options.max_attempts) if broadcasting else send_back

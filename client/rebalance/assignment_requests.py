@@ -1,11 +1,11 @@
-"""Asks the coordinator of a group what this member should have. RocketMQ: RebalanceImpl.tryQueryAssignment.
+"""Asks the coordinator of a group for the target of this member. RocketMQ: RebalanceImpl.tryQueryAssignment.
 
-The coordinator is the first broker, by name, that serves a topic of anybody in the group. When that is another one than
-before, because a broker was added, some members hear of it sooner than others; so whoever asked the old one goes on
-with it until the new one knows all the members that the old one knows. If the old one does not answer there is nothing
-to wait for, and the new one waits for whoever it knows itself (`broker/assignment/group_assignments.py`).
+The coordinator is the first broker, by name, that serves a topic of any member. When an added broker becomes the first,
+members learn of it at different times; so a member goes on with the old coordinator until the new one knows all the
+members that the old one knows. If the old one does not answer, there is nothing to wait for, and the new one waits for
+the members that it knows itself (`broker/assignment/group_assignments.py`).
 
-Invariant: what this member acts on has a version no less than any that it acted on before.
+Invariant: an assignment that this member applies has a version no less than any that it applied before.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class AssignmentRequests:
-    """The questions of one member.
+    """The assignment requests of one member.
 
     Attributes:
-        share: the newest that it was told.
+        share: the newest assignment that it got.
         coordinator: address of the broker that answered last, "" if none did.
     """
 
@@ -39,10 +39,10 @@ class AssignmentRequests:
         self._group = group
 
     async def ask(self, topics: Collection[str], cause: str) -> MemberShare | None:
-        """What this member should have now.
+        """Ask for the assignment of this member; the topics are those of all members, with their routes known.
 
         Returns:
-            Its share; None to keep what it has and ask again.
+            The assignment; None to keep the queues it owns and ask again.
 
         Raises:
             ConnectFailed: there are brokers, and none answers.
@@ -60,7 +60,7 @@ class AssignmentRequests:
             self.coordinator = address
             return await self._take(answer, topics, cause)
         if failures:
-            raise ConnectFailed(f"no broker shares out the queues of group {self._group!r}: {'; '.join(failures)}")
+            raise ConnectFailed(f"no broker assigns the queues of group {self._group!r}: {'; '.join(failures)}")
         return None
 
     async def _coordinators(self, topics: Collection[str]) -> list[str]:
@@ -90,7 +90,7 @@ class AssignmentRequests:
         try:
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
         except GroupNotExist:
-            # It has been started anew, or has taken us for dead.
+            # It was restarted, or our session expired there.
             await instance.heartbeats.send(cause, [address])
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
 
@@ -106,6 +106,6 @@ class AssignmentRequests:
                 return None
             self.share = share
         if header["look_again"]:
-            # Members see different queues. If it was us who were late, the change sets off another pass.
+            # Members see different queues. If we were the late one, the change sets off another pass.
             await self._instance.update_routes(tuple(topics), cause)
         return None if header.get("wait") else self.share

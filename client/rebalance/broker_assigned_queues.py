@@ -1,12 +1,12 @@
-"""What a member has if a broker shares the queues of its group out: queues under leases, and what it is told to pop.
+"""Queues of a member whose group uses assignment="broker": leased queues to pull, and queues to pop.
 
 RocketMQ: RebalanceImpl.getRebalanceResultFromBroker, updateMessageQueueAssignment. All but the target is as in
-`client/rebalance/leased_queues.py`. A topic that the group changes from one mode to the other passes from the one half
-of this class to the other, and brokers keep them apart: they pop no queue that somebody has a lease of, and lease none
-of which messages that were popped are still out.
+`client/rebalance/leased_queues.py`. When the mode of a topic changes, its queues pass from one half of this class to
+the other, and brokers keep the halves apart: they deliver nothing by POP from a leased queue, and grant no lease of a
+queue with invisible messages.
 
-    PULL -> POP   its queues are given up as to another member; it is popped, and each queue gives when it is free
-    POP -> PULL   it is not popped any more, what is here is finished; leases are refused until it is
+    PULL -> POP   its queues are revoked as for another member; each is popped once it is released
+    POP -> PULL   it is not popped any more; leases are refused until its popped messages are acknowledged
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BrokerAssignedQueues(LeasedQueues):
             self._popping.pop_from(queues)
 
     async def close(self, cause: str) -> None:
-        """Give everything up; see `LeasedQueues.close`, and `PopConsumption.close` for what was popped."""
+        """Release everything; see `LeasedQueues.close`, and `PopConsumption.close` for what was popped."""
         if self._popping is not None:
             self._popping.pop_from(())
         await super().close(cause)

@@ -1,14 +1,14 @@
-"""The queues that one consumer has: how it gets, gives up and loses them. Shell of `client/rebalance/plan.py`.
+"""Queues that a consumer owns under leases: carries out the plans of `client/rebalance/plan.py`.
 
 RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance, RebalancePushImpl. A queue passes through
 
-    acquire: lease granted -> OwnedQueue, pull loop starts                                      QUEUE_ACQUIRED
-    revoke:  stop pulling -> finish what listeners have (up to a grace) -> commit and unlock    QUEUE_DROPPED
-    lost:    a pull or commit says that another member has it: stop, commit nothing             QUEUE_DROPPED
-    reset:   the group's offset was set: stop, finish what listeners have, acquire it again     QUEUE_DROPPED
+    acquire: lease granted -> OwnedQueue, pull loop starts                                 QUEUE_ACQUIRED
+    revoke:  stop pulling -> drain (up to a grace) -> commit and release the lease         QUEUE_DROPPED
+    lost:    a pull or commit answers that another member owns it: stop, commit nothing    QUEUE_DROPPED
+    reset:   the group's offset was set: stop, drain, acquire it again                     QUEUE_DROPPED
 
-Queues on their way out do not hold up the others: they are released in the background, and a queue that should come
-back meanwhile is asked for again once it is out.
+A revoked queue does not delay the others: it is drained and released in the background. The broker then notifies the
+member that waits for it (LOCK there). A queue that is in the target again before its release is acquired after it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from remoting.tasks import run_together
 logger = logging.getLogger(__name__)
 
 _SHUTDOWN_IDLE_WAIT_S = 0.05
-"""Listeners that are done so soon after a shutdown began are waited for without a word: the group would share twice."""
+"""Wait for listeners before a shutdown announces itself: sooner done, the group has one rebalance instead of two."""
 
 _RELEASE_FIRST_WAIT_S = 0.25
-"""Longest wait for brokers to take back what is given up, before more is asked for: one of them may hang."""
+"""Longest wait for the release of revoked queues before others are acquired: a broker may hang."""
 
 
 class LeasedQueues(PulledQueues):
@@ -59,25 +59,25 @@ class LeasedQueues(PulledQueues):
         self._released = anyio.Event()
         self._closing = False
         self._version_seen = -1
-        self._undecided: dict[str, StrategyError] = {}  # topics that the strategy failed for in this pass
-        # What the last pass that asked found: topics, and what of them is ours in which version of the group.
+        self._undecided: dict[str, StrategyError] = {}  # topics for which the strategy failed in this pass
+        # The last target that was computed from a member list: topics, target, group version.
         self._last_target: tuple[tuple[str, ...], list[MessageQueue], int] | None = None
-        # Queues whose grant may have been on its way when the answer was lost.
+        # Queues that may have been granted by an answer that was lost.
         self._possibly_granted: dict[MessageQueue, None] = {}
 
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass: find the target, then revoke and acquire.
+        """Run one pass over the subscribed topics, sorted: find the target, then revoke and acquire.
 
         Returns:
-            Whether this member has exactly what it should have now.
+            Whether this member owns exactly its target now.
 
         Raises:
-            StrategyError: the strategy failed; of the topics that it failed for nothing was changed.
-            RlabError: the members could not be found out; nothing was changed.
+            StrategyError: the strategy failed; nothing was changed of the topics for which it did.
+            RlabError: the member list could not be fetched; nothing was changed.
 
-        Cancellation: what was granted but not taken yet is granted again by the next pass.
+        Cancellation: a lease that was granted unseen is granted again in the next pass.
         """
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
@@ -95,16 +95,16 @@ class LeasedQueues(PulledQueues):
         return balanced
 
     async def _target(self, due: RebalancePass, topics: tuple[str, ...], cause: str) -> list[MessageQueue] | None:
-        """What this member should have, or None when nobody can tell yet.
+        """The target of this member; None if it cannot be computed yet.
 
-        Of topics that the strategy fails for, that is what it has: others it may have to give up all the same.
+        For a topic for which the strategy fails, the target is what the member owns; queues of others may be revoked.
         """
         if not topics:
-            return []  # it has given the last one up, and there is no broker of its topics to ask
+            return []  # it has unsubscribed from the last one, and there is no broker of its topics to ask
         last, self._last_target = self._last_target, None
         if last is not None and last[0] == topics and due.triggers == (Trigger.LOCK,):
-            # Only a lease came free. If the group has changed as well, the pass for that is due after this one; and in
-            # a large group, where one newcomer moves a queue of everybody, asking twice is half of all the work.
+            # Only a lease is free. If the group has changed as well, the pass for that is due after this one; and in a
+            # large group, where a newcomer moves a queue of every member, a second request is half of all the work.
             self._last_target, self._version_seen = last, last[2]
             return last[1]
         view = await self._view(topics, cause)
@@ -122,20 +122,20 @@ class LeasedQueues(PulledQueues):
         return target
 
     async def _learn_topics_of_others(self, topics: tuple[str, ...], view: GroupView, cause: str) -> None:
-        """Get the routes of topics that only other members have, if the strategy shares all topics out together."""
+        """Get the routes of topics that only other members subscribe to, for a strategy that assigns all topics."""
         if is_group_wide(self._strategy):
             of_group = {topic for of_member in view.members.values() for topic in of_member}
             self.topics_of_others = tuple(sorted(of_group.difference(topics)))
             unknown = [topic for topic in self.topics_of_others if self._instance.routes.route_of(topic) is None]
             if unknown:
-                with suppress(NetworkError):  # what does not exist is asked for each time, and no pass may fail for it
+                with suppress(NetworkError):  # a topic may not exist, and no pass may fail for it
                     await self._instance.update_routes(tuple(unknown), cause)
 
     async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
         views, client_id = self._instance.views, self._instance.client_id
         fetched = await views.fetch(self._group, topics)
         if fetched is not None and client_id not in fetched[1].members:
-            # The broker is new, or took us for dead. An allocation without us would give up everything we have.
+            # The broker is new, or our session expired there. A target without us would revoke everything we own.
             await self._instance.heartbeats.send(cause)
             fetched = await views.fetch(self._group, topics)
         if fetched is None or client_id not in fetched[1].members:
@@ -144,7 +144,7 @@ class LeasedQueues(PulledQueues):
         return fetched[1]
 
     async def _apply_plan(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
-        """Go from what is owned towards the target; returns (queues moved, balanced)."""
+        """Revoke and acquire towards the target; returns (queues moved, balanced)."""
         plan = plan_rebalance(self.owned, target)
         self._revoke([self.owned[queue] for queue in plan.revoke], cause)
         if plan.acquire and plan.revoke:
@@ -181,19 +181,19 @@ class LeasedQueues(PulledQueues):
             self._start(owned)
             self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
         else:
-            # An earlier request was granted and its answer lost; by now the queue is another member's to have.
+            # Granted by an earlier request whose answer was lost; now the queue is in the target of another member.
             self._releasing[queue] = owned
             self._background.start_soon(self._drain_and_release, [owned], cause)
 
     def _regranted(self, owned: OwnedQueue, grant: Grant, cause: str) -> None:
-        """A lease that the broker may have ended, because it did not hear of us, is ours still or again."""
+        """The broker has confirmed or renewed a lease that may have ended with our session."""
         committed = self._offsets.confirmed(owned.queue)
         if (committed or 0) <= grant.start_offset <= owned.commit_offset:
             owned.token, owned.session = grant.token, grant.session
-            self._callbacks.arrived(owned)  # nothing was handed out meanwhile
+            self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
             return
-        # Another member had it meanwhile, and has committed what we would consume once more. Or the group was reset
-        # while we were away: without that a broker never goes back behind what it has confirmed.
+        # Another member owned it in between, and has committed messages that we would consume again. Or the group was
+        # reset while we were away: without a reset, a broker never goes back behind an offset that it has confirmed.
         self._lost(owned)
         if owned.queue not in self._releasing:
             self._granted(owned.queue, grant, cause, keep=True)
@@ -202,18 +202,18 @@ class LeasedQueues(PulledQueues):
         self._offsets.reset(queue, offset)
 
     def _lost(self, owned: OwnedQueue) -> None:
-        """Another member has the queue. What listeners still have may be delivered twice; nothing is committed."""
+        """Drop a queue that another member owns. Messages with listeners may be duplicates; nothing is committed."""
         if self.owned.get(owned.queue) is not owned:
             return
         cause = self._report_dropped(owned, "lost")
-        self._last_target = None  # perhaps it is not ours any more, and we have not heard
+        self._last_target = None  # the target may have changed unseen
         self._abandon(owned, cause)
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _abandon(self, owned: OwnedQueue, cause: str) -> None:
-        """Drop a queue whose lease is not good any more; it may be acquired again once no listener has messages of it.
+        """Drop a queue whose lease is not valid any more; it may be acquired again once it is drained.
 
-        Begun again at once, it could hand out a message that a listener still has, or one before or behind it.
+        Acquired at once, it could dispatch a message that a listener still has, or one before or after it.
         RocketMQ: the lock of the process queue, without which a queue is not removed from the table.
         """
         del self.owned[owned.queue]
@@ -225,7 +225,10 @@ class LeasedQueues(PulledQueues):
             self._background.start_soon(self._drain_abandoned, owned, cause)
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Drop what was fetched of queues whose offset was set, and begin them again where it is now."""
+        """Drop the messages of queues whose offset was set, and acquire the queues again, to begin at the new offset.
+
+        Leases up to the token were revoked by the broker; a later one begins at the new offset already.
+        """
         for queue in queues:
             owned = self.owned.get(queue)
             if owned is None or owned.token > token:
@@ -241,7 +244,7 @@ class LeasedQueues(PulledQueues):
         self._instance.wake(self._group, Trigger.LOCK, cause)
 
     def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
-        """Give queues up in the background: the idle ones in one request per broker, each busy one when it is done."""
+        """Drain and release queues in the background: idle ones in one request per broker, busy ones each alone."""
         for owned in queues:
             del self.owned[owned.queue]
             self._releasing[owned.queue] = owned
@@ -257,10 +260,10 @@ class LeasedQueues(PulledQueues):
             self._background.start_soon(self._drain_and_release, of_one_broker, cause)
 
     async def _wait_idle_released(self, revoked: Collection[MessageQueue]) -> None:
-        """Give before taking: wait until those of these queues are given back that no listener has messages of.
+        """Release before acquiring: wait for the release of those of these queues that are idle.
 
-        When a newcomer moves a queue from each member to the next, all of them do this at the same time. Whoever asked
-        at once would be refused, told when its neighbour has given up, and ask again.
+        When a newcomer moves a queue from each member to the next, all of them do this at the same time. A member that
+        acquired at once would be refused, notified of the release by its neighbour, and ask again.
         """
         with anyio.move_on_after(_RELEASE_FIRST_WAIT_S):
             while any(
@@ -284,25 +287,25 @@ class LeasedQueues(PulledQueues):
             self._instance.wake(self._group, Trigger.LOCK, cause)
 
     async def _release(self, queues: list[OwnedQueue], cause: str) -> None:
-        """Commit and give back until every broker has done it: a lease that nobody uses would strand its queue.
+        """Commit and release until every broker has done it: an unused lease would strand its queue.
 
-        A broker that is busy or stopping has not, one that refuses a commit has. One that is in no route may come back,
-        and finds its leases where it left them; but at the end of the membership they end by themselves.
+        A broker that is busy or stopping has not done it; one that refuses a commit has. One that is in no route may
+        come back with its leases; but at the end of the membership they end by themselves.
         """
         left = {owned.queue: owned for owned in queues}
         for owned in queues:
-            owned.detached = True  # the commit below is the last word; a result after it is ignored
+            owned.detached = True  # the commit below is the last; a result after it is ignored
         rewinds = [o for o in queues if o.rewound or self._offsets.is_reset(o.queue)]
         if rewinds:
-            # What is given back may not go backwards; so that has to be said before.
+            # The commit of a release may not go backwards, so a reset has to be committed before.
             await self._leases.commit([Commit(o.queue, o.commit_offset, o.token) for o in rewinds], cause, reset=True)
-        told: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
+        logged: set[tuple[MessageQueue, type[RlabError]]] = set()  # not the text: it says when the next attempt is
         while left:
             commits = [Commit(o.queue, o.commit_offset, o.token) for o in left.values()]
             failures = await self._leases.release(commits, cause)
             for queue, error in failures.items():
-                if (queue, type(error)) not in told:
-                    told.add((queue, type(error)))
+                if (queue, type(error)) not in logged:
+                    logged.add((queue, type(error)))
                     logger.warning("%s: release of %s: %s", self._instance.client_id, queue, error)
             brokers = self._instance.routes.brokers()
             left = {
@@ -314,11 +317,11 @@ class LeasedQueues(PulledQueues):
                 await anyio.sleep(PULL_RETRY_ERROR_S)
 
     async def close(self, cause: str) -> None:
-        """Give everything up: stop the intake, finish what listeners have, commit and unlock.
+        """Release everything: stop pulling, drain, commit and release the leases.
 
-        If that takes a while, the group hears now that we want nothing any more, so that the others have what is idle.
+        If that takes a while, a heartbeat without subscriptions lets the other members own the idle queues now.
 
-        Cancellation: queues that are not given back yet end with the membership.
+        Cancellation: leases that are not released yet end with the membership.
         """
         self._closing = True
         queues = list(self.owned.values())
@@ -331,10 +334,10 @@ class LeasedQueues(PulledQueues):
         busy = [owned for owned in queues if owned.process_queue.dispatched]
         await self._release_before_close([owned for owned in queues if owned not in busy], cause)
         if busy:
-            told = partial(self._instance.heartbeats.send, cause)
-            await run_together([told, *(partial(self._release_before_close, [owned], cause) for owned in busy)])
+            heartbeat = partial(self._instance.heartbeats.send, cause)
+            await run_together([heartbeat, *(partial(self._release_before_close, [owned], cause) for owned in busy)])
         with anyio.move_on_after(self._options.shutdown_grace_s + self._instance.config.request_timeout_s):
-            while self._releasing:  # given up before, and released by their own tasks
+            while self._releasing:  # revoked before, and released by their own tasks
                 await self._wait_released()
 
     async def _release_before_close(self, queues: list[OwnedQueue], cause: str) -> None:
@@ -345,7 +348,7 @@ class LeasedQueues(PulledQueues):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Commit how far every queue has come; returns what is not taken now, and is tried again next time."""
+        """Commit the offset of every queue; returns the failures, which are tried again next time."""
         failures: dict[MessageQueue, RlabError] = {}
         for owned in self.owned.values():
             self._report_dispatched(owned)
@@ -364,7 +367,7 @@ class LeasedQueues(PulledQueues):
         tokens = {commit.queue: commit.token for commit in commits}
         for queue, error in failures.items():
             logger.warning("%s: commit of %s: %s", self._instance.client_id, queue, error)
-            # A lease that was renewed while the commit was under way is not lost: see `PullLoop`.
+            # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`.
             if isinstance(error, LeaseLost) and owned[queue].token == tokens[queue]:
                 self._lost(owned[queue])
         self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})

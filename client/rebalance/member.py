@@ -1,7 +1,7 @@
-"""GroupConsumer: what push and lite pull consumers have in common: a life, subscriptions, and a share of the queues.
+"""A member of a group: the life, the subscriptions and the queues that all kinds of consumers have in common.
 
-RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, which have two copies of it. Which share it is,
-what becomes of messages, and what users call is in the two subclasses.
+RocketMQ: DefaultMQPushConsumerImpl and DefaultLitePullConsumerImpl, which have two copies of it. The subclasses (push,
+lite pull, pop) add what users call and what becomes of messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
     Raises:
         InvalidParameter: an illegal group name.
-        ConfigError: a strategy that is none, or any although the broker is to assign the queues.
+        ConfigError: the strategy is none, or is given although a broker assigns the queues.
     """
 
     _consume_type: ConsumeType
@@ -71,7 +71,7 @@ class GroupConsumer(ClientLife, GroupMember):
         self._strategy = AllocateMessageQueueAveragely() if strategy is None else _checked(strategy)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
-        # One that gave its last topic up is still one: it leaves at the shutdown.
+        # Stays true after the last unsubscribe: the consumer unregisters at shutdown.
         self._is_member = False
         self._background = BackgroundTasks(f"consumer of {group}")
         self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
@@ -113,9 +113,9 @@ class GroupConsumer(ClientLife, GroupMember):
             raise
 
     async def shutdown(self) -> None:
-        """Leave: stop the intake, finish what is in flight, commit, unlock, unregister, close. Idempotent.
+        """Leave: stop the intake, drain, commit, release, unregister, close. Idempotent.
 
-        What is in flight may take `shutdown_grace_s`; what is finished later is delivered again to another member.
+        The drain may take `shutdown_grace_s`; messages that are finished later are redelivered to another member.
 
         Raises:
             IllegalOperation: called by a listener of this consumer.
@@ -143,7 +143,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
         Raises:
             ExceptionGroup: a background task failed, its own or one of its client instance, which is a bug or an
-                `event_sink` that raises. Nothing is shut down by that: whoever is told does it.
+                `event_sink` that raises. The consumer is not shut down by that: the caller does it.
         """
         async with background_tasks() as tasks:
             if self._instance is not None:
@@ -159,7 +159,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
     @abstractmethod
     def _prepare_shutdown(self) -> None:
-        """Refuse a shutdown that would wait for itself, and give back what nobody will finish."""
+        """Refuse a shutdown that would wait for itself, and return messages that will not be processed."""
 
     async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         if self.options.assignment == AssignedBy.BROKER:
@@ -202,24 +202,24 @@ class GroupConsumer(ClientLife, GroupMember):
         self._restart_pulls({topic})
 
     def _restart_pulls(self, topics: Collection[str]) -> None:
-        """Let go of pulls of topics that brokers hold: they wait for other tags than those that are wanted now."""
+        """Cancel parked pulls of topics: they wait for other tags than those that are wanted now."""
         for owned in self._ownership.owned.values() if self._ownership is not None else ():
             if owned.queue.topic in topics:
                 owned.cancel_pending_pull()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Give up a topic: its queues are committed and released, and the other members are told.
+        """Unsubscribe from a topic: its queues are committed and released, and the other members are notified.
 
-        In BROADCASTING the offsets of the topic are forgotten; that is the only thing that makes them so.
+        In BROADCASTING the offsets of the topic are deleted; nothing else deletes them.
 
-        Cancellation: the topic is given up all the same.
+        Cancellation: the topic is unsubscribed all the same.
         """
         if self._subscriptions.pop(topic, None) is None:
             return
         if isinstance(self._ownership, UnleasedQueues):
             self._ownership.end(topic)
         if self._state is ServiceState.RUNNING and Quirk.UNSUBSCRIBE_STRANDS not in self.config.quirks:
-            # Nothing new is wanted, so nothing depends on the routes that no name server tells now.
+            # Nothing new is wanted, so nothing depends on routes that no name server answers with now.
             with suppress(NetworkError):
                 await self._register_at_brokers()
 
@@ -228,7 +228,7 @@ class GroupConsumer(ClientLife, GroupMember):
             await self._register_at_brokers()
 
     async def _register_at_brokers(self) -> None:
-        """Tell everybody what we want now, and only when they know it, rebalance.
+        """Register the subscriptions at every broker, and rebalance only after their answers.
 
         RocketMQ starts to pull and then waits 500 ms, so that its heartbeat wins the race to the broker; here the
         heartbeat is answered first. Its lite pull consumer sends none at its start, and waits for up to 20 s.
@@ -239,7 +239,7 @@ class GroupConsumer(ClientLife, GroupMember):
         try:
             await self._update_routes(instance, cause)
         except NetworkError:
-            # Brokers that are known hear of it all the same; what no name server told is in the routes polled for.
+            # Known brokers get the heartbeat all the same; the missing routes come with a later poll.
             await instance.heartbeats.send(cause)
             instance.start_rebalancing(self, cause)
             raise
@@ -256,8 +256,8 @@ class GroupConsumer(ClientLife, GroupMember):
         ]
         if missing:
             logger.warning("%s do not exist yet; %s waits for them", ", ".join(missing), instance.client_id)
-            # Every broker has the trace topic, so its route names them all. Whichever of them makes the topic later has
-            # to know the group before the first message comes, or «last» would begin behind that message.
+            # Every broker has the trace topic, so its route names them all. A broker that creates the topic later has
+            # to know the group before the first message, or LAST_OFFSET would begin after that message.
             await instance.update_routes((TRACE_TOPIC,), cause)
 
     def _subscription_of(self, topic: str) -> SubscriptionData | None:
@@ -270,11 +270,11 @@ class GroupConsumer(ClientLife, GroupMember):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that this member has now, sorted."""
+        """The queues that this member owns now, sorted."""
         return sorted(self._ownership.owned) if self._ownership is not None else []
 
     def subscribed_topics(self) -> tuple[str, ...]:
-        """What it subscribes to, sorted; the group's retry topic is among it."""
+        """The topics that it subscribes to, sorted, with the group's retry topic."""
         return tuple(sorted(self._subscriptions))
 
     # --- what the client instance calls (GroupMember) ----------------------------------------------------------------
@@ -282,9 +282,9 @@ class GroupConsumer(ClientLife, GroupMember):
     def topics(self) -> tuple[str, ...]:
         """See `GroupMember`."""
         others = self._ownership.topics_of_others if self._ownership is not None else ()
-        # Each broker that a member tells of itself has the group's retry topic from then on. Its route is how all of
-        # them find the same brokers, also those that consume no retries: a broker that had not heard of a member would
-        # tell the others that its queues are theirs.
+        # Each broker at which a member registers has the group's retry topic from then on. By its route all members
+        # find the same brokers, also members that consume no retries: a broker that does not know a member would
+        # answer the others with a member list without it.
         shared = {retry_topic(self.group)} if self._is_member and self.options.model is MessageModel.CLUSTERING else ()
         return tuple(sorted({*self._subscriptions, *others, *shared}))
 
@@ -312,14 +312,14 @@ class GroupConsumer(ClientLife, GroupMember):
         """See `GroupMember`."""
         _, ownership = self._parts()
         if self._state is not ServiceState.RUNNING:
-            return True  # it gives everything up without being asked
+            return True  # the shutdown releases everything
         try:
             return await ownership.rebalance(due, self.subscribed_topics())
         finally:
             self._notify_queue_listener()
 
     def _notify_queue_listener(self) -> None:
-        """Tell the message queue listener what changed since it was last told."""
+        """Notify the message queue listener of changes since its last call."""
         instance, ownership = self._parts()
         queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
         self._queue_listener.update(queues_of, ownership.owned)
@@ -341,7 +341,7 @@ class GroupConsumer(ClientLife, GroupMember):
 
 
 def _checked(strategy: AllocateMessageQueueStrategy) -> AllocateMessageQueueStrategy:
-    # Found out by the first heartbeat or pass it would be a crash in the background, long after the mistake.
+    # Found by the first heartbeat or pass, it would be a crash in the background, long after the mistake.
     try:
         check_strategy("strategy", strategy)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The ways to own queues have one protocol, `QueueOwnership`, and are made of one `MemberContext`."""
+"""The protocol of all ways to own queues, `QueueOwnership`, and the context that each of them is made with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _ignore(owned: OwnedQueue) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """What every way to own queues needs of its consumer.
+    """The parts of a consumer that every way to own queues needs.
 
     Attributes:
         background: where pull loops, pops and releases run; they end with the consumer.
@@ -51,7 +51,7 @@ class QueueOwnership(Protocol):
     topics_of_others: tuple[str, ...]
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass over the subscribed topics, sorted; returns whether it has what it should have now."""
+        """Run one pass over the subscribed topics, sorted; returns whether it owns its target now."""
         ...
 
     async def persist(self) -> object:

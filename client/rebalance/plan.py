@@ -25,7 +25,7 @@ class StrategyError(UsageError):
 
 
 class Plan(NamedTuple):
-    """The way from what is owned to what should be; each part sorted, so that passes are reproducible."""
+    """The difference between the owned queues and the target; each part sorted, so that passes are reproducible."""
 
     revoke: tuple[MessageQueue, ...]
     keep: tuple[MessageQueue, ...]
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def plan_rebalance(owned: Iterable[MessageQueue], target: Iterable[MessageQueue]) -> Plan:
-    """Compare what a member owns with what it should own.
+    """Compare the queues that a member owns, without those that it is revoking already, with its target.
 
     RocketMQ: RebalanceImpl.updateProcessQueueTableInRebalance; over all topics at once, so that queues of a topic that
     is no longer subscribed are revoked like all others, with their offset persisted and their lease released.
@@ -66,7 +66,7 @@ def allocate_target(
         queues_of: readable queues by topic; a topic that is not in it does not exist and has none. For a
             GroupWideStrategy, topics that only other members subscribe to have to be in it too.
         view: members of the group; None in BROADCASTING only. A pass that could not get the view in CLUSTERING must
-            end as not balanced and change nothing, because an empty view would mean to give up everything.
+            end as not balanced and change nothing, because an empty view would mean to revoke everything.
 
     Returns:
         The queues, in the order of `topics`.
@@ -91,7 +91,7 @@ def allocate_topics(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     view: GroupView,
 ) -> tuple[list[MessageQueue], dict[str, StrategyError]]:
-    """Decide which queues a member should own in CLUSTERING mode, as far as the strategy can tell.
+    """Decide which queues a member should own in CLUSTERING mode, topic by topic as far as the strategy does not fail.
 
     The arguments are those of `allocate_target`.
 
@@ -134,7 +134,7 @@ def _group_wide_target(
     if not mine:
         return []
     where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
-    # A copy, for the view is kept and serves later passes; everything else was made for this call.
+    # A copy, because the view is kept for later passes; everything else was made for this call.
     ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
     share = _checked_share(ask, where, mine, len(view.members))
     by_topic: dict[str, list[MessageQueue]] = {topic: [] for topic in topics}

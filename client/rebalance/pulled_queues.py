@@ -1,8 +1,7 @@
-"""The queues that one consumer pulls, however it came to have them: under leases, all of them, or the ones it named.
+"""The queues that one consumer pulls: the common half of owning queues with and without leases.
 
-How queues are gained and given up is decided by `client/rebalance/leased_queues.py` and
-`client/rebalance/unleased_queues.py`; what they have in common is here: a queue that starts is pulled, one that moves
-or is sought begins again as a new `OwnedQueue`.
+`client/rebalance/leased_queues.py` and `client/rebalance/unleased_queues.py` acquire and revoke queues; here a queue
+that starts is pulled, and one whose offset moves or is sought begins again as a new `OwnedQueue`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class PulledQueues(ABC):
         self._background.start_soon(loop.run)
 
     def restart(self, owned: OwnedQueue, offset: int) -> OwnedQueue:
-        """Pull a queue that is owned from another offset on; what was fetched of it before counts no more."""
+        """Pull an owned queue from another offset on; messages that were fetched of it before are dropped."""
         self._report_dispatched(owned)
         owned.detached = True
         owned.stop()
@@ -57,7 +56,7 @@ class PulledQueues(ABC):
         return again
 
     def _moved(self, owned: OwnedQueue, next_offset: int) -> None:
-        """The broker has nothing at our offset: its messages were deleted, or its newest ones were lost."""
+        """Go on at another offset: the messages at ours were deleted, or the newest ones were lost."""
         wanted = owned.process_queue.pull_offset
         logger.warning(
             "%s: group %s on %s goes on at %d instead of %d: %s",
@@ -67,21 +66,21 @@ class PulledQueues(ABC):
         if next_offset >= wanted:
             owned.process_queue.advance(next_offset)
             return
-        # Offsets beyond the end will be given to other messages: what we have of them must not be committed.
+        # Offsets beyond the end will be those of other messages: those that we have must not be committed.
         self._set_back(owned.queue, next_offset)
         owned.detached, owned.commit_at = True, next_offset
         owned.stop()
         self._background.start_soon(self._restart_drained, owned, next_offset)
 
     async def _restart_drained(self, owned: OwnedQueue, offset: int) -> None:
-        """Begin a queue again once no listener has messages of it: in order, what takes their place has to wait."""
+        """Begin a queue again once it is drained: in order, the messages in place of the old ones have to wait."""
         await self._drain([owned])
         if self.owned.get(owned.queue) is owned:
             self.restart(owned, offset)
 
     @abstractmethod
     def _lost(self, owned: OwnedQueue) -> None:
-        """Another member has the queue."""
+        """Another member owns the queue."""
 
     @abstractmethod
     def _set_back(self, queue: MessageQueue, offset: int) -> None:
@@ -89,10 +88,10 @@ class PulledQueues(ABC):
 
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Store how far every queue has come; returns what could not be stored, and is tried again next time."""
+        """Store the offset of every queue; returns the failures, which are tried again next time."""
 
     def _report_dispatched(self, owned: OwnedQueue) -> None:
-        """Emit what was handed out of a queue since the last time, if it was anything."""
+        """Emit the count of messages of a queue that were dispatched since the last event, if there are any."""
         counts = owned.dispatch_counts
         if counts.n:
             owned.dispatch_counts = DispatchCounts()
@@ -107,7 +106,7 @@ class PulledQueues(ABC):
             )
 
     def _report_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
-        """Emit that nothing of a queue is handed out any more, and before that what was; returns the cause."""
+        """Emit that a queue is dropped, after its last dispatches; returns the cause."""
         self._report_dispatched(owned)
         return self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail=detail)
 

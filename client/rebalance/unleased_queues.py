@@ -1,12 +1,12 @@
-"""Queues that a consumer has without leases: all of them in BROADCASTING, or those that a lite pull consumer assigned.
+"""Queues that a consumer reads without leases: all in BROADCASTING, or those that a lite pull consumer assigned.
 
-Nobody else is asked and nobody is kept out, so there is nothing to wait for but the offset to begin with:
+No other member is involved, so a queue only needs the offset to begin with:
 
-    wanted -> stored offset, or what the policy says -> OwnedQueue, pull loop starts          QUEUE_ACQUIRED
-    not wanted -> stop pulling -> finish what listeners have (up to a grace) -> store         QUEUE_DROPPED
+    wanted -> stored offset, or that of the policy -> OwnedQueue, pull loop starts    QUEUE_ACQUIRED
+    not wanted -> stop pulling -> drain (up to a grace) -> store the offset           QUEUE_DROPPED
 
-«Last» is the moment in which the member first wanted the topic: it is asked for while it subscribes, and stored. A
-queue that shows up later, because it was born later or because its broker was away, is read from that moment on.
+The policy LAST_OFFSET means the time of the first subscription to the topic: the offset is asked for in `subscribe`,
+and stored. A queue that is new later, or whose broker was away, is read from that time on.
 RocketMQ decides when it first sees the queue, and loses what was sent before (RebalancePushImpl.computePullFromWhere).
 """
 
@@ -33,7 +33,7 @@ from remoting.tasks import run_together
 logger = logging.getLogger(__name__)
 
 NO_TOKEN = -1
-"""Of a queue without a lease."""
+"""Token of a queue without a lease."""
 
 
 class UnleasedQueues(PulledQueues):
@@ -54,32 +54,32 @@ class UnleasedQueues(PulledQueues):
         self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._closing = False
 
-    # --- what to have ------------------------------------------------------------------------------------------------
+    # --- the target --------------------------------------------------------------------------------------------------
 
     def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Note that topics are wanted from this moment on; returns those that were not wanted before."""
+        """Note that topics are wanted from now on; returns those that were not wanted before."""
         now_ms = int(self._instance.config.clock_ms())
         return tuple(topic for topic in topics if self._store.begin(topic, now_ms))
 
     async def store_start_offsets(self, new: tuple[str, ...]) -> None:
-        """Find out and store where the queues of topics begin that were not wanted before; then pull them.
+        """Find and store the start offsets of the queues of these topics, which `begin` returned.
 
-        What cannot be found out now, because a broker does not answer, is found out by time later.
+        An offset whose broker does not answer now is found by time later.
 
         Raises:
             RlabError: the offsets could not be stored.
 
-        Cancellation: some queues may have their beginning, and keep it.
+        Cancellation: some queues may have their start offset, and keep it.
         """
         if new:
             await self._starts_of(self._wanted(new), now=True)
             await self._store.persist()
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass: begin what is wanted, give up what is not.
+        """Run one pass over the subscribed topics, sorted: begin what is wanted, revoke what is not.
 
         Returns:
-            Whether this consumer has exactly what it should have now.
+            Whether this consumer owns exactly its target now.
 
         Cancellation: harmless; the next pass goes on.
         """
@@ -100,14 +100,14 @@ class UnleasedQueues(PulledQueues):
         return balanced
 
     async def _starts_of(self, queues: Collection[MessageQueue], *, now: bool = False) -> dict[MessageQueue, int]:
-        """Where queues begin; those of which that cannot be told now are missing."""
+        """Start offsets of queues; those that are not known now are missing. `now`: LAST_OFFSET is this moment."""
         starts: dict[MessageQueue, int] = {}
 
         async def find(queue: MessageQueue) -> None:
             try:
                 starts[queue] = await self._policy_offset(queue, now=now)
             except RlabError as error:
-                logger.warning("%s: where to begin on %s: %s", self._instance.client_id, queue, error)
+                logger.warning("%s: no start offset for %s: %s", self._instance.client_id, queue, error)
                 return
             self._store.update(queue, starts[queue])
 
@@ -124,7 +124,7 @@ class UnleasedQueues(PulledQueues):
             return await self._ask.at(queue, options.consume_timestamp_ms)
         return await (self._ask.end(queue) if now else self._ask.at(queue, self._store.since_ms(queue.topic)))
 
-    # --- giving up ---------------------------------------------------------------------------------------------------
+    # --- revoking ----------------------------------------------------------------------------------------------------
 
     def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
         for owned in queues:
@@ -141,10 +141,10 @@ class UnleasedQueues(PulledQueues):
         await self.persist()
         self._store.forget(owned.queue)
         del self._releasing[owned.queue]
-        self._instance.wake(self._group, Trigger.LOCK, cause)  # it may be wanted back by now
+        self._instance.wake(self._group, Trigger.LOCK, cause)  # it may be wanted again
 
     def end(self, topic: str) -> None:
-        """Forget the offsets of a topic that its user gave up."""
+        """Forget the offsets of a topic after an unsubscribe."""
         self._store.end(topic)
 
     def _set_back(self, queue: MessageQueue, offset: int) -> None:
@@ -154,12 +154,12 @@ class UnleasedQueues(PulledQueues):
         raise AssertionError(f"{owned.queue} is pulled without a lease that could be lost")
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Nothing: offsets that are kept here are not an operator's to set, and who is no member is not told."""
+        """Nothing: operators do not set offsets that are kept here, and this consumer is no member to be notified."""
 
     async def close(self, cause: str) -> None:
-        """Give everything up: stop the intake, finish what listeners have, store the offsets.
+        """Release everything: stop pulling, drain, store the offsets.
 
-        Cancellation: what is not stored yet is consumed again.
+        Cancellation: messages whose offset is not stored yet are consumed again.
         """
         self._closing = True
         leaving = [*self.owned.values(), *self._releasing.values()]
@@ -176,10 +176,7 @@ class UnleasedQueues(PulledQueues):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Store how far every queue has come.
-
-        Returns:
-            What could not be stored, and is tried again next time.
+        """Store the offset of every queue; returns the failures, which are tried again next time.
 
         Cancellation: some of it may have been stored.
         """
