@@ -15,7 +15,7 @@ import anyio
 import msgpack
 
 from broker.feature import Core, Feature
-from broker.messages.terms import MessageTerms, id_term, key_term, unpack_parked
+from broker.messages.search_keys import SearchKeys, id_key, topic_key, unpack_delayed
 from broker.retry.delays import Delays
 from broker.store.disk.errors import StoreReadFailed
 from broker.store.disk.files import Files
@@ -57,11 +57,11 @@ class Queries(Feature):
 
     async def by_key(self, connection: Connection, request: Command) -> Reply:
         """Messages of a topic that have a key."""
-        return await self._answer(connection, request, key_term(request.header["topic"], request.header["key"]))
+        return await self._answer(connection, request, topic_key(request.header["topic"], request.header["key"]))
 
     async def by_id(self, connection: Connection, request: Command) -> Reply:
         """Every stored copy of a message."""
-        return await self._answer(connection, request, id_term(request.header["message_id"]))
+        return await self._answer(connection, request, id_key(request.header["message_id"]))
 
     async def _answer(self, connection: Connection, request: Command, term: bytes) -> Reply:
         if self._asked >= MAX_LOOKUPS:
@@ -83,7 +83,7 @@ class Queries(Feature):
         before = log.written_position if header.get("before") is None else header["before"]
         names = self._topics.names()
         views = segment_views(log, begin_ms=begin_ms, end_ms=end_ms, before=before)
-        steps = self._searcher.search(views, term, MessageTerms(names), before)
+        steps = self._searcher.search(views, term, SearchKeys(names), before)
         rows: list[_Row] = []
         size, next_before, started = 0, -1, loop.time()
         try:
@@ -118,17 +118,17 @@ class Queries(Feature):
             return None  # of a deleted topic, or not acknowledged yet
         if topic != SCHEDULE_TOPIC:
             return topic, found.queue_id, -1, found.record
-        parked = unpack_parked(found.record[HEADER.size :])
-        if parked is None or not self._delays.is_waiting(found.queue_offset):
+        delayed = unpack_delayed(found.record[HEADER.size :])
+        if delayed is None or not self._delays.is_waiting(found.queue_offset):
             return None  # it was delivered, and is found there
         record = encode_record(
             found.topic_id,
             found.queue_id,
             found.queue_offset,
             found.stored_ms,
-            parked.tag_hash,
+            delayed.tag_hash,
             0,
-            parked.times_delivered,
-            parked.payload,
+            delayed.times_delivered,
+            delayed.payload,
         )
-        return parked.topic, parked.queue_id, parked.due_ms, record
+        return delayed.topic, delayed.queue_id, delayed.due_ms, record

@@ -54,7 +54,7 @@ class Sends(Feature):
     def _send_later(self, connection: Connection, request: Command) -> None:
         """Store a delayed message, or a copy of a failed one. It gets its offset when it is due."""
         header = request.header
-        self._delays.park(
+        self._delays.delay(
             request.body or b"",
             topic=header["topic"],
             queue_id=header["queue_id"],

@@ -1,11 +1,11 @@
-"""How changes of what is in flight are written down: one entry each, and a snapshot of each window. Pure.
+"""The stored form of windows: a snapshot of each, and a journal entry for each change since. Pure.
 
-The entries of one turn of the loop are one row of the metadata store, committed before anybody is answered. Played back
-in order onto the windows of the last snapshot, they give the windows as they were, and with them what the groups have
-committed: only when a window is forgotten is that stored by itself, in the same transaction. There is no entry for
-time: what became due was delivered again, or becomes due after the start.
+The entries of one event-loop iteration are one row of the metadata, committed before a request of it is answered.
+Applied in order to the windows of the last snapshot, they give the windows as they were, with the committed offsets of
+the groups: these are stored by themselves only when a window is dropped, in the same transaction. There is no entry for
+time: a message that became due was redelivered, or becomes due again after the start.
 
-    [OPEN, window, group, topic, queue id, floor]
+    [OPEN, window, group, topic, queue id, committed offset]
     [DELIVER, window, token, delivered ms, visible ms, client id, upto, offsets]
     [ACK, window, token, offsets]
     [EXTEND, window, offset, token, new token, now ms, visible ms]
@@ -13,7 +13,7 @@ time: what became due was delivered again, or becomes due after the start.
     [SKIP, window, offsets]
     [FORGET, window]
 
-Times are wall clock in milliseconds. Offsets that follow one another are [first, how many], others [[...]].
+Times are wall clock in milliseconds. Consecutive offsets are written as [first, how many], others as [[...]].
 """
 
 from __future__ import annotations
@@ -34,13 +34,7 @@ Entry = tuple[Any, ...]
 
 
 class WindowRow(NamedTuple):
-    """A stored window.
-
-    Attributes:
-        number: by which entries name it.
-        group, topic, queue_id: whose it is.
-        data: what `encode_window` made.
-    """
+    """A stored window: `number` names it in entries, `data` is made by `encode_window`."""
 
     number: int
     group: str
@@ -50,34 +44,29 @@ class WindowRow(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Two clocks at one moment: those of the loop stop with the process, those on the wall go on.
-
-    Attributes:
-        now: loop time in seconds.
-        now_ms: wall clock in milliseconds.
-    """
+    """One moment on two clocks: loop time in seconds, which ends with the process, and wall clock in milliseconds."""
 
     now: float
     now_ms: float
 
     def at(self, wall_ms: float) -> float:
-        """Loop time of a moment on the wall."""
+        """Loop time of a moment on the wall clock."""
         return self.now + (wall_ms - self.now_ms) / 1000
 
     def wall_ms(self, at: float) -> int:
-        """The moment on the wall of a loop time, rounded."""
+        """Wall clock of a loop time, rounded."""
         return round(self.now_ms + (at - self.now) * 1000)
 
 
 def encode_offsets(offsets: Sequence[int]) -> list[Any]:
-    """Write ascending offsets briefly."""
+    """Encode ascending offsets."""
     if isinstance(offsets, range) or (offsets and offsets[-1] - offsets[0] == len(offsets) - 1):
         return [offsets[0], len(offsets)]
     return [list(offsets)]
 
 
 def decode_offsets(wire: list[Any]) -> Sequence[int]:
-    """Read what `encode_offsets` wrote."""
+    """Decode offsets of `encode_offsets`."""
     if len(wire) == 2:
         return range(wire[0], wire[0] + wire[1])
     offsets: list[int] = wire[0]
@@ -96,7 +85,7 @@ def encode_window(window: PopWindow, times: Times) -> bytes:
 
 
 def decode_window(data: bytes, times: Times) -> PopWindow:
-    """Read what `encode_window` wrote."""
+    """Decode a window of `encode_window`."""
     unpacked: Any = msgpack.unpackb(data)
     byteorder, committed, tokens, attempts, batches = unpacked
     if byteorder != sys.byteorder:
@@ -110,9 +99,9 @@ def decode_window(data: bytes, times: Times) -> PopWindow:
 
 
 def cut_window(window: PopWindow, end: int) -> PopWindow:
-    """Take from a window what lies at or behind the end of its queue: a power cut took those messages.
+    """Remove the messages at or after the end of a queue from its window, because a power cut took them.
 
-    Others will have their offsets, which nobody has acknowledged.
+    Other messages will get their offsets, and are not acknowledged.
     """
     committed, tokens, attempts = window.columns()
     left = max(0, end - committed)
@@ -124,7 +113,7 @@ def play(window: PopWindow, entry: Entry, times: Times) -> None:
     """Apply an entry to the window that it names; OPEN and FORGET are the caller's. `times` is now, in this run.
 
     Raises:
-        AssertionError: an entry of a kind that is not known.
+        AssertionError: the kind of the entry is unknown.
     """
     kind = entry[0]
     if kind == DELIVER:

@@ -1,14 +1,14 @@
-"""PopLedger: what is in flight of every queue of every group of one broker, and what of it comes again when. Pure.
+"""PopLedger: the windows of every queue of every group of one broker, and when messages become due. Pure.
 
 It ties the windows (`broker/pop/window.py`) together: one bound for all of them, one next deadline, and a journal entry
-(`broker/pop/journal.py`) for each change, which the caller has to make durable before it answers anybody. After a crash
-the windows of the last snapshot and the entries since give the same ledger again, with every handle as good as before.
+(`broker/pop/journal.py`) for each change, which the caller makes durable before it answers a request. After a crash the
+windows of the last snapshot and the entries since give the same ledger again, and every handle is as good as before.
 
-    open("g", "t", 0, floor=7)
-    deliver 7, 8, 9 to A        floor 7, A has three messages for as long as it asked
-    ack 8                       floor 7
-    ack 7                       floor 9: what the group has committed
-    its time is over            9 is due: the next pop gets it, and A's handle of it dies then
+    open("g", "t", 0, committed=7)
+    deliver 7, 8, 9 to A              committed 7; the three messages are invisible for the time that A asked for
+    ack 8                             committed 7
+    ack 7                             committed 9
+    the invisible time is over        9 is due: the next pop gets it, and A's handle of it is dead then
 
 Times are loop times in seconds, and wall clock in milliseconds where they are written down.
 """
@@ -52,15 +52,13 @@ class PopKey(NamedTuple):
 
 
 class GroupQueue:
-    """A window and what belongs to it.
+    """One queue of one group, with its window.
 
     Attributes:
-        key: whose it is.
-        number: by which journal entries name it; never given twice.
-        queue: what is in flight.
-        waiters: members that want to pull from the queue and were refused its lease, the oldest first. While there are
-            any, nothing is delivered from it.
-        looked_at_by: there is an entry in the ledger's heap of deadlines for this time, or an earlier one.
+        number: names it in journal entries; never used twice.
+        waiters: members that were refused the lease of the queue, the oldest first. While there are any, the queue
+            drains: nothing is delivered from it.
+        looked_at_by: the ledger's heap of deadlines has an entry for this time, or for an earlier one.
     """
 
     __slots__ = ("key", "looked_at_by", "number", "waiters", "window")
@@ -73,7 +71,7 @@ class GroupQueue:
         self.looked_at_by = NEVER
 
     def __lt__(self, other: GroupQueue) -> bool:
-        """In the order in which they were opened: what is due at one moment is looked at in this order."""
+        """In the order in which they were opened, for deadlines at the same moment."""
         return self.number < other.number
 
     def stats_row(self, now: float) -> list[Any]:
@@ -104,11 +102,10 @@ class PopLedger:
 
     Args:
         note: called with the journal entry of each change.
-        forgotten: called with each window that is dropped: what the group has committed stands nowhere else.
+        forgotten: called with each queue whose window is dropped: its committed offset is stored nowhere else.
 
     Attributes:
-        windows: by group, topic and queue id.
-        messages: offsets in all windows: memory for each of them is held.
+        messages: offsets in all windows; each of them takes memory.
     """
 
     def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[GroupQueue], None]) -> None:
@@ -117,8 +114,8 @@ class PopLedger:
         self._note = note
         self._forgotten = forgotten
         self._last_number = 0
-        # Heap of (time, window). A window has one entry, or a few stale ones: one for each batch would be as
-        # many as there are batches, and a consumer that acknowledges at once leaves them all behind.
+        # Heap of (time, queue). A queue has one entry, and perhaps a few stale ones. With one entry for each batch, a
+        # consumer that acknowledges at once would leave all of them behind.
         self._deadlines: list[tuple[float, GroupQueue]] = []
 
     @property
@@ -129,22 +126,22 @@ class PopLedger:
     # --- windows -----------------------------------------------------------------------------------------------------
 
     def open(self, key: PopKey, committed: int) -> GroupQueue:
-        """Begin a window where the group has committed.
+        """Open a window at the committed offset.
 
         Raises:
-            SystemBusy: too many queues have messages in flight.
+            SystemBusy: too many queues have windows.
         """
         if len(self.queues) >= MAX_POP_QUEUES:
             self._forget_idle()
         if len(self.queues) >= MAX_POP_QUEUES:
-            raise SystemBusy(f"groups have messages in flight of {MAX_POP_QUEUES} queues of this broker: retry later")
+            raise SystemBusy(f"groups have invisible messages of {MAX_POP_QUEUES} queues of this broker: retry later")
         self._last_number += 1
         queue = self.queues[key] = GroupQueue(key, self._last_number, PopWindow(committed))
         self._note((OPEN, queue.number, *key, committed))
         return queue
 
     def forget(self, queue: GroupQueue) -> None:
-        """Drop a window: every handle of it is dead."""
+        """Drop a queue with its window: every handle of it is dead."""
         if self.queues.pop(queue.key, None) is not None:
             self.messages -= _size(queue.window)
             queue.looked_at_by = -NEVER
@@ -152,20 +149,20 @@ class PopLedger:
             self._forgotten(queue)
 
     def forget_all(self, queues: Iterable[GroupQueue]) -> None:
-        """Drop windows."""
+        """Drop queues."""
         for queue in list(queues):
             self.forget(queue)
 
     def of_group(self, group: str) -> list[GroupQueue]:
-        """The windows of a group, sorted."""
+        """The queues of a group, sorted."""
         return [self.queues[key] for key in sorted(self.queues) if key.group == group]
 
     def of_topic(self, topic: str) -> list[GroupQueue]:
-        """The windows of a topic, sorted."""
+        """The queues of a topic, sorted."""
         return [self.queues[key] for key in sorted(self.queues) if key.topic == topic]
 
     def _forget_idle(self) -> None:
-        # One without unacknowledged messages says no more than the committed offset does.
+        # A window without unacknowledged messages says no more than the committed offset.
         self.forget_all(queue for queue in self.queues.values() if queue.window.is_idle and not queue.waiters)
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -181,11 +178,7 @@ class PopLedger:
         times: Times,
         invisible_s: float,
     ) -> list[int]:
-        """Note that messages were delivered; see `PopWindow.deliver`.
-
-        Returns:
-            How often each has been delivered now.
-        """
+        """Record a delivery; see `PopWindow.deliver`."""
         window, (now, now_ms) = queue.window, times
         visible_at = now + invisible_s
         before = window.next_offset - window.committed
@@ -199,11 +192,7 @@ class PopLedger:
         return counts
 
     def ack(self, queue: GroupQueue, token: int, offsets: Sequence[int]) -> list[int]:
-        """End messages; see `PopWindow.ack`.
-
-        Returns:
-            Those whose handles were good.
-        """
+        """Acknowledge messages; see `PopWindow.ack`."""
         window = queue.window
         committed = window.committed
         ended = window.ack(token, offsets)
@@ -213,7 +202,7 @@ class PopLedger:
         return ended
 
     def skip(self, queue: GroupQueue, offsets: Sequence[int]) -> None:
-        """End messages without a handle: they do not exist any more."""
+        """Acknowledge messages that no longer exist."""
         window = queue.window
         committed = window.committed
         window.skip(offsets)
@@ -223,11 +212,7 @@ class PopLedger:
     def extend(
         self, queue: GroupQueue, token: int, offset: int, *, new_token: int, times: Times, visible_at: float
     ) -> bool:
-        """Let a message be invisible until another time; see `PopWindow.extend`.
-
-        Returns:
-            Whether the handle was good.
-        """
+        """Change the end of a message's invisible time; see `PopWindow.extend`."""
         if not queue.window.extend(token, offset, new_token=new_token, now=times.now, visible_at=visible_at):
             return False
         if visible_at < queue.looked_at_by:
@@ -237,7 +222,7 @@ class PopLedger:
         return True
 
     def give_back(self, queue: GroupQueue, token: int, times: Times) -> None:
-        """Let the rest of a batch come again at once: it did not reach whom it was for."""
+        """Undo a delivery that did not reach its client; see `PopWindow.give_back`."""
         queue.window.give_back(token, times.now)
         self._look_by(queue, times.now)
         self._note((GIVE_BACK, queue.number, token, round(times.now_ms)))
@@ -245,14 +230,9 @@ class PopLedger:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, most: int) -> list[GroupQueue]:
-        """Make due what was not acknowledged in time.
+        """Make the messages due whose invisible time is over; returns their queues in the order of the deadlines.
 
-        Args:
-            now: loop time in seconds.
-            most: about so many messages at the most, so that a million of them do not stop the loop; call again.
-
-        Returns:
-            Windows that have something due now, in the order of their deadlines.
+        About `most` messages at a time, so that a million of them do not stop the event loop; call again for the rest.
         """
         found: list[GroupQueue] = []
         while self._deadlines and self._deadlines[0][0] <= now and most > 0:
@@ -270,7 +250,7 @@ class PopLedger:
         return found
 
     def next_deadline(self) -> float | None:
-        """When to call `expire` next, or None. It may find nothing then."""
+        """When to call `expire` next, or None; it may find nothing due then."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] != deadlines[0][1].looked_at_by:
             heapq.heappop(deadlines)
@@ -283,23 +263,17 @@ class PopLedger:
     # --- storing -----------------------------------------------------------------------------------------------------
 
     def snapshot(self, times: Times) -> list[WindowRow]:
-        """All windows, to be stored in the place of all entries so far; those that say nothing are dropped first."""
+        """All windows, to be stored in the place of all entries so far; those that are idle are dropped first."""
         self._forget_idle()
         return [WindowRow(queue.number, *key, encode_window(queue.window, times)) for key, queue in self.queues.items()]
 
     def restore(
         self, rows: Iterable[WindowRow], entries: Iterable[Entry], times: Times, end_of: Callable[[PopKey], int | None]
     ) -> None:
-        """Put back what an earlier run stored; the ledger is new.
+        """Fill a new ledger from the last snapshot of an earlier run and the entries since, in their order.
 
-        A new snapshot has to be stored before anything is delivered: the entries know nothing of messages that a power
-        cut took, and others will have their offsets.
-
-        Args:
-            rows: the last snapshot.
-            entries: those since, in their order.
-            times: now.
-            end_of: end of a queue, or None if there is no such queue any more.
+        `end_of` returns the end of a queue, or None if it no longer exists. A new snapshot has to be stored before any
+        delivery: a power cut may have taken messages that the entries name, and other messages will get their offsets.
         """
         queues = {row.number: GroupQueue(PopKey(*row[1:4]), row.number, decode_window(row.data, times)) for row in rows}
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Reads the messages of a pop from the store: new ones in a row, and due ones wherever they lie."""
+"""Reads the messages of a pop from the store: new ones from an offset on, and due ones at any offsets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from model.record import HEADER_BYTES, StoredRecord, iter_records
 
 
 class Run(NamedTuple):
-    """Messages that lie in a row.
+    """Messages from an offset on.
 
     Attributes:
         body: their stored records.
         offsets: of those records.
-        upto: everything below is in `offsets`, or is passed over: by the filter, or because it does not exist any more.
+        upto: messages below it that are not in `offsets` do not match the filter, or no longer exist.
         result: of the read.
     """
 
@@ -27,7 +27,7 @@ class Run(NamedTuple):
 
     @property
     def is_moved(self) -> bool:
-        """Whether messages are gone that were there."""
+        """Whether messages were deleted that the group had still to read."""
         return self.result.status is ReadStatus.OFFSET_TOO_SMALL
 
 
@@ -56,13 +56,13 @@ def read_run(
 
 
 class DueRead(NamedTuple):
-    """Messages that come again.
+    """Messages to be redelivered.
 
     Attributes:
         bodies: stored records.
         offsets: of those records, ascending.
-        gone: those that do not exist any more.
-        moved: the read that found that the first of them was deleted, and its offset, or None.
+        gone: offsets whose messages no longer exist.
+        moved: the first of them that was deleted by retention, and the result of that read; or None.
     """
 
     bodies: list[bytes]
@@ -72,14 +72,7 @@ class DueRead(NamedTuple):
 
 
 def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequence[int], *, max_bytes: int) -> DueRead:
-    """Read messages that were delivered before; the first of them, up to the one that fills the room.
-
-    Args:
-        store: where they are.
-        topic_id: their topic.
-        queue_id: their queue.
-        offsets: which, ascending.
-        max_bytes: of all records.
+    """Read messages at ascending offsets, up to the one with which their records reach `max_bytes`.
 
     Raises:
         StoreReadFailed: an I/O error.
@@ -110,14 +103,14 @@ def read_due(store: MessageStore, topic_id: int, queue_id: int, offsets: Sequenc
 
 
 def _before(body: bytes, end: int) -> bytes:
-    """Only the records with lower offsets: a read that passes over damage goes on behind what was asked for."""
+    """Only the records with lower offsets: a read that skips damaged records goes on after the wanted offsets."""
     return body[: sum(HEADER_BYTES + len(r.payload) for r in iter_records(body) if r.queue_offset < end)]
 
 
 def read_records(
     store: MessageStore, topic_id: int, queue_id: int, offsets: Sequence[int], *, max_bytes: int
 ) -> tuple[list[StoredRecord], DueRead]:
-    """The same, decoded.
+    """As `read_due`, with the records decoded.
 
     Raises:
         StoreReadFailed: an I/O error.

@@ -1,4 +1,4 @@
-"""What a POP_MESSAGE asks for, read and checked once: a held pop is run again without looking at its header."""
+"""PopRequest: the header of a POP_MESSAGE, read and checked once, because a parked pop runs again."""
 
 from __future__ import annotations
 
@@ -24,18 +24,13 @@ class PopRequest(NamedTuple):
     """A pop.
 
     Attributes:
-        group: of whom.
-        topic: of what.
-        queue_id: of which queue, `ANY_QUEUE` for any.
-        client_id: for whom.
-        max_n: messages at the most.
-        invisible_s: how long nobody else gets them.
-        tag_hashes: only these, or None for all.
-        order: whether one batch of a queue is in flight at a time.
-        max_attempts: deliveries after which a message is a dead letter.
-        consume_from: where the group begins if it has committed nothing, or None if that is not said.
+        queue_id: `ANY_QUEUE` for any.
+        tag_hashes: of the wanted tags, or None for all.
+        order: whether only one batch of a queue is invisible at a time.
+        max_attempts: deliveries after which a message is sent to the DLQ.
+        consume_from: where the group starts without a committed offset, or None if the pop does not say.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`.
-        retry_topic: the group's, if its messages are wanted too.
+        retry_topic: that of the group, if its messages are wanted too.
     """
 
     group: str

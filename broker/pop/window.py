@@ -1,21 +1,23 @@
-"""PopWindow: which messages of one queue a group has in flight, one by one. Pure. RocketMQ: PopBufferMergeService.
+"""PopWindow: the messages of one queue that a group has popped and not acknowledged. Pure.
 
-A pop makes messages invisible for a time. Each delivery has a *token*, a random number of 64 bits which, with the
-offset, is the receipt handle: it cannot be guessed, and it is dead as soon as the message is acknowledged, delivered
-again or made invisible anew. A message that nobody acknowledges in time comes again from the same queue: RocketMQ
-copies it to a retry topic 2 to 3 s late, and a second queue, out of order, is what its users then debug.
+RocketMQ: PopBufferMergeService. A pop makes messages invisible for a time. Each delivery has a *delivery token*, a
+random number of 64 bits that together with the offset is the receipt handle: it cannot be guessed, and it is dead as
+soon as the message is acknowledged or redelivered, or its invisible time is changed. A message that is not acknowledged
+in time is redelivered from the same queue. RocketMQ copies it to a retry topic instead, 2 to 3 s late, and its users
+then debug a second queue that is out of order.
 
     offset      5    6    7    8    9   10
                 |    |    |    |    |    |
-              floor            |       next_offset
-                in flight, acknowledged (6, 7), due again (8)
+           committed           |       next_offset
+               invisible (5, 9), acknowledged (6, 7), due for redelivery (8)
 
-    below `floor`           all acknowledged: what the group has committed
-    [floor, next_offset)    the window: a token for each message, 0 once it is acknowledged
-    from next_offset on     never delivered
+    below `committed`           all acknowledged: the group's committed offset
+    [committed, next_offset)    the window: a token for each message, 0 once it is acknowledged
+    from next_offset on         never delivered
 
-A message in the window costs ten bytes in two arrays, a batch in flight an object: a million messages in flight are a
-few dozen megabytes. The window is bounded; behind a message that is never acknowledged only so many others can run on.
+A message in the window costs ten bytes in two arrays, and an invisible batch an object: a million invisible messages
+are a few dozen megabytes. The window is bounded: after a message that is never acknowledged, only MAX_POP_WINDOW others
+are delivered.
 
 Times are loop times in seconds.
 """
@@ -34,11 +36,11 @@ from model.limits import MAX_POP_WINDOW
 MAX_ATTEMPTS_COUNTED = 0xFFFF
 _MAX_TOKEN = 2**64 - 1
 _STRETCH = 64
-"""Messages at a time that are looked at for the floor."""
+"""Messages at a time that are compared to find the committed offset."""
 
 
 def shortened(offsets: Sequence[int]) -> Sequence[int]:
-    """Ascending offsets as a range if they follow one another: it takes a tenth of the room."""
+    """Ascending offsets, as a range if they are consecutive: it takes a tenth of the memory."""
     if len(offsets) > 1 and offsets[-1] - offsets[0] == len(offsets) - 1:
         return range(offsets[0], offsets[-1] + 1)
     return offsets
@@ -49,11 +51,10 @@ class PopBatch:
     """Messages that were delivered together under one token.
 
     Attributes:
-        client_id: to whom.
         since: when they were delivered.
-        visible_at: when they come again unless they are acknowledged.
-        offsets: which, ascending; some may be acknowledged by now.
-        left: how many are not.
+        visible_at: when their invisible time ends.
+        offsets: ascending; some may be acknowledged, or extended under another token.
+        left: how many are neither.
     """
 
     client_id: str
@@ -64,30 +65,23 @@ class PopBatch:
 
 
 class Due(NamedTuple):
-    """Messages to be delivered again.
-
-    Attributes:
-        offsets: ascending.
-        attempts: how often each was delivered before.
-    """
+    """Messages due for redelivery: ascending offsets, and how often each was delivered before."""
 
     offsets: list[int]
     attempts: list[int]
 
 
 class PopWindow:
-    """One queue of one group.
+    """The window of one queue of one group.
 
-    Protocol: `due` and `next_offset` say what may be delivered; whoever reads those messages calls `deliver` with what
-    there was. `ack`, `extend` and `expire` change what is in flight; `next_deadline` says when to call `expire`.
-
-    Args:
-        floor: where the group begins.
+    Protocol: `due` and `next_offset` say which messages may be delivered; the caller reads them, and calls `deliver`
+    with those that exist. `ack`, `extend` and `expire` change which are invisible; `next_deadline` says when to call
+    `expire`.
 
     Attributes:
-        floor: the smallest offset that is not acknowledged: what the group has committed.
+        committed: the smallest offset that is not acknowledged: the group's committed offset.
         next_offset: the first offset that was never delivered.
-        batches: token -> batch, of those in flight.
+        batches: token -> batch with invisible messages.
     """
 
     def __init__(self, committed: int) -> None:
@@ -99,7 +93,7 @@ class PopWindow:
         self._attempts = array("H")
         # Heap of (visible at, token); an entry whose batch is gone or says otherwise is stale.
         self._deadlines: list[tuple[float, int]] = []
-        self._due: list[int] = []  # heap of offsets whose time was over; those acknowledged since are skipped
+        self._due: list[int] = []  # heap of offsets whose invisible time is over; those acknowledged since are skipped
         self._due_set: set[int] = set()
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -111,12 +105,12 @@ class PopWindow:
 
     @property
     def attempts_max(self) -> int:
-        """How often the message was delivered that was delivered most, of those that are not acknowledged."""
+        """Most deliveries of one unacknowledged message."""
         return max(compress(self._attempts, self._tokens), default=0)
 
     @property
     def due_count(self) -> int:
-        """Messages that wait to be delivered again."""
+        """Messages that wait for their redelivery."""
         return len(self._due_set)
 
     @property
@@ -126,7 +120,7 @@ class PopWindow:
 
     @property
     def room(self) -> int:
-        """How many messages may be delivered for the first time before the window is full."""
+        """How many new messages may be delivered before the window is full."""
         return MAX_POP_WINDOW - (self.next_offset - self.committed)
 
     def attempts_of(self, offset: int) -> int:
@@ -134,11 +128,7 @@ class PopWindow:
         return self._attempts[offset - self._base]
 
     def due(self, max_n: int) -> Due:
-        """The first messages to be delivered again; they stay due until `deliver` or `ack`.
-
-        Args:
-            max_n: so many at most.
-        """
+        """The first messages due for redelivery, at most `max_n`; they stay due until `deliver` or `ack`."""
         found: list[int] = []
         while self._due and len(found) < max_n:
             offset = heapq.heappop(self._due)
@@ -154,19 +144,11 @@ class PopWindow:
     def deliver(
         self, offsets: Sequence[int], *, upto: int, token: int, client_id: str, now: float, visible_at: float
     ) -> list[int]:
-        """Note that messages were delivered.
+        """Record a delivery to a client; returns how often each message has been delivered now.
 
-        Args:
-            offsets: which, ascending: due ones, and new ones from `next_offset` on. Kept as it is: a range is smaller.
-            upto: the new `next_offset`; new messages below it that are not delivered are done with: a filter passed
-                over them, or they do not exist any more.
-            token: a random number above 0 that no other batch has.
-            client_id: to whom.
-            now: when.
-            visible_at: when they come again.
-
-        Returns:
-            How often each has been delivered now.
+        The offsets are ascending: due ones, and new ones from `next_offset` on; a range is kept as it is and takes less
+        memory. `upto` is the new `next_offset`: new messages below it that are not delivered count as acknowledged,
+        because a filter does not match them or they no longer exist. No other batch may have the token, which is not 0.
         """
         assert token not in self.batches, "a token must be of one batch only"
         first, grown = self.next_offset, upto - self.next_offset
@@ -174,7 +156,7 @@ class PopWindow:
             self.batches[token] = PopBatch(client_id, now, visible_at, offsets, len(offsets))
             heapq.heappush(self._deadlines, (visible_at, token))
         if grown == len(offsets) and grown and offsets[0] == first:
-            # Nothing but new ones, and all of them: nearly every pop. Two arrays grow, and no message is looked at.
+            # New messages only, and all of them: nearly every pop. Two arrays grow, and no message is looked at.
             self._tokens.extend(array("Q", (token,)) * grown)
             self._attempts.extend(array("H", (1,)) * grown)
             self.next_offset = upto
@@ -196,14 +178,11 @@ class PopWindow:
         return counts
 
     def ack(self, token: int, offsets: Sequence[int]) -> list[int]:
-        """End messages.
-
-        Args:
-            token: of the delivery.
-            offsets: which of its messages.
+        """Acknowledge messages of the delivery with a token.
 
         Returns:
-            Those that it has ended; the others' handles were dead: acknowledged, delivered again or extended before.
+            The messages that are acknowledged now. The handles of the others were dead: the message was acknowledged,
+            redelivered or extended before.
         """
         if not 0 < token <= _MAX_TOKEN:
             return []
@@ -219,7 +198,7 @@ class PopWindow:
         if offsets:
             n, first = len(offsets), offsets[0] - base
             run, last = tuple(range(offsets[0], offsets[0] + n)), first + n
-            # Messages in a row, all of this delivery: what a consumer acknowledges that ends what it has popped.
+            # Consecutive messages, all of this delivery: a consumer that acknowledges a whole batch.
             if offsets[0] >= committed and tuple(offsets) == run and tokens[first:last] == array("Q", (token,)) * n:
                 tokens[first:last] = array("Q", bytes(8 * n))
                 return list(run)
@@ -231,7 +210,7 @@ class PopWindow:
         return ended
 
     def skip(self, offsets: Iterable[int]) -> None:
-        """End messages without a handle: they are dead letters now, or do not exist any more."""
+        """Acknowledge messages without a handle: they were sent to the DLQ, or no longer exist."""
         for offset in offsets:
             if self.committed <= offset < self.next_offset:
                 token = self._tokens[offset - self._base]
@@ -239,10 +218,10 @@ class PopWindow:
                     self.ack(token, [offset])
 
     def give_back(self, token: int, visible_at: float) -> None:
-        """Let the rest of a batch come again at another time, because it did not reach whom it was for.
+        """Undo a delivery that did not reach its client: the rest of the batch is visible from another time on.
 
-        The delivery does not count: on a disk that is full for an hour, messages would become dead letters that nobody
-        has ever got. Nothing if the batch is not in flight.
+        It does not count as an attempt: on a disk that is full for an hour, messages would be sent to the DLQ that no
+        consumer has ever received. Does nothing if the batch is not invisible.
         """
         batch = self.batches.get(token)
         if batch is not None:
@@ -254,10 +233,10 @@ class PopWindow:
             heapq.heappush(self._deadlines, (visible_at, token))
 
     def extend(self, token: int, offset: int, *, new_token: int, now: float, visible_at: float) -> bool:
-        """Let one message stay invisible until another time; its old handle is dead then.
+        """Change the end of a message's invisible time, and its token: the old handle is dead then.
 
-        Several messages of one batch may get the same new token if they come again at the same time: they are one batch
-        again then, which takes a tenth of the memory of one for each.
+        Several messages of one batch may get the same new token if their time ends together: they are one batch again,
+        which takes a tenth of the memory of one for each.
 
         Returns:
             Whether the handle was good.
@@ -275,21 +254,17 @@ class PopWindow:
             self.batches[new_token] = PopBatch(client_id, since, visible_at, [offset], 1)
             heapq.heappush(self._deadlines, (visible_at, new_token))
         else:
-            assert together.visible_at == visible_at, "messages of one batch come again together"
+            assert together.visible_at == visible_at, "the invisible times of one batch end together"
             together.offsets = [*together.offsets, offset]
             together.left += 1
         return True
 
     def expire(self, now: float, most: int | None = None) -> int:
-        """Make due whatever was not acknowledged in time.
-
-        Args:
-            now: the time.
-            most: stop when so many have become due; the rest is told by `next_deadline`, and waits for the next call.
+        """Make the messages due whose invisible time is over; about `most` at a time, the others by the next call.
 
         Returns:
-            How many messages became due. Their handles stay good until they are delivered again: a consumer that is
-            late by a moment has done the work all the same.
+            How many messages became due. Their handles stay good until the redelivery: a consumer that is late by a
+            moment has processed the message all the same.
         """
         became_due = 0
         while (deadline := self.next_deadline()) is not None and deadline <= now:
@@ -318,7 +293,7 @@ class PopWindow:
     # --- storing -----------------------------------------------------------------------------------------------------
 
     def columns(self) -> tuple[int, bytes, bytes]:
-        """(floor, tokens, attempts) of the window, to be stored; numbers in the machine's own byte order."""
+        """(committed, tokens, attempts) of the window, to be stored; numbers in the machine's own byte order."""
         first = self.committed - self._base
         return self.committed, self._tokens[first:].tobytes(), self._attempts[first:].tobytes()
 

@@ -1,12 +1,12 @@
-"""Messages that wait to be delivered later: what is due, and what a restart has to look at. Pure.
+"""DelayTable: the delayed messages that are not delivered yet, and from where on a restart has to read. Pure.
 
-Parked messages lie in a queue of the log, in the order in which they arrived, and fall due in any order. Each delivery
-leaves a mark in a second queue. After a restart the two queues tell what is still to be delivered, and the two numbers
-kept here tell from where on they have to be read:
+Delayed messages are stored in a queue of the log in the order of their arrival, and become due in any order. Each
+delivery appends a mark to a second queue. After a restart the two queues give the messages still to be delivered, and
+the two numbers kept here say from which offsets on they have to be read:
 
-    parked   offset 0: due at 50   offset 1: due at 10   offset 2: due at 30
-    at 10    deliver 1, mark 0 says «1»        low water: parked 0, marks 0
-    at 50    deliver 2, then 0                 low water: parked 3, marks 3
+    delayed  offset 0: due at 50   offset 1: due at 10   offset 2: due at 30
+    at 10    deliver 1, mark 0 names it        low water: delayed 0, marks 0
+    at 50    deliver 2, then 0                 low water: delayed 3, marks 3
 """
 
 from __future__ import annotations
@@ -20,14 +20,9 @@ from model.limits import MAX_DELAYED_MESSAGES
 
 
 class LowWater(NamedTuple):
-    """From where on a restart has to read: everything below is done.
+    """First offsets that a restart has to read, in the queue of delayed messages and in the queue of marks."""
 
-    Attributes:
-        parked: offset in the queue of parked messages.
-        marks: offset in the queue of marks.
-    """
-
-    parked: int
+    delayed: int
     marks: int
 
 
@@ -35,7 +30,7 @@ NOTHING_DONE = LowWater(0, 0)
 
 
 class DelayTable:
-    """Parked messages of one broker, by their offset. Times are wall clock in milliseconds."""
+    """Delayed messages of one broker, by their offset. Times are wall clock in milliseconds."""
 
     def __init__(self, low: LowWater = NOTHING_DONE, max_pending: int = MAX_DELAYED_MESSAGES) -> None:
         self._max_pending = max_pending
@@ -49,27 +44,27 @@ class DelayTable:
         return len(self._pending)
 
     def __contains__(self, offset: int) -> bool:
-        """Whether the parked message at an offset was not delivered yet."""
+        """Whether the delayed message at an offset is not delivered yet."""
         return offset in self._pending
 
     def check_room(self) -> None:
-        """Refuse a message that there is no room for.
+        """Check that there is room for one more message.
 
         Raises:
-            SystemBusy: too many wait already.
+            SystemBusy: there are too many.
         """
         if len(self._pending) >= self._max_pending:
-            raise SystemBusy(f"{self._max_pending} messages wait for their time on this broker already: retry later")
+            raise SystemBusy(f"this broker has {self._max_pending} delayed messages already: retry later")
 
     def add(self, offset: int, due_ms: int) -> None:
-        """Note a parked message; offsets come in ascending order."""
+        """Note a delayed message; offsets come in ascending order."""
         self._pending[offset] = None
         self._order.append(offset)
         heapq.heappush(self._heap, (due_ms, offset))
-        self._end = self._end._replace(parked=offset + 1)
+        self._end = self._end._replace(delayed=offset + 1)
 
     def take_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Take (due, offset) of messages whose time has come, the earliest first; each is then `done` or `put_back`."""
+        """Take (due, offset) of messages that are due, the earliest first; each is then `done` or `put_back`."""
         due: list[tuple[int, int]] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now_ms:
             entry = heapq.heappop(self._heap)
@@ -82,22 +77,22 @@ class DelayTable:
         heapq.heappush(self._heap, (due_ms, offset))
 
     def done(self, offset: int, mark: int) -> None:
-        """Note that a message was delivered, and which mark says so. Marks may name messages that are done already."""
+        """Note that a message was delivered, and the mark of that. Marks may name messages that are done already."""
         self._pending.pop(offset, None)
         self._marks.append((mark, offset))
         self._end = self._end._replace(marks=mark + 1)
         while self._order and self._order[0] not in self._pending:
             self._order.popleft()
-        low = self._order[0] if self._order else self._end.parked
+        low = self._order[0] if self._order else self._end.delayed
         while self._marks and self._marks[0][1] < low:
             self._marks.popleft()
 
     def next_due_ms(self) -> int | None:
-        """When the next message falls due, or None when none waits; never later than that."""
+        """When the next message is due, or earlier; None without any."""
         return self._heap[0][0] if self._heap else None
 
     def low_water(self) -> LowWater:
-        """From where on a restart has to read."""
+        """The first offsets that a restart has to read."""
         return LowWater(
-            self._order[0] if self._order else self._end.parked, self._marks[0][0] if self._marks else self._end.marks
+            self._order[0] if self._order else self._end.delayed, self._marks[0][0] if self._marks else self._end.marks
         )

@@ -1,12 +1,12 @@
-"""Delivers messages when their time has come: delayed sends, and failed messages that are tried again.
+"""Delivers delayed messages when they are due: delayed sends, and failed messages that are tried again.
 
-RocketMQ: ScheduleMessageService, which looks into one queue per level every 100 ms; here one timer waits for the next
-message, and any number of milliseconds will do. What waits lies in the log (`model/names.py`: SCHEDULE_TOPIC): queue 0
-holds the parked messages, queue 1 a mark for each that was delivered. A delivery and its mark are written together, so
-that a crash between them can only deliver again, never lose.
+RocketMQ: ScheduleMessageService, which reads one queue per delay level every 100 ms; here one timer waits for the next
+message, and a delay is any number of milliseconds. Delayed messages are stored in the log (`model/names.py`:
+SCHEDULE_TOPIC): queue 0 holds the messages, queue 1 a mark for each that was delivered. A delivery and its mark are
+written together, so a crash between them can only deliver a message twice, never lose it.
 
-    parked payload   msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
-    mark             msgpack [offset of the parked message]
+    delayed message  msgpack [due_ms, topic, queue id, tag hash, times delivered, payload]
+    mark             msgpack [offset of the delayed message]
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from model.record import iter_records
 
 logger = logging.getLogger(__name__)
 
-PARKED, MARKS = 0, 1
+DELAYED, MARKS = 0, 1
 """Queues of the schedule topic."""
-_PER_TURN = 256
+_AT_ONCE = 256
 _RETRY_MS = 1_000
 
 
@@ -57,38 +57,30 @@ class Delays(Feature):
 
     def kept_from(self) -> dict[LogKey, int]:
         """The first message that is not delivered; the marks that matter were written after it."""
-        return {(self._topic_id, PARKED): self._table.low_water().parked}
+        return {(self._topic_id, DELAYED): self._table.low_water().delayed}
 
     def is_waiting(self, offset: int) -> bool:
-        """Whether the parked message at an offset of the schedule topic is still to be delivered."""
+        """Whether the delayed message at an offset of the schedule topic is still to be delivered."""
         return offset in self._table
 
-    def park(
+    def delay(
         self, payload: bytes, *, topic: str, queue_id: int, tag_hash: int, times_delivered: int, due_ms: int
     ) -> None:
-        """Keep a message until it is due; it is written with the barrier, which the caller waits for.
-
-        Args:
-            payload: the producer's bytes.
-            topic: where it goes then.
-            queue_id: in that topic.
-            tag_hash: of its tag.
-            times_delivered: failed deliveries so far.
-            due_ms: wall clock in milliseconds.
+        """Store a message until it is due, and deliver it to a queue then; the barrier writes it.
 
         Raises:
-            SystemBusy: too many wait already.
+            SystemBusy: there are too many delayed messages.
         """
         self._table.check_room()
         packed = msgpack.packb([due_ms, topic, queue_id, tag_hash, times_delivered, payload])
-        offset = self._store.append(self._topic_id, PARKED, packed, 0)
+        offset = self._store.append(self._topic_id, DELAYED, packed, 0)
 
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 self._table.add(offset, due_ms)
                 self._wake_by(self._loop_time_of(due_ms))
 
-        self._barrier.after_append(written, SCHEDULE_TOPIC, PARKED)
+        self._barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
@@ -101,24 +93,24 @@ class Delays(Feature):
         return None if due_ms is None else self._loop_time_of(due_ms)
 
     def expire(self, now: float) -> None:
-        """Deliver the messages whose time has come, some at a time."""
-        for _, offset in self._table.take_due(int(self._clock_ms()), _PER_TURN):
+        """Deliver the messages that are due, some at a time."""
+        for _, offset in self._table.take_due(int(self._clock_ms()), _AT_ONCE):
             try:
-                parked = self._read(offset)
+                delayed = self._read(offset)
             except StoreError as error:
                 logger.error("a delayed message could not be read: %s", error)
                 self._try_later(offset)
                 continue
-            if parked is not None:
-                self._deliver_one(offset, parked)
+            if delayed is not None:
+                self._deliver_one(offset, delayed)
 
     def _try_later(self, offset: int) -> None:
         retry_ms = int(self._clock_ms()) + _RETRY_MS
         self._table.put_back(offset, retry_ms)
         self._wake_by(self._loop_time_of(retry_ms))
 
-    def _deliver_one(self, offset: int, parked: list[Any]) -> None:
-        _, topic, queue_id, tag_hash, times_delivered, payload = parked
+    def _deliver_one(self, offset: int, delayed: list[Any]) -> None:
+        _, topic, queue_id, tag_hash, times_delivered, payload = delayed
         entry = self._topics.get(topic)
         if entry is not None:
             self._store.append(entry.topic_id, queue_id, payload, tag_hash, times_delivered=times_delivered)
@@ -135,36 +127,36 @@ class Delays(Feature):
         self._barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
 
     def _read(self, offset: int) -> list[Any] | None:
-        result = self._store.read(self._topic_id, PARKED, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
+        result = self._store.read(self._topic_id, DELAYED, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
         for record in iter_records(result.body):
             if record.queue_offset == offset:
-                parked: Any = msgpack.unpackb(record.payload)
-                return list(parked)
-        logger.error("the delayed message %d cannot be read any more (%s)", offset, result.status.value)
+                delayed: Any = msgpack.unpackb(record.payload)
+                return list(delayed)
+        logger.error("delayed message %d can no longer be read (%s)", offset, result.status.value)
         return None
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
     def _load_low_water(self) -> LowWater:
-        """What `save` noted, lowered to what the log has after a loss of power.
+        """The stored low water, lowered to the ends of the queues: a power cut may have taken messages.
 
-        The lowered numbers are saved with the next commit, so before anything new is acknowledged: new messages get the
-        offsets of the lost ones, and the start after this one would not look at them.
+        The lowered numbers are stored with the next commit, before any new message is acknowledged: it gets the offset
+        of a lost one, and the next start would not read it otherwise.
         """
         noted = LowWater(self._metadata.number("delay_parked"), self._metadata.number("delay_marks"))
         low = LowWater(
-            min(noted.parked, self._store.max_offset(self._topic_id, PARKED)),
+            min(noted.delayed, self._store.max_offset(self._topic_id, DELAYED)),
             min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
         )
         if low != noted:
-            logger.warning("delayed messages were lost with the end of the log: %s was noted, it has %s", noted, low)
+            logger.warning("delayed messages were lost with the end of the log: %s was stored, it has %s", noted, low)
             self._save(low)
         return low
 
     def _recover(self, low: LowWater) -> None:
-        """Find out what still waits: what was parked from the low water on and has no mark."""
-        for offset, parked in self._scan(PARKED, low.parked):
-            self._table.add(offset, parked[0])
+        """Find the messages still to be delivered: those from the low water on that have no mark."""
+        for offset, delayed in self._scan(DELAYED, low.delayed):
+            self._table.add(offset, delayed[0])
         for mark, (offset,) in self._scan(MARKS, low.marks):
             self._table.done(offset, mark)
 
@@ -184,6 +176,6 @@ class Delays(Feature):
         self._save(self._table.low_water())
 
     def _save(self, low: LowWater) -> None:
-        self._metadata.save_number("delay_parked", low.parked)
+        self._metadata.save_number("delay_parked", low.delayed)
         self._metadata.save_number("delay_marks", low.marks)
         self._barrier.metadata_changed()

@@ -54,7 +54,7 @@ class SendBack(Feature):
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")
-            self._delays.park(
+            self._delays.delay(
                 record.payload,
                 topic=retry_topic(group),
                 queue_id=0,

@@ -57,7 +57,7 @@ class Sink(Feature):
         return self.service.kept_from()
 
     def stage(self, connection: Connection, request: Command) -> None:
-        """Keep messages until their batch is committed; answered once they are stored."""
+        """Stage messages until their batch is committed; answered once they are stored."""
         header, body = request.header, request.body or b""
         if len(body) > MAX_PAYLOAD_BYTES:
             raise MessageIllegal(f"a chunk has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: split it")

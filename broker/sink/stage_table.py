@@ -1,13 +1,14 @@
-"""StageTable: messages that a sink has handed over and not yet published, and what each sink has published last. Pure.
+"""StageTable: the staged messages of sinks, and the last batch that each query has published. Pure.
 
-A batch of a Spark query is written by tasks, which may fail, run twice at once, or be run again after everything was
-written. So a task only *stages* what it has, as chunks of an attempt; the driver then commits the batch and names the
-attempts that count. The broker publishes those, and remembers the batch as the last one of its query:
+A batch of a Spark query is written by tasks, which may fail, run twice at once, or run again after everything was
+written. So a task only *stages* its messages, as chunks of an attempt: they are stored, and no consumer sees them. The
+driver then commits the batch and names the attempts that count. The broker publishes those, and remembers the batch as
+the last one of its query:
 
     stage  (q, batch 7, partition 0, attempt 11)  2 chunks
     stage  (q, batch 7, partition 0, attempt 12)  2 chunks       the first attempt seemed dead
     commit (q, batch 7, [(0, 12)])                attempt 12 is published, attempt 11 dropped, last batch 7
-    commit (q, batch 7, [(0, 12)])                7 is not above 7: nothing to do, answered as before
+    commit (q, batch 7, [(0, 12)])                7 is not above 7: nothing changes, answered as before
 
 Times are wall clock milliseconds, because they outlive the process.
 """
@@ -38,13 +39,13 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Messages of one stage request.
+    """The messages of one stage request.
 
     Attributes:
-        seq: which chunk of its attempt, from 0.
-        offset: of the record that holds them, in the queue of staged chunks.
-        counts: ((topic, queue id), number of its messages) of each target.
-        staged_ms: when.
+        seq: number of the chunk in its attempt, from 0.
+        offset: of the record that holds the messages, in the queue of staged chunks.
+        counts: ((topic, queue id), number of messages) of each target queue.
+        staged_ms: when it was staged.
     """
 
     seq: int
@@ -59,14 +60,14 @@ class Chunk:
 
 
 class LastBatch(NamedTuple):
-    """What a query published last, and when that may be forgotten."""
+    """The batch that a query published last, and when it may be forgotten."""
 
     batch_id: int
     expires_ms: int
 
 
 class StageTable:
-    """All stages and last batches of one broker."""
+    """The staged chunks and last batches of one broker."""
 
     def __init__(self) -> None:
         self._chunks: dict[Attempt, dict[int, Chunk]] = {}
@@ -79,7 +80,7 @@ class StageTable:
     # --- stages ------------------------------------------------------------------------------------------------------
 
     def check_room(self, query_id: str) -> None:
-        """Refuse one more chunk when there are too many, or one more query.
+        """Check that there is room for one more chunk of a query.
 
         Raises:
             SystemBusy: the table is full.
@@ -106,13 +107,10 @@ class StageTable:
     def named(self, query_id: str, batch_id: int, wanted: Iterable[tuple[int, int, int]]) -> list[Chunk]:
         """The chunks of the attempts that a commit names, in the order in which they are published.
 
-        Args:
-            query_id: the query.
-            batch_id: its batch.
-            wanted: (partition, attempt, messages that it staged here) of each.
+        A commit names each attempt as (partition, attempt, messages that it staged here).
 
         Raises:
-            StageLost: an attempt has not staged as many messages here: nothing may be published.
+            StageLost: an attempt has staged another number of messages here: nothing may be published.
         """
         found: list[Chunk] = []
         for partition, attempt, n in sorted(wanted):
@@ -128,19 +126,11 @@ class StageTable:
         return found
 
     def drop_batch(self, query_id: str, batch_id: int) -> list[tuple[Attempt, int]]:
-        """Forget what is staged of a batch.
-
-        Returns:
-            (attempt, seq) of each chunk.
-        """
+        """Drop the staged chunks of a batch; returns (attempt, seq) of each."""
         return self._drop(a for a in self._chunks if a.query_id == query_id and a.batch_id == batch_id)
 
     def drop_older(self, before_ms: int, except_for: frozenset[tuple[str, int]]) -> list[tuple[Attempt, int]]:
-        """Forget attempts whose newest chunk is older than a time.
-
-        Args:
-            before_ms: that time.
-            except_for: (query, batch) of those that are being published.
+        """Drop attempts whose newest chunk is older than a time, except those of some (query, batch).
 
         Returns:
             As `drop_batch`.
@@ -161,13 +151,13 @@ class StageTable:
         return min((chunk.staged_ms for chunks in self._chunks.values() for chunk in chunks.values()), default=None)
 
     def first_offset(self) -> int | None:
-        """The smallest offset of a staged chunk, or None: what the log must keep."""
+        """The smallest offset of a staged chunk, or None: retention keeps the log from there on."""
         return min((chunk.offset for chunks in self._chunks.values() for chunk in chunks.values()), default=None)
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
     def last_batch(self, query_id: str) -> int:
-        """The last batch that a query has published here; -1 for none."""
+        """The last batch that a query has published here, or -1."""
         last = self._last.get(query_id)
         return -1 if last is None else last.batch_id
 
@@ -176,11 +166,7 @@ class StageTable:
         self._last[query_id] = last
 
     def forget_expired(self, now_ms: int) -> list[str]:
-        """Forget queries that will not come back.
-
-        Returns:
-            Their ids.
-        """
+        """Forget the queries whose last batch may be forgotten; returns their ids."""
         gone = [query_id for query_id, last in self._last.items() if last.expires_ms <= now_ms]
         for query_id in gone:
             del self._last[query_id]
@@ -188,10 +174,10 @@ class StageTable:
 
 
 def staged_messages(body: bytes | None) -> list[StagedMessage]:
-    """Unpack a chunk, without trust.
+    """Decode the body of a stage request, which is also the payload of a record in the stage topic.
 
     Raises:
-        ValueError, TypeError: it is not one.
+        ValueError, TypeError: it is no array of messages.
     """
     chunk: Any = msgpack.unpackb(body or b"", use_list=False)
     if type(chunk) is not tuple or not chunk:

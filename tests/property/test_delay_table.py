@@ -21,7 +21,7 @@ steps = st.lists(
 def restarted(low: LowWater, parked: list[int], marks: list[int]) -> DelayTable:
     """What a broker does after a restart: it reads both queues from the low water on."""
     table = DelayTable(low)
-    for offset in range(low.parked, len(parked)):
+    for offset in range(low.delayed, len(parked)):
         table.add(offset, parked[offset])
     for mark in range(low.marks, len(marks)):
         table.done(marks[mark], mark)
@@ -51,6 +51,6 @@ def test_every_message_is_delivered_once_it_is_due_and_never_twice(steps: list[t
                     marks.append(offset)
         waiting = [offset for offset in range(len(parked)) if offset not in marks]
         assert len(table) == len(waiting)
-        assert table.low_water().parked == (waiting[0] if waiting else len(parked))
+        assert table.low_water().delayed == (waiting[0] if waiting else len(parked))
         earliest = min((parked[offset] for offset in waiting), default=None)
         assert earliest is None or (table.next_due_ms() or 0) <= earliest

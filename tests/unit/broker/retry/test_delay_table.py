@@ -72,7 +72,7 @@ def test_there_is_room_up_to_the_limit_and_not_beyond() -> None:
     table.add(0, 1)
     table.check_room()
     table.add(1, 1)
-    with pytest.raises(SystemBusy, match="2 messages wait"):
+    with pytest.raises(SystemBusy, match="2 delayed messages"):
         table.check_room()
     table.done(0, mark=0)
     table.check_room()

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.terms import MessageTerms, Parked, id_term, key_term, unpack_parked
+from broker.messages.search_keys import Delayed, SearchKeys, id_key, topic_key, unpack_delayed
 from model.limits import MAX_KEYS
 from model.message import Message, encode_payload
 from model.names import SCHEDULE_TOPIC
 
 NAMES = {1: "orders", 2: "%RETRY%g", 3: SCHEDULE_TOPIC}
-TERMS = MessageTerms(NAMES)
+TERMS = SearchKeys(NAMES)
 PAYLOAD = encode_payload(Message("orders", b"body", keys=["k1", "k2"], tags="t"), 5, "id-1")
 
 
 def test_a_message_is_found_by_its_id_and_by_each_of_its_keys() -> None:
-    assert TERMS(1, 0, PAYLOAD) == {id_term("id-1"), key_term("orders", "k1"), key_term("orders", "k2")}
+    assert TERMS(1, 0, PAYLOAD) == {id_key("id-1"), topic_key("orders", "k1"), topic_key("orders", "k2")}
 
 
 def test_a_copy_for_a_retry_is_found_under_both_topics() -> None:
-    of_copy = {key_term("%RETRY%g", "k1"), key_term("%RETRY%g", "k2")}
+    of_copy = {topic_key("%RETRY%g", "k1"), topic_key("%RETRY%g", "k2")}
     assert TERMS(2, 0, PAYLOAD) == TERMS(1, 0, PAYLOAD) | of_copy
 
 
@@ -33,7 +33,7 @@ def test_a_message_of_a_deleted_topic_keeps_the_name_that_its_producer_gave() ->
 def test_a_parked_message_is_found_as_if_it_were_delivered() -> None:
     parked = msgpack.packb([77, "%RETRY%g", 0, 5, 2, PAYLOAD])
     assert TERMS(3, 0, parked) == TERMS(2, 0, PAYLOAD)
-    assert unpack_parked(parked) == Parked(77, "%RETRY%g", 0, 5, 2, PAYLOAD)
+    assert unpack_delayed(parked) == Delayed(77, "%RETRY%g", 0, 5, 2, PAYLOAD)
 
 
 def test_the_mark_of_a_delivery_is_no_message() -> None:
@@ -70,5 +70,5 @@ def test_more_keys_than_a_message_may_have_are_not_looked_at() -> None:
 
 
 def test_an_id_and_a_key_of_the_same_text_are_different_terms() -> None:
-    assert id_term("x") != key_term("", "x")
-    assert key_term("a", "b") != key_term("ab", "")
+    assert id_key("x") != topic_key("", "x")
+    assert topic_key("a", "b") != topic_key("ab", "")
