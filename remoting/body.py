@@ -4,11 +4,11 @@ A body comes from a peer, so a handler sees no value of another type than its sc
 no more rows than it allows. The body of a send is not read here: the payload is not looked into at all, and a batch is
 checked and taken apart in one step (`broker/messages/send.py`).
 
-    >>> request = Command(0, RequestCode.LOCK_BATCH_MQ, 1, {}, msgpack.packb([["orders", 0], ["orders", -1]]))
-    >>> rows_of(request)
-    Traceback (most recent call last):
-    model.errors.InvalidParameter: LOCK_BATCH_MQ: the body must be an array of [topic, queue id], at most 16384: queue
-    id...
+    >>> rows_of(Command(0, RequestCode.LOCK_BATCH_MQ, 1, {}, msgpack.packb([["orders", 0], ["orders", 1]])))
+    (('orders', 0), ('orders', 1))
+
+With -1 for the last queue id: LOCK_BATCH_MQ: the body must be an array of [topic, queue id], at most 16384: queue id of
+row 1 must be at least 0, got -1.
 """
 
 from __future__ import annotations
