@@ -43,7 +43,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[str]:
             yield name_server.address
 
 
-async def share(name_server: str) -> Counter[str]:
+async def consume_all(name_server: str) -> Counter[str]:
     """Consume all messages with four push consumers in mode pop; returns how many each has processed."""
     done: Counter[str] = Counter()
     everything = anyio.Event()
@@ -96,9 +96,9 @@ async def main() -> None:
                 for number in range(MESSAGES):
                     await producer.send(Message("orders", f"order {number}".encode()))
             await drop_one(name_server)
-            done = await share(name_server)
-    shares = ", ".join(f"{name} {n}" for name, n in sorted(done.items()))
-    print(f"sent {MESSAGES}; done by {shares}")
+            done = await consume_all(name_server)
+    counts = ", ".join(f"{name} {n}" for name, n in sorted(done.items()))
+    print(f"sent {MESSAGES}; done by {counts}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from model.quirks import CLIENT_QUIRKS, Quirk
 from model.subscription import ALL
 
 _BATCH = 32
-_STRATEGY = "How members share the queues, the same for all: {strategies}, or BROKER."
+_STRATEGY = "Allocation strategy, the same for all members: {strategies}, or BROKER."
 _ORDER = "Processing order: none, per queue, or per first key."
 _MODE = "Assign whole queues (pull) or deliver single messages (pop), so that more members than queues get work."
 _GRACE_S = 0.5

@@ -4,6 +4,7 @@ daemons.py     one name server or one broker in this process
 options.py     the options of a broker, with sizes and times as people write them
 cluster.py     a name server and brokers as child processes, started and stopped together
 children.py    starts a child process, waits for its announcement, and stops it
+trace_file.py  the file of `--trace`
 
-Every other room that needs a process uses `children.py`.
+Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.
 """

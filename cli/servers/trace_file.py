@@ -14,15 +14,13 @@ logger = logging.getLogger(__name__)
 
 
 class TraceFile:
-    """An open trace file; a context manager. Several nodes of one process may share one.
+    """An open trace file; a context manager. Several nodes of one process may write to one.
 
-    A disk that takes no more ends the trace, which the log says once: what is traced must not fail because of it.
-
-    Args:
-        path: appended to; made if it is not there.
+    It appends to the file, which is created if necessary. A write error ends the trace with one line in the log,
+    because the traced server must not fail with it.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,7 +40,7 @@ class TraceFile:
         try:
             self._file.close()
         except OSError as failure:
-            self._give_up(failure)
+            self._end(failure)
 
     def write(self, event: Event) -> None:
         """Add one event; an `EventSink`. Buffered by the file object: `flush` makes it visible to readers."""
@@ -50,17 +48,17 @@ class TraceFile:
             try:
                 self._file.write(encode_events((event,)))
             except OSError as error:
-                self._give_up(error)
+                self._end(error)
 
     def flush(self) -> None:
-        """Hand what is buffered to the operating system."""
+        """Pass buffered events to the operating system."""
         if not self._failed:
             try:
                 self._file.flush()
             except OSError as error:
-                self._give_up(error)
+                self._end(error)
 
-    def _give_up(self, error: OSError) -> None:
+    def _end(self, error: OSError) -> None:
         if not self._failed:
             logger.error("the trace file %s ends here: %s", self._path, error.strerror)
         self._failed = True

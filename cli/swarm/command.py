@@ -35,7 +35,7 @@ _Strategy = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="How consumers share the queues: {strategies}.",
+        help="Allocation strategy: {strategies}.",
     ),
 ]
 _Mode = Annotated[

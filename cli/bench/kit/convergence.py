@@ -21,7 +21,7 @@ from model.message_queue import MessageQueue
 _Pair = tuple[str, MessageQueue]
 
 
-class NotConverged(ServerError):
+class ConvergenceTimeout(ServerError):
     """A group did not converge in time."""
 
 
@@ -60,7 +60,7 @@ class ConvergenceWatch:
             `time.perf_counter()` at that moment.
 
         Raises:
-            NotConverged: it took longer than `timeout_s`.
+            ConvergenceTimeout: it took longer than `timeout_s`.
 
         Cancellation: harmless.
         """
@@ -69,7 +69,7 @@ class ConvergenceWatch:
                 self._converged = anyio.Event()
                 await self._converged.wait()
         if self._wrong:
-            raise NotConverged(
+            raise ConvergenceTimeout(
                 f"after {timeout_s:g} s {len(self._wrong)} queues are not with their target owner: "
                 "is this machine busy?"
             )

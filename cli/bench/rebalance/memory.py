@@ -50,7 +50,7 @@ async def idle_groups(name_server: str, members: int, progress: Progress) -> Asy
         `time.perf_counter()` when all of them had converged.
 
     Raises:
-        NotConverged: the groups did not converge.
+        ConvergenceTimeout: the groups did not converge.
 
     Cancellation: all consumers are shut down.
     """

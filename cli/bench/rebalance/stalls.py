@@ -18,7 +18,7 @@ from statistics import median
 import anyio
 
 from cli.bench.kit.consumers import queues_of, targets
-from cli.bench.kit.convergence import ConvergenceWatch, NotConverged
+from cli.bench.kit.convergence import ConvergenceTimeout, ConvergenceWatch
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.processes import cluster_processes, kill, member_process
 from cli.bench.kit.report import Result
@@ -62,14 +62,14 @@ class Takeovers:
             The time of each queue, in seconds.
 
         Raises:
-            NotConverged: some were not consumed in time.
+            ConvergenceTimeout: some were not consumed in time.
 
         Cancellation: harmless.
         """
         with anyio.move_on_after(timeout_s) as scope:
             await self._done.wait()
         if scope.cancelled_caught:
-            raise NotConverged(f"{len(self._left)} queues were not consumed again within {timeout_s:g} s")
+            raise ConvergenceTimeout(f"{len(self._left)} queues were not consumed again within {timeout_s:g} s")
         return self._times_s
 
 

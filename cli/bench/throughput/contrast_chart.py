@@ -59,7 +59,7 @@ def _round_up(messages: int) -> int:
 
 
 def _round_down(seconds: float) -> float:
-    """A time between two marks that reads well: whole tens where there are some, whole seconds, or what there is."""
+    """A readable time between two marks: rounded down to whole tens or whole seconds where possible."""
     for step in (10, 1):
         if seconds >= step:
             return seconds // step * step

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.bench.kit.convergence import ConvergenceWatch, NotConverged
+from cli.bench.kit.convergence import ConvergenceTimeout, ConvergenceWatch
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
@@ -23,7 +23,7 @@ def is_balanced(watch: ConvergenceWatch) -> bool:
     async def main(simulation: Simulation) -> bool:
         try:
             await watch.wait_converged(1.0)
-        except NotConverged:
+        except ConvergenceTimeout:
             return False
         return True
 
@@ -77,7 +77,7 @@ def test_a_group_that_does_not_come_to_rest_says_how_far_it_is() -> None:
     async def main(simulation: Simulation) -> None:
         watch = ConvergenceWatch()
         watch.expect({"c1": QUEUES[:2]})
-        with pytest.raises(NotConverged, match="2 queues"):
+        with pytest.raises(ConvergenceTimeout, match="2 queues"):
             await watch.wait_converged(5.0)
         assert simulation.loop.time() == 5
 

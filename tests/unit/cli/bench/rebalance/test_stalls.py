@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from cli.bench.kit.convergence import NotConverged
+from cli.bench.kit.convergence import ConvergenceTimeout
 from cli.bench.rebalance.stalls import Takeovers
 from client import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
@@ -32,7 +32,7 @@ def test_a_queue_that_nobody_takes_over_is_an_error_and_not_a_figure() -> None:
         takeovers = Takeovers()
         takeovers.begin([Q, R], 0.0)
         takeovers.consumed(R, 0.5)
-        with pytest.raises(NotConverged, match="1 queues were not consumed again within 5 s"):
+        with pytest.raises(ConvergenceTimeout, match="1 queues were not consumed again within 5 s"):
             await takeovers.wait(5.0)
 
     run_simulation(main)
