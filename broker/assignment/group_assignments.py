@@ -1,24 +1,24 @@
-"""One versioned assignment for each group whose members let the broker share queues out. Pure.
+"""One versioned assignment for each group whose members let the broker assign queues. Pure.
 
-Every member asks the same broker, the coordinator: the first by name of those that serve a topic of the group. What it
-shares out depends on who is in the group, on where the topics are, and on who had what before; for all of that it asks
-nobody but the members.
+Every member asks the same broker, the coordinator: the first by name of those that serve a topic of the group. The
+assignment depends on the members, on where the topics are, and on the previous owners; the coordinator learns all
+that from the members alone.
 
-- **Routes.** Each member tells where the topics are as it sees it. What any of them sees counts, so that members that
-  look at different name servers cannot make the assignment go back and forth; and as long as they differ, they are told
-  to look again.
+- **Routes.** Each member reports the queues of its topics. A queue that any of them reports counts: members that ask
+  different name servers cannot make the assignment go back and forth; as long as their reports differ, they are asked
+  to refresh their routes.
 - **Versions.** An assignment that differs from the one before has a greater version, also if another coordinator made
-  it: it starts from the wall clock, and above whatever members have heard of. Members act on the newest only.
+  it: it starts from the wall clock, and above every version that members know. Members act on the newest only.
 - **Taking over.** A coordinator that has just started, or has become the first by name, knows no assignment; and one
-  that hears of a newer version than its own has been replaced meanwhile, and forgets its own. It says nothing until
-  every member has told it what it was given last, and goes on from the newest of that. Members keep what they have.
-  A member that cannot tell, because it is dead, is taken out of the group sooner or later; until then nobody could have
-  its queues anyway.
+  that hears of a newer version than its own has been replaced in between, and forgets its own. It assigns nothing until
+  every member has reported its last assignment, and continues from the newest of them. Members keep their queues.
+  A member that cannot report, because it is dead, is removed from the group when its session expires; until then nobody
+  could have its queues anyway.
 
     A asks, knows nothing                    A is the only member   version 1000: A has everything
-    B joins and asks                                                version 1001: B has half of it; tell A
+    B joins and asks                                                version 1001: B has half of it; notify A
     the coordinator restarts; A asks (1001)  B has not asked yet    wait
-    B asks (1001)                                                   version 1002, the same shares; tell A
+    B asks (1001)                                                   version 1002, the same shares; notify A
 
 RocketMQ: QueryAssignmentProcessor, where each answer is computed on its own, without versions, from the routes that the
 broker itself asks for.
@@ -38,7 +38,7 @@ from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
 Members = Mapping[str, tuple[str, ...]]
-"""Client id -> topics, of the members that let the broker share out; sorted."""
+"""Client id -> topics, of the members that let the broker assign; sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,12 @@ class TopicMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOutcome:
-    """What came of a member's question.
+    """Answer to a member's query.
 
     Attributes:
-        share: what it should have; None to wait and keep what it has.
+        share: its queues; None to wait and keep those it has.
         version: of the assignment now, 0 if there is none.
-        look_again: members see different queues.
+        look_again: members report different queues.
         notify: the other members have to ask again, because something changed for them.
         moved: queues that have another owner than in the version before, if that is new.
     """
@@ -75,16 +75,16 @@ class QueryOutcome:
 
 @dataclass(slots=True)
 class _Group:
-    """What the coordinator of one group knows.
+    """State of one group at its coordinator.
 
     Attributes:
         version: of the assignment; 0 while there is none.
         owners: of the queues that are pulled.
         shares: client id -> what it pulls and pops.
-        reports: client id -> what it said last.
-        seen: topic -> what members see of it, and how many of them.
+        reports: client id -> its last query.
+        seen: topic -> the queues that members report, and how many members report them.
         members: at `members_version` of the group.
-        stale: something that the assignment was made from has changed.
+        stale: an input of the assignment has changed.
     """
 
     version: int = 0
@@ -97,7 +97,7 @@ class _Group:
     stale: bool = True
 
     def differ(self) -> bool:
-        """Whether members see different queues of a topic."""
+        """Whether members report different queues of a topic."""
         return any(len(views) > 1 for views in self.seen.values())
 
 
@@ -112,11 +112,11 @@ class GroupAssignments:
     # --- modes -------------------------------------------------------------------------------------------------------
 
     def mode_of(self, group: str, topic: str) -> TopicMode:
-        """How a group gets messages of a topic; it pulls unless somebody said otherwise, and retries always."""
+        """How a group gets messages of a topic: it pulls unless another mode was set, and retry topics always."""
         return self._modes.get(group, {}).get(topic, TopicMode(mode=RequestMode.PULL))
 
     def modes_of(self, group: str) -> dict[str, TopicMode]:
-        """What was set for a group, by topic in order."""
+        """The modes that were set for a group, by topic in order."""
         return dict(sorted(self._modes.get(group, {}).items()))
 
     def set_mode(self, group: str, topic: str, mode: TopicMode) -> None:
@@ -146,7 +146,7 @@ class GroupAssignments:
         return (known.version, known.shares) if known is not None and known.version else (0, {})
 
     def forget(self, group: str) -> None:
-        """Drop what is known of a group that has no members; modes stay."""
+        """Drop the assignment of a group that has no members; modes stay."""
         self._groups.pop(group, None)
 
     def delete(self, group: str) -> list[str]:

@@ -31,10 +31,10 @@ create table if not exists request_modes (
 
 
 class Assignment(Feature):
-    """Assigns queues for groups that want that of their coordinator, and keeps how groups get messages.
+    """Assigns queues for groups that ask their coordinator for it, and keeps how groups get messages.
 
     Attributes:
-        assignments: of the groups; the request modes are stored, the rest members bring back after a restart.
+        assignments: of the groups; request modes are stored, the rest is restored from members' reports.
     """
 
     def __init__(self, core: Core, groups: Groups) -> None:
@@ -55,13 +55,13 @@ class Assignment(Feature):
         }
 
     def query(self, connection: Connection, request: Command) -> Reply:
-        """What a member should have; see `broker/assignment/group_assignments.py`."""
+        """The queues of a member; see `broker/assignment/group_assignments.py`."""
         core, header = self._core, request.header
         group, client_id = header["group"], header["client_id"]
         member = self._groups.table.member(group, client_id)
         if member.data.strategy != BROKER_STRATEGY or member.data.model is not MessageModel.CLUSTERING:
             raise IllegalOperation(
-                f"{client_id!r} of group {group!r} shares queues out by {member.data.strategy} as its heartbeat says: "
+                f"{client_id!r} of group {group!r} has the strategy {member.data.strategy} according to its heartbeat: "
                 "send one that names the broker first"
             )
         info = self._groups.table.get(group)

@@ -4,7 +4,7 @@ Arcs have a capacity and a cost for each unit; a flow that is there already may 
 The caller begins with a flow that is cheapest for what it balances so far (no cycle would save anything); every round
 sends along the shortest paths only, and that keeps it so: at the end it is cheapest for all of it.
 
-Reading: Ahuja, Magnanti, Orlin, «Network Flows» (1993), chapter 9: successive shortest paths, primal-dual.
+Reading: Ahuja, Magnanti, Orlin, "Network Flows" (1993), chapter 9: successive shortest paths, primal-dual.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ _FAR = 1 << 60
 
 
 class MinCostFlow:
-    """A network of numbered nodes.
-
-    Args:
-        nodes: how many; they are numbered from 0.
-    """
+    """A network of nodes that are numbered from 0."""
 
     def __init__(self, nodes: int) -> None:
         self._arcs_of: list[list[int]] = [[] for _ in range(nodes)]
@@ -29,15 +25,7 @@ class MinCostFlow:
         self._cost: list[int] = []
 
     def add_arc(self, source: int, target: int, capacity: int, cost: int = 0, flow: int = 0) -> int:
-        """Add an arc; returns its number, for `flow`.
-
-        Args:
-            source: where it begins.
-            target: where it ends.
-            capacity: units that it takes in all.
-            cost: of each unit.
-            flow: units that it carries already.
-        """
+        """Add an arc, which may carry a flow already; the cost is that of each unit. Returns its number, for `flow`."""
         number = len(self._target)
         self._arcs_of[source].append(number)
         self._arcs_of[target].append(number + 1)

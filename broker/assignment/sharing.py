@@ -1,18 +1,17 @@
-"""Which member of a group has which queue, decided for all of them at once: even, and with the fewest moves. Pure.
+"""Assigns the queues of a group, for all topics at once: evenly, and with the fewest moves. Pure.
 
 Invariant: loads are as even as the subscriptions allow (`model/even_loads.py`): members with the same topics differ by
-at most one queue, over all topics together. Of all sharings that are so even, this is one that leaves the most queues
-where they were. So it needs to know what was before, which one place has to keep: the coordinator of the group.
+at most one queue, over all topics together. Of all assignments that are so even, this is one that leaves the most
+queues with their owners. It needs the previous assignment, which the coordinator of the group keeps.
 
     before   A 1 2 3 4     B joins    A 1 2, B 3 4           two moves; nobody could be even with fewer
-             A 1 2, B 3 4  C joins    A 1 2, B 3, C 4        one move: 2, 1, 1 is even, and A need not give anything
-             A 1 2, B 3 4  A leaves   B 3 4 1 2              no move but of the queues that nobody has
+             A 1 2, B 3 4  C joins    A 1 2, B 3, C 4        one move: 2, 1, 1 is even, and A need not move any
+             A 1 2, B 3 4  A leaves   B 3 4 1 2              only the queues without an owner
 
-How: which loads are even is settled without looking at who had what (`level`). Some members may then have one queue
-more or less, and each topic goes only to members whose loads are the lowest among those that want it; this is the whole
-truth about even sharings, by the duality of flows. What is left is the cheapest flow: to keep a queue costs nothing, to
-give one up costs one (`broker/assignment/min_cost_flow.py`). Where all members have the same topics, it is plain
-arithmetic.
+The even loads are computed first, independent of the previous owners (`level`). Some members may then have one queue
+more or less, and each topic goes only to members whose loads are the lowest among its subscribers; by the duality of
+flows no other assignment is even. The rest is a cheapest flow: to keep a queue costs nothing, to move one costs one
+(`broker/assignment/min_cost_flow.py`). Where all members have the same topics, it is plain arithmetic.
 
 RocketMQ computes on the broker what clients would have computed, one topic at a time and with nothing remembered
 (QueryAssignmentProcessor); sticky assignment was asked for there (#2149, #2169).
@@ -35,10 +34,10 @@ def assign(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     topics_of: Mapping[str, Collection[str]],
 ) -> dict[MessageQueue, str]:
-    """Share the queues of a group out.
+    """Assign the queues of a group.
 
     Args:
-        previous: who had which queue; queues and members that are gone may be in it.
+        previous: queue -> last owner; queues and members that are gone may be in it.
         queues_of: queues that can be read, by topic; a topic that does not exist may be missing.
         topics_of: client id -> topics it subscribes to.
 
@@ -57,20 +56,20 @@ def assign(
 
 
 def moves(previous: Mapping[MessageQueue, str], owners: Mapping[MessageQueue, str]) -> int:
-    """How many queues have another owner than before; those that nobody had before do not count."""
+    """How many queues have another owner than before; those without an owner before do not count."""
     return sum(previous.get(queue, owner) != owner for queue, owner in owners.items())
 
 
 _Kept = dict[str, dict[str, list[MessageQueue]]]
 """Topic -> member -> queues of it that it had and may have."""
 _Free = dict[str, list[MessageQueue]]
-"""Topic -> queues that nobody has."""
+"""Topic -> queues without an owner."""
 
 
 def _kinds(
     queues_of: Mapping[str, Sequence[MessageQueue]], topics_of: Mapping[str, Collection[str]]
 ) -> dict[_Topics, list[str]]:
-    """Members by the topics with queues that they want; who wants none gets nothing and is left out."""
+    """Members by the topics with queues that they subscribe to; members without any are left out."""
     as_listed: dict[frozenset[str], list[str]] = {}
     for client_id, topics in topics_of.items():
         as_listed.setdefault(frozenset(topics), []).append(client_id)
@@ -86,7 +85,7 @@ def _before(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     kinds: Mapping[_Topics, Sequence[str]],
 ) -> tuple[_Kept, _Free]:
-    """Who has what of the queues that there are now, and which are free."""
+    """Owners of the queues that there are now, and the queues that are free."""
     kept: _Kept = {}
     free: _Free = {}
     for topic in sorted({topic for topics in kinds for topic in topics}):
@@ -105,7 +104,7 @@ def _before(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """Members who share some topics among themselves, each with `least` queues of them or one more."""
+    """Members that get all queues of some topics, each `least` of them or one more."""
 
     least: int
     kinds: dict[_Topics, list[str]]
@@ -113,7 +112,7 @@ class _Level:
 
 
 def _levels(kept: _Kept, free: _Free, kinds: dict[_Topics, list[str]]) -> list[_Level]:
-    """Take the group apart where nothing can be exchanged without making it less even.
+    """Split the group where no queue can be exchanged without making the loads less even.
 
     A member that could give a queue, along whatever chain, to one with `least` queues has at most one more than that
     itself. Queues of a topic are never with a member of a higher level than the lowest that wants the topic.
@@ -156,14 +155,14 @@ def _least_reached(even: Mapping[str, Mapping[str, int]], sizes: Mapping[str, in
 
 
 def _share_among_equals(one_level: _Level, kept: _Kept, free: _Free, owners: dict[MessageQueue, str]) -> None:
-    """Give everybody the same, and one more to those who have most now, as far as it goes round."""
+    """Give all members the same, and one more to those that have most now, as far as the queues go round."""
     [members] = one_level.kinds.values()
     mine: dict[str, list[MessageQueue]] = {member: [] for member in members}
     spare: list[MessageQueue] = []
     for topic in one_level.topics:
         spare += free[topic]
         for member, queues in kept[topic].items():
-            mine.get(member, spare).extend(queues)  # who has too many of other topics gives all of this one
+            mine.get(member, spare).extend(queues)  # a member of another level gives all of this topic
     total = len(spare) + sum(map(len, mine.values()))
     more = sorted(members, key=lambda member: (-min(len(mine[member]), one_level.least + 1), member))
     quota = dict.fromkeys(members, one_level.least)
@@ -231,7 +230,7 @@ def _share_by_flow(one_level: _Level, kept: _Kept, free: _Free, owners: dict[Mes
 
 
 def _keep(queues: list[MessageQueue], count: int, member: str, owners: dict[MessageQueue, str]) -> list[MessageQueue]:
-    """Let a member keep so many of its queues at the most, of as many brokers as it goes; returns the others."""
+    """Let a member keep at most `count` of its queues, of as many brokers as possible; returns the others."""
     count = min(count, len(queues))
     kept = {index * len(queues) // count for index in range(count)}
     owners.update((queues[index], member) for index in sorted(kept))

@@ -1,9 +1,9 @@
-"""What the handlers of one loop turn want stored is written once, and only then are they answered.
+"""The write at the end of each event-loop iteration; only after it are the requests of that iteration answered.
 
 A pipelined burst of sends arrives in one read of the socket; its records go to the file with one write, and its answers
 leave with one write each connection. An error of that write reaches every send of the burst, so nothing is ever
-acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, together with what other turns wrote
-(`broker/durability/group_commit.py`): the answers of a turn leave later, together, in the order of the turns.
+acknowledged that was not written. With `FlushMode.SYNC` it is synced as well, together with what other iterations
+wrote (`broker/durability/group_commit.py`): the answers of an iteration leave later, together, in their order.
 
 Commits of offsets and leases do not depend on it: they go on while messages find no room.
 """
@@ -29,14 +29,11 @@ _NO_HEADER: Mapping[str, Any] = {}
 
 
 class WriteBarrier:
-    """The write at the end of a loop turn.
+    """The write at the end of an event-loop iteration.
 
     Args:
-        loop: the running loop.
-        store: where messages go.
-        metadata: where topics, offsets and the rest go.
         on_new_messages: called with (topic, queue id) of every queue that has something new to read.
-        flush: whether what waits for messages waits for a sync too.
+        flush: whether answers about messages wait for a sync too.
     """
 
     def __init__(
@@ -67,14 +64,14 @@ class WriteBarrier:
             self._schedule()
 
     def after_append(self, callback: Written, topic: str, queue_id: int) -> None:
-        """Call back once the messages that this turn appended to a queue are stored."""
+        """Call back once the messages that this iteration appended to a queue are stored."""
         self._after_append.append(callback)
         self._queues[(topic, queue_id)] = None
         if self._scheduled is None:
             self._schedule()
 
     def after_commit(self, callback: Written) -> None:
-        """Call back once the metadata that this turn changed is written."""
+        """Call back once the metadata that this iteration changed is written."""
         self._after_commit.append(callback)
         if self._scheduled is None:
             self._schedule()
@@ -86,7 +83,7 @@ class WriteBarrier:
         header: Mapping[str, Any] = _NO_HEADER,
         body: bytes | None = None,
     ) -> None:
-        """Answer a request once the metadata that this turn changed is written, or with the error of the write."""
+        """Answer a request once the metadata that this iteration changed is written, or with the error of the write."""
 
         def respond(failure: RlabError | None) -> None:
             if failure is None:
@@ -97,7 +94,7 @@ class WriteBarrier:
         self.after_commit(respond)
 
     def metadata_changed(self) -> None:
-        """Write changed metadata at the end of this turn although nobody waits for it."""
+        """Write changed metadata at the end of this iteration although no request waits for it."""
         if self._scheduled is None:
             self._schedule()
 
@@ -105,7 +102,7 @@ class WriteBarrier:
         self._scheduled = self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """Store what is left, now, and answer everybody who waits: the connections or the files are closed next."""
+        """Store what is left, now, and answer what waits for it: the connections or the files are closed next."""
         if self._scheduled is not None:
             self._scheduled.cancel()
         self._flush()
@@ -136,7 +133,7 @@ class WriteBarrier:
             for connection, request, offset in sends:
                 connection.respond(request, {"offset": offset})
             if sends:
-                sends[-1][0].flush()  # spares the last one, mostly the only one, a turn of the loop
+                sends[-1][0].flush()  # spares the last one, mostly the only one, an event-loop iteration
         else:
             for connection, request, _ in sends:
                 connection.respond_error(request, not_stored)

@@ -1,17 +1,17 @@
-"""Group commit: one sync for everybody who waits for one. RocketMQ: GroupCommitService.
+"""Group commit: one sync for all writes that wait for one. RocketMQ: GroupCommitService.
 
-One sync runs at a time, in a thread. Whoever comes meanwhile waits for the next one:
+One sync runs at a time, in a thread. A write that arrives while it runs waits for the next one:
 
     wait a    sync 1 begins
     wait b    wait c
     sync 1 ends: a is called back; b and c wait for a's next message, or half as long as sync 1 took; sync 2 begins
-    sync 2 fails: b and c are told, and so is whoever came meanwhile: nothing is durable any more
+    sync 2 fails: b and c get the error, and so does every write since: nothing is durable any more
 
 Beginning sync 2 at once would split the producers into two halves for ever, which take turns: each half sends what it
-has while the other's sync runs, so each sync serves half of them, and everybody waits for two. The wait is for those
-who were answered last, and ends when they are back. A lone producer is all there is to wait for, and never waits.
+has while the other's sync runs, so each sync serves half of them, and all wait for two. The wait is for the producers
+that were answered last, and ends when they have sent again. A lone producer never waits.
 
-What waits is bounded by what is unanswered: connections bound that (`MAX_IN_FLIGHT_REQUESTS`).
+The number of waiting writes is bounded by the unanswered requests of all connections (`MAX_IN_FLIGHT_REQUESTS`).
 """
 
 from __future__ import annotations
@@ -25,20 +25,16 @@ from broker.store.segments.sync_job import SyncJob
 from model.errors import RlabError
 
 GATHER_MAX_S = 0.005
-"""Nobody waits longer for others, however slow the disk is."""
+"""Upper bound of the wait for other producers, however slow the disk is."""
 
 Written = Callable[[RlabError | None], None]
-"""Called with None, or with what went wrong; must not raise."""
+"""Called with None, or with the error; must not raise."""
 
 
 class GroupCommit:
-    """Syncs the store for whoever waits.
+    """Syncs the store; nobody else begins a sync job while there is one of these.
 
-    Invariant: a job runs, or a timer does, or nobody waits.
-
-    Args:
-        loop: the running loop.
-        store: what is synced; nobody else begins a job, except to end one of these.
+    Invariant: a job runs, or a timer does, or nothing waits.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, store: MessageStore) -> None:
@@ -49,26 +45,21 @@ class GroupCommit:
         self._waiting: list[Written] = []
         self._waiting_n = 0
         self._served_n = 0
-        # How many were unanswered when the last sync ended, and how long it took: whom to wait for, and not longer.
+        # How many were unanswered when the last sync ended, and how long it took: bounds of the next wait.
         self._expected_n = 0
         self._last_sync_s = 0.0
         self._began_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
 
     def wait(self, callback: Written, n: int = 1) -> None:
-        """Call back once everything written so far is durable, or cannot be known to be.
-
-        Args:
-            callback: called once.
-            n: for how many producers it waits.
-        """
+        """Call back, once, when everything written so far is durable or the sync has failed; for n producers."""
         self._waiting.append(callback)
         self._waiting_n += n
         if self._job is None:
             self._gather()
 
     def close(self) -> None:
-        """Sync and call back for everybody who waits, now; blocks for as long as the disk takes."""
+        """Sync and call back for everything that waits, now; blocks for as long as the disk takes."""
         while self._job is not None or self._waiting:
             if self._job is None:
                 self._begin()
@@ -77,7 +68,7 @@ class GroupCommit:
                 self._ended(self._job)
 
     def _gather(self) -> None:
-        """Begin, unless somebody who is probably about to write again can still be waited for."""
+        """Begin, unless producers that will probably write again soon can still be waited for."""
         if self._waiting_n >= self._expected_n or not self._last_sync_s:
             self._begin()
         elif self._gathering is None:

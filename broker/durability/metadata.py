@@ -103,8 +103,6 @@ class MetadataStore:
 
         Args:
             row: (table, primary key).
-            statement: SQL.
-            values: its parameters.
         """
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
         self._pending.pop(row, None)

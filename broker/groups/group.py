@@ -1,4 +1,4 @@
-"""One consumer group as a broker knows it: its members, its version, and what each of them said. Pure.
+"""One consumer group as a broker knows it: its members, its version, and their heartbeat data. Pure.
 
 RocketMQ: ConsumerGroupInfo, ClientChannelInfo. What changes them is `broker/groups/table.py`.
 """
@@ -22,13 +22,12 @@ class Member:
 
     Attributes:
         connection: key of the connection that its last heartbeat came over.
-        data: what that heartbeat said.
-        subscriptions: topic -> what it wants of it.
+        data: that heartbeat's.
         expires_at: loop time in seconds; moved by every heartbeat and every pull under a lease.
-        gone_at: when the grace since its connection closed is over; NEVER while it is connected.
-        epoch: which run of the client it is, "" if not known; see `HeartbeatData`.
-        rival: epoch of the last other process that came with its client id, "" if none did.
-        warning: what its answer to the next heartbeats says about that.
+        gone_at: when the grace since its connection closed ends; NEVER while it is connected.
+        epoch: run id of the client, "" if not known; see `HeartbeatData`.
+        rival: run id of the last other process that sent a heartbeat with its client id, "" if none did.
+        warning: about that process, for the answers to its heartbeats.
     """
 
     client_id: str
@@ -43,7 +42,7 @@ class Member:
 
     @property
     def leaves_at(self) -> float:
-        """When it is taken out unless it is heard of, loop time in seconds."""
+        """When it is removed unless a heartbeat or a pull arrives, loop time in seconds."""
         return min(self.expires_at, self.gone_at)
 
     @property
@@ -59,14 +58,13 @@ class ConsumerGroupInfo:
     Attributes:
         version: grows with every change; starts at the wall clock in milliseconds, so that it also grows over a restart
             of the broker.
-        created_ms: when the group first came to life on any broker, wall clock in milliseconds.
-        members: client id -> member. Under `Quirk.DUPLICATE_MEMBERS` a second one of an id has a key of its own.
+        created_ms: when the group was created on any broker, wall clock in milliseconds.
+        members: client id -> member. Under `Quirk.DUPLICATE_MEMBERS` a second one with an id has its own key.
         cause: id of the root trigger of the newest change.
         notify_at: loop time in seconds of the notification that is owed, or NEVER.
         quiet_until: end of the current window, in which no second notification goes out.
         settings: what the members say that all have to say the same of.
-        split: what they were last reported to disagree in.
-        disagreement: that report; "" while they agree.
+        split: the disagreement that was reported last; `disagreement` is its text, "" while they agree.
         shared_topics: the one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
         encoded_view: the view as it was sent last: thousands of members ask for it, so it is encoded once a version.
         encoded_version: of which version that is.
@@ -93,7 +91,7 @@ class ConsumerGroupInfo:
         everything = {topic for member in self.members.values() for topic in member.subscriptions}
         for key in sorted(self.members):
             member = self.members[key]
-            # The reference lists whoever is in the group, for each topic that anybody asks about.
+            # RocketMQ lists every member of the group, for each topic that anybody asks about.
             topics = member.subscriptions if self.shared_topics is None else everything
             members[member.client_id] = tuple(sorted(topics))
             copies[member.client_id] = copies.get(member.client_id, 0) + 1

@@ -42,7 +42,7 @@ class Groups(Feature):
         restore_grace_s: how long members of an earlier run stay listed without coming back.
 
     Attributes:
-        table: the groups; what only looks at them asks here.
+        table: for those that only look groups and members up.
         watch: reports groups that are inconsistent.
         clients: connection number -> client.
     """

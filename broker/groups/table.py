@@ -1,21 +1,21 @@
-"""Who is in which consumer group: when its version changes, and who has to be told when. Pure.
+"""Membership of consumer groups: when a group's version changes, and when its members are notified. Pure.
 
 RocketMQ: ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener. The two rules that decide whether a
-heartbeat changed its group keep the reference's names:
+heartbeat changed its group keep RocketMQ's names:
 
-- `update_channel` is true when the member is new. The reference keys members by connection, so that a reconnect lists
-  one client twice and sets off a rebalance for nothing; here members are keyed by client id, and a newer connection
+- `update_channel` is true when the member is new. RocketMQ keys members by connection, so that a reconnect lists
+  one client twice and causes a needless rebalance; here members are keyed by client id, and a newer connection
   replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats:
   the second is refused while the first is connected (`conflicting_member`), and evicts it after that
   (`evict_previous_process`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
-  the expression and is no change of the group; an equal or lower one is ignored. The reference keeps one subscription
+  the expression and is no change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
 
 Every change raises the group's version. A member leaves by unregistering, by its connection closing, or by silence, and
 each of the three notifies the others: the first change of a quiet group at once, further ones at most every 100 ms.
-A member whose connection closed stays for a short grace: if it is back by then, nothing has happened. The reference
-takes it out at once, so that each hiccup of the network moves queues twice.
+A member whose connection closed stays for a short grace: if it is back by then, nothing has happened. RocketMQ removes
+it at once, so that each hiccup of the network moves queues twice.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
@@ -48,7 +48,7 @@ class HeartbeatOutcome:
 
     Attributes:
         joined: the member is new.
-        resubscribed: it is not new, and wants other topics, or a topic with another expression.
+        resubscribed: it is not new, and subscribes to other topics, or to a topic with another expression.
         data_changed: its heartbeat said something new, which has to be stored.
     """
 
@@ -85,14 +85,14 @@ class GroupTable:
         self._groups: dict[str, ConsumerGroupInfo] = {}
         # connection key -> (group, key of the member) pairs that came over it: a close must not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
-        # Groups whose members have to be told, so that nobody scans all groups for them.
+        # Groups that owe a notification, so that nobody scans all groups for them.
         self._owing: dict[str, ConsumerGroupInfo] = {}
         self._quirks = quirks
         self._notify_window_s = notify_window_s
         self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- looking up --------------------------------------------------------------------------------------------------
 
     def get(self, group: str) -> ConsumerGroupInfo | None:
         """The group, or None."""
@@ -103,12 +103,7 @@ class GroupTable:
         return [self._groups[name] for name in sorted(self._groups)]
 
     def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
-        """A member of a group.
-
-        Args:
-            group: the group.
-            client_id: who.
-            connection: which connection says so; another live one must not have the member.
+        """A member of a group; if a connection is named, it must be the member's, unless that one is closed.
 
         Raises:
             GroupNotExist: there is no such group or member; it has to send a heartbeat.
@@ -152,7 +147,7 @@ class GroupTable:
     def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
         """Put back a member of a restored group: it stays listed until `expires_at`, and returns without a change.
 
-        Without this a restarted broker would list whoever comes back first as the only member, and that one would take
+        Without this a restarted broker would list the first member that comes back as the only one, and it would take
         every queue, only to lose most of them again a moment later.
         """
         subscriptions = {s.topic: s for s in data.subscriptions}
@@ -174,14 +169,7 @@ class GroupTable:
     ) -> HeartbeatOutcome:
         """Take one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
 
-        Args:
-            client_id: whose heartbeat.
-            data: its part in the group.
-            connection: key of the connection it came over.
-            cause: id that a change is traced to.
-            now: loop time in seconds.
-            now_ms: wall clock in milliseconds.
-            epoch: run id of the client; a `conflicting_member` and a previous process were looked for before.
+        The caller has looked for a `conflicting_member`, and evicted a previous process, before.
 
         Raises:
             SystemBusy: too many groups, or too many members in this one; nothing has changed.
@@ -236,7 +224,7 @@ class GroupTable:
         return member, joined
 
     def touch(self, group: str, client_id: str, now: float) -> None:
-        """Note a sign of life that is not a heartbeat: a pull under a lease. It prolongs a membership, never more."""
+        """Prolong a membership because of a pull under a lease, which is a sign of life like a heartbeat."""
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
         if member is not None:
@@ -262,7 +250,7 @@ class GroupTable:
     def unregister(
         self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
     ) -> Leave | None:
-        """Take a member out because it said so; None if it was not there (then nobody is told).
+        """Remove a member that unregisters; None if it was not there (then nobody is notified).
 
         Over another connection than its own, that is not the member: somebody was refused because it has its id.
         """
@@ -290,7 +278,7 @@ class GroupTable:
         return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
-        """Take out every member that was silent for its session timeout, or cut off for the grace.
+        """Remove every member whose session or grace has ended.
 
         RocketMQ: scanNotActiveChannel.
         """
@@ -328,13 +316,13 @@ class GroupTable:
         assert info is None or not info.members, f"group {group!r} is deleted while it has members"
         self._owing.pop(group, None)
 
-    # --- telling the members -----------------------------------------------------------------------------------------
+    # --- notifications -----------------------------------------------------------------------------------------------
 
     def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
         """Raise the version of a group and owe its members a notification."""
         info.version += 1
         info.cause = cause
-        # Broadcasting members each read every queue: who else is there is none of their business.
+        # Broadcasting members each read every queue, whichever other members there are.
         if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
             info.notify_at = NEVER
             self._owing.pop(info.group, None)
@@ -347,7 +335,7 @@ class GroupTable:
         self._changed(info, cause, now)
 
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
-        """The groups whose members have to be told now; each opens a window in which it is not returned again."""
+        """The groups whose members are notified now; each opens a window in which it is not returned again."""
         due = [info for info in self._owing.values() if info.notify_at <= now]
         for info in due:
             del self._owing[info.group]

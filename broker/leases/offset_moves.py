@@ -1,7 +1,7 @@
-"""Pulls at an offset where nothing is stored any more: each move is told once, however often it is asked for. Pure.
+"""Reports pulls and pops at offsets that are not stored: one OFFSET_MOVED event for each, repeats suppressed. Pure.
 
 The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. Here
-it is made visible to everybody else: that a group skipped messages must never be silent.
+it is made visible to operators: that a group skipped messages must never be silent.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from model.limits import MAX_REPORTED_MOVES
 logger = logging.getLogger(__name__)
 
 REPORTED_AGAIN_S = 60.0
-"""A reader that does not move, or that was put back, is told of again after this time."""
+"""After this time a consumer that does not move, or whose offset was reset, is reported again."""
 
 
 class OffsetOutOfRangeReporter:
-    """The moves of one broker that were told lately.
-
-    Args:
-        broker_name: for the events.
-        events: where they go.
+    """The reports of one broker, and which of them are recent.
 
     Attributes:
         cause: id of the event of the newest deletion, "" if there was none since the start.
@@ -36,26 +32,20 @@ class OffsetOutOfRangeReporter:
         self.cause = ""
         self._broker_name = broker_name
         self._events = events
-        # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was told), the newest last
-        self._told: dict[tuple[str, str, int], tuple[int, int, float]] = {}
+        # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was reported), the newest last
+        self._reported: dict[tuple[str, str, int], tuple[int, int, float]] = {}
 
     def note(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
-        """Note a pull that was told to go on elsewhere.
-
-        Args:
-            header: of the pull.
-            result: what the store found.
-            now: loop time in seconds.
-        """
+        """Note a pull, by its request header, that was answered with another offset."""
         group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
         key = (group, topic, queue_id)
-        before = self._told.pop(key, None)
+        before = self._reported.pop(key, None)
         if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:
-            self._told[key] = before
+            self._reported[key] = before
             return
-        self._told[key] = (asked, result.next_offset, now)
-        if len(self._told) > MAX_REPORTED_MOVES:
-            del self._told[next(iter(self._told))]
+        self._reported[key] = (asked, result.next_offset, now)
+        if len(self._reported) > MAX_REPORTED_MOVES:
+            del self._reported[next(iter(self._reported))]
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0
         if deleted:

@@ -1,6 +1,6 @@
 """Committed offsets of groups. Pure. RocketMQ: ConsumerOffsetManager.
 
-A commit never goes backwards, except when it is flagged as a reset: the reference only logs it, and a late commit of a
+A commit never goes backwards, except when it is flagged as a reset: RocketMQ only logs it, and a late commit of a
 former owner then makes the new one consume again.
 """
 
@@ -23,7 +23,7 @@ class OffsetTable:
         self._offsets.setdefault(group, {})[(topic, queue_id)] = offset
 
     def read(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset, or None: «none stored» is not a number."""
+        """The committed offset, or None if there is none."""
         return self._offsets.get(group, {}).get((topic, queue_id))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, reset: bool = False) -> bool:

@@ -54,7 +54,7 @@ class Leases(Feature):
     """The leases and committed offsets of one broker.
 
     Attributes:
-        table: the leases; what only looks at them asks here.
+        table: for those that only look leases up.
         offsets: the committed offsets; changed through `commit`, so that they are stored.
         moves: reports consumers whose offset is out of range.
         rival: POP, if this broker has it.

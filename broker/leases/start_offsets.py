@@ -1,7 +1,7 @@
-"""Where a group starts on a queue that it has committed nothing of: for its consumers, and for what is kept for them.
+"""Start offset of a group on a queue without a committed offset; used by consumers and by retention.
 
-«Last» means the moment the group first came to life, on whatever broker: messages of a queue that was born later, or
-that arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
+LAST_OFFSET means the moment the group was created, on any broker: messages of a queue that was created later, or that
+arrived before the first pull, are not skipped. RocketMQ decides when a member first sees the queue
 (RebalancePushImpl.computePullFromWhere), and loses them.
 """
 
@@ -17,13 +17,6 @@ def policy_offset(
     store: MessageStore, entry: TopicEntry, queue_id: int, data: ConsumerData, group_created_ms: int
 ) -> int:
     """Return the offset that a member's policy starts a queue from.
-
-    Args:
-        store: where its messages are.
-        entry: its topic.
-        queue_id: the queue.
-        data: what the member says.
-        group_created_ms: when its group first came to life, wall clock in milliseconds.
 
     Raises:
         StoreReadFailed: an I/O error.

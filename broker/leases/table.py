@@ -2,16 +2,16 @@
 
 RocketMQ: RebalanceLockManager, which knows locks for orderly groups only and lets concurrent consumers overlap. Here
 every queue consumed in clustering mode is leased, with a fencing token: a number that grows with every grant, so that a
-commit of an earlier owner can be told from the current one's.
+commit of an earlier owner can be distinguished from the current one's.
 
 A lease lasts as long as its owner is a member of the group: heartbeats and pulls keep the member, and whatever ends the
-membership orphans its leases. An orphaned lease is free at once, or after a grace; until then its owner gets it back by
-asking again. Whoever is refused is remembered, and is told when the queue becomes free. Under the quirk
-OVERLAPPING_HANDOVER nobody is refused, and every token stays good.
+membership ends its leases: at once, or after a grace; until then the owner gets a lease back by asking again. A member
+that is refused is remembered, and is notified when the queue is released. Under the quirk OVERLAPPING_HANDOVER nobody
+is refused, and every token stays good.
 
     acquire(g, A, q)    -> granted token 1
     acquire(g, B, q)    -> refused, A has it; B waits
-    release(g, A, q, 1) -> tell B
+    release(g, A, q, 1) -> notify B
     check(g, q, A, 1)   -> still true: nobody else has the queue yet, so A's last commit is welcome
     acquire(g, B, q)    -> granted token 2
     check(g, q, A, 1)   -> false from now on
@@ -42,7 +42,7 @@ class Lease:
         owner: client id of the current owner, or of the last one while `held` is false.
         token: fencing token of the newest grant.
         held: whether the owner has it now.
-        frees_at: loop time in seconds at which an orphaned lease becomes free; NEVER while its owner is a member.
+        frees_at: loop time in seconds at which the grace ends; NEVER while its owner is a member.
         waiters: client ids that were refused while it is held, oldest first.
     """
 
@@ -54,7 +54,7 @@ class Lease:
 
 
 class Freed(NamedTuple):
-    """A queue that became free, and who waits for it."""
+    """A queue whose lease was released, and the members that wait for it."""
 
     group: str
     queue: QueueKey
@@ -68,7 +68,6 @@ class QueueLeases:
 
     Args:
         first_token: tokens start above it; the caller makes sure that it grows over restarts.
-        quirks: defects of the reference to reproduce.
     """
 
     def __init__(self, first_token: int = 0, *, quirks: frozenset[Quirk] = frozenset()) -> None:
@@ -76,12 +75,12 @@ class QueueLeases:
         # (group, owner) -> held queues: a leaving member must not scan its group.
         self._held: dict[tuple[str, str], dict[QueueKey, None]] = {}
         self._token = first_token
-        self._orphans: dict[tuple[str, str], float] = {}
+        self._leaving: dict[tuple[str, str], float] = {}
         self._overlapping = Quirk.OVERLAPPING_HANDOVER in quirks
 
     @property
     def newest_token(self) -> int:
-        """The token of the last grant, whoever it was for: all grants to come have higher ones."""
+        """The token of the last grant in any group: all later grants have higher ones."""
         return self._token
 
     def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
@@ -95,7 +94,7 @@ class QueueLeases:
 
         Returns:
             The lease if the caller has it now: it was free, or is the caller's already (the token stays). None if
-            another member has it; the caller waits from now on, and `owner_of` tells who has it.
+            another member has it; the caller waits from now on, and `owner_of` returns the lease.
         """
         leases = self._leases.setdefault(group, {})
         lease = leases.get(queue)
@@ -127,18 +126,18 @@ class QueueLeases:
         return sorted(self._held.get((group, client_id), ()))
 
     def owners(self) -> list[tuple[str, str]]:
-        """(group, client id) of whoever has a queue, sorted."""
+        """(group, client id) of every owner, sorted."""
         return sorted(self._held)
 
     def release(self, group: str, client_id: str, queue: QueueKey, token: int) -> Freed | None:
-        """Give a queue back; None if it is not the caller's under this token any more."""
+        """Release a queue; None if it is not the caller's under this token any more."""
         lease = self._leases.get(group, {}).get(queue)
         if lease is None or not lease.held or lease.owner != client_id or lease.token != token:
             return None
         return self._free(group, queue, lease)
 
     def revoke(self, group: str, queue: QueueKey) -> Freed | None:
-        """Take a queue from whoever has it, or had it last: no token given so far is good for it any more.
+        """Take a queue from its owner, or its last one: no token given so far is good for it any more.
 
         A release leaves the last token good, so that its owner's last commit is welcome; after a reset of the offset
         that commit would undo the reset.
@@ -154,33 +153,23 @@ class QueueLeases:
         return freed
 
     def owner_left(self, group: str, client_id: str, *, now: float, grace_s: float) -> list[Freed]:
-        """The client is no member any more: free its queues, at once or after a grace.
-
-        Args:
-            group: the group it left.
-            client_id: who left.
-            now: loop time in seconds.
-            grace_s: how long its leases stay; 0 frees them now.
-
-        Returns:
-            What became free at once.
-        """
+        """End the leases of a client that left its group, at once if the grace is 0; returns what became free now."""
         held = self._held.get((group, client_id))
         if not held:
             return []
         leases = self._leases[group]
         for queue in held:
             leases[queue].frees_at = now + grace_s
-        self._orphans[(group, client_id)] = now + grace_s
+        self._leaving[(group, client_id)] = now + grace_s
         return self.expire(now) if grace_s <= 0 else []
 
     def expire(self, now: float) -> list[Freed]:
-        """Free the orphaned leases whose grace is over."""
+        """Free the leases whose grace has ended."""
         freed: list[Freed] = []
-        for (group, client_id), frees_at in list(self._orphans.items()):
+        for (group, client_id), frees_at in list(self._leaving.items()):
             if frees_at > now:
                 continue
-            del self._orphans[(group, client_id)]
+            del self._leaving[(group, client_id)]
             for queue in self.held_by(group, client_id):
                 lease = self._leases[group][queue]
                 if lease.frees_at <= now:
@@ -189,10 +178,10 @@ class QueueLeases:
 
     def next_deadline(self) -> float | None:
         """When to call `expire` next, or None."""
-        return min(self._orphans.values(), default=None)
+        return min(self._leaving.values(), default=None)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop every group's leases of a topic that is deleted; nobody is told, for there is nothing to wait for."""
+        """Drop every group's leases of a topic that is deleted; waiting members are not notified."""
         for group, leases in self._leases.items():
             for queue in [queue for queue in leases if queue.topic == topic]:
                 lease = leases.pop(queue)
@@ -204,8 +193,8 @@ class QueueLeases:
         for queue, lease in self._leases.pop(group, {}).items():
             if lease.held:
                 self._not_held(group, queue, lease)
-        for orphan in [orphan for orphan in self._orphans if orphan[0] == group]:
-            del self._orphans[orphan]
+        for owner in [owner for orphan in self._leaving if owner[0] == group]:
+            del self._leaving[owner]
 
     def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:
         lease.held = False

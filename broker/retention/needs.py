@@ -1,11 +1,11 @@
-"""From which offset on each queue is still needed by the groups that are registered.
+"""First offset of each queue that a registered group still needs.
 
 A group needs what it has not committed, of every topic that it subscribes to or has offsets of. It is registered as
-long as it has members or offsets, whether anybody of it is there or not: what it misses while it is away is what it has
-its offsets for. Who wants to be rid of it deletes the group (`rlab group delete`).
+long as it has members or offsets: committed offsets keep messages even while no member is connected. Delete the
+group (`rlab group delete`) to release them.
 
-Nothing is held for members in BROADCASTING, who keep their offsets themselves; for `SYS_TRACE`, which is a trace and
-not work; and for dead letters, which nobody consumes unless a group subscribes to their topic.
+Nothing is kept for members in BROADCASTING, which store their offsets themselves; for `SYS_TRACE`, which is no work;
+and for dead-letter messages, unless a group subscribes to their topic.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from model.names import TRACE_TOPIC, is_retry_topic, retry_topic
 
 
 class Need(NamedTuple):
-    """From where on a queue is needed.
+    """The first offset of a queue that is needed.
 
     Attributes:
         offset: the lowest offset that any group has still to read.
@@ -37,7 +37,7 @@ class Need(NamedTuple):
 
 
 Needs = dict[tuple[int, int], Need]
-"""(topic id, queue id) -> need. A queue that everybody has read to its end is not in it."""
+"""(topic id, queue id) -> need. A queue that every group has read to its end is not in it."""
 
 
 def needs_of_groups(groups: GroupTable, offsets: OffsetTable, topics: TopicTable, store: MessageStore) -> Needs:
@@ -103,14 +103,14 @@ def _start(
     members: list[ConsumerData],
     end: int,
 ) -> int:
-    """Where a group starts on a queue that it has no commit of; the end of the queue if nothing of it is needed."""
+    """Start offset of a group on a queue without a committed offset; the end of the queue if nothing is needed."""
     if info is None:
-        # Offsets that an operator has set, for a group that never was: it has no past to miss anything of.
+        # A group known only by offsets that an operator set: it has no start time, so nothing is kept for it.
         return end
     topic = entry.config.topic
     if members:
         return min(policy_offset(store, entry, queue_id, data, info.created_ms) for data in members)
     if is_retry_topic(topic):
         return 0
-    # Nobody is there to say where it starts. What came before the group cannot be what it misses.
+    # Without members there is no policy. Messages from before the group was created are not needed.
     return store.offset_at(entry.topic_id, queue_id, info.created_ms)

@@ -1,14 +1,14 @@
-"""How much of the log is kept: which of its oldest segments go, and why. Pure.
+"""Plan of what retention deletes: which of the oldest segments go, and why. Pure.
 
-RocketMQ: CleanCommitLogService, which deletes by age alone, and whatever is still to be read (fileReservedTime). Kafka
-has a size besides (retention.bytes), and deletes as blindly. Here the two limits are soft: they never take what a group
-has still to read. A group that reads nothing any more would fill the disk, so there is a hard limit for whoever prefers
-a group that misses messages to a producer that is refused. Not even that one takes a message that was accepted for
-later and has not been delivered to its topic yet.
+RocketMQ: CleanCommitLogService, which deletes by age alone, also messages that are not consumed yet (fileReservedTime).
+Kafka has a size limit as well (retention.bytes), and deletes as blindly. Here these two limits are soft: they never
+delete messages that a group has still to read. A group that reads nothing any more would fill the disk, so there is a
+hard limit for operators who prefer that a group misses messages to a producer that is refused. Not even that one
+deletes a delayed or staged message that has not been delivered to its topic yet.
 
     segments          A 100 MiB, 5 days    B 100 MiB, 4 days    C 100 MiB, 1 day    D, being written
     keep 72 h         A and B go
-    a group is in B   A goes; B is held back, and said to be
+    a group is in B   A goes; B is held back, which is logged
     hard limit 150 M  A and B go, then C as well: 100 MiB and what is in D are left
 
 Only the oldest segments go, never one from the middle, and never the one that is being written.
@@ -31,7 +31,7 @@ RETAIN_MS = 72 * 3600 * 1000
 
 
 class TrimReason(StrEnum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     AGE = "age"
     SIZE = "size"
@@ -45,7 +45,7 @@ class RetentionOptions:
     Attributes:
         retain_ms: soft: segments whose newest message is older go; None keeps them for ever.
         retain_bytes: soft: the oldest segments go while the log is longer; None for any length.
-        retain_bytes_max: hard: the same, whoever has still to read them; None for never.
+        retain_bytes_max: hard: the same, also if groups have still to read them; None for never.
 
     Raises:
         ConfigError: a limit that is not positive, or a hard one below the soft one.
@@ -83,7 +83,7 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimPlan:
-    """What goes now.
+    """What is deleted now.
 
     Attributes:
         to_position: log position; segments that end at or before it go.
@@ -120,10 +120,8 @@ def plan_trim(
 
     Args:
         segments: all of the log, oldest first, at least one; the last one is being written.
-        now_ms: wall clock in milliseconds.
-        options: the limits.
         needed_position: log position of the first segment that a group has still to read, or any greater one.
-        parked_position: the same for messages that were accepted for later and are not delivered yet.
+        parked_position: the same for delayed and staged messages that are not delivered yet.
 
     Returns:
         The plan; nothing is to be removed when `to_position` is where the log begins.

@@ -1,4 +1,4 @@
-"""Removes old segments: every few seconds, and when one is finished. `broker/retention/plan.py` decides which.
+"""Deletes old segments, every few seconds and when one is finished; `broker/retention/plan.py` decides which.
 
 It runs on the loop, because readers and writers must not meet half of it. Only the space of removed files is given back
 in a thread: that takes a system 10 or 20 ms for 64 MiB, and all else about one.

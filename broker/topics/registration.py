@@ -1,4 +1,4 @@
-"""Keeps a broker known to every name server: on a timer, at once on a change, at once after a lost connection.
+"""Registers a broker with every name server: on a timer, at once on a change, at once after a lost connection.
 
 RocketMQ: BrokerController.registerBrokerAll, BrokerOuterAPI. Each name server has a task of its own, so that one that
 is away delays nobody.
@@ -69,17 +69,12 @@ class Registration:
         self._wakes[address].set()
 
     def start(self, tasks: TaskGroup, listen: str) -> None:
-        """Begin to register; a name server that is away is tried again and again.
-
-        Args:
-            tasks: where the registration lives.
-            listen: address that the broker listens on, with the real port.
-        """
+        """Begin to register; a name server that is away is tried again and again. `listen` has the real port."""
         for address in self._wakes:
             tasks.start_soon(self._keep_registered, address, listen)
 
     async def wait_tried(self) -> None:
-        """Wait until each name server has answered once or could not be reached: who can find the broker now does.
+        """Wait until each name server has answered once or could not be reached.
 
         Cancellation: harmless.
         """
@@ -96,7 +91,7 @@ class Registration:
                 wait_s = self._broker.register_interval_s
             except RlabError as error:
                 logger.warning("%s: not registered with name server %s: %s", self._broker.name, address, error)
-                # A back-off of our own: the client's knows nothing of a name server that answers, and refuses.
+                # A back-off of our own: the client's does not count a name server that answers, and refuses.
                 now = anyio.current_time()
                 backoff.failed(now, self._rng)
                 wait_s = max(backoff.wait_s(now), self._client.backoff_s(address))
@@ -127,7 +122,7 @@ class Registration:
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
 
     async def stop(self) -> None:
-        """Tell every name server that the broker leaves, then close. What cannot be told expires there.
+        """Unregister from every name server, then close. At one that cannot be reached the broker expires.
 
         Cancellation: harmless.
         """

@@ -1,4 +1,4 @@
-"""The topics of a broker: they are created, changed and deleted here, stored, and announced to the name servers."""
+"""The topics of a running broker: creates, changes, deletes and stores them, and announces them to name servers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _LAST_ID = "last_topic_id"
 
 
 class Topics(Feature):
-    """The topics of one broker. A room that needs a topic asks for it here, and a new one is stored and announced.
+    """The topics of one broker. Other rooms get the topics they need here; a new one is stored and announced.
 
     Args:
         announcement: what registrations say of this broker.
         auto_create: whether a send may create its topic from the template.
 
     Attributes:
-        table: the topics; what only looks at them asks here.
-        registration: keeps the name servers up to date.
+        table: for those that only look topics up.
     """
 
     def __init__(self, core: Core, announcement: Announcement, *, auto_create: bool) -> None:
@@ -158,7 +157,7 @@ class Topics(Feature):
         self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
 
     def _announce(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
-        """Write what changed about a topic, and tell the name servers."""
+        """Record a change of a topic, and announce it to the name servers."""
         core = self._core
         core.barrier.metadata_changed()
         cause = core.emit(EventKind.ROUTE_CHANGED, cause=cause, topic=topic, n=read_queue_nums, detail=detail)

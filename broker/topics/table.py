@@ -1,4 +1,4 @@
-"""The topics of one broker: creating them, scaling them, and the numbers that stored records know them by. Pure.
+"""The topics of one broker: how they are created and scaled, and the ids that stored records name them by. Pure.
 
 Invariant: a topic id is given once. A topic that is deleted and made again gets a new one, so that records of the old
 topic that are still in the log can never be read as the new one's.
@@ -29,7 +29,7 @@ class TopicEntry:
     Attributes:
         topic_id: the number in its stored records.
         config: queue counts and permissions; replaced as a whole, with `configure`.
-        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Kept, as the next is,
+        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Stored, as the next is,
             because every send asks, and a bit test of an enum costs more than all the rest of that question.
         serves_below: queues with a smaller id can be read; 0 when the topic is not readable.
     """
