@@ -99,11 +99,7 @@ class MetadataStore:
         return self._db.execute(query)
 
     def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
-        """Change a row with the next commit; of two changes of a row the newer one counts.
-
-        Args:
-            row: (table, primary key).
-        """
+        """Execute a statement for a row (table, primary key) with the next commit; of two for a row the newer one."""
         # Last in line again, and not in the place of the earlier change: the topic may have been deleted in between.
         self._pending.pop(row, None)
         self._pending[row] = (statement, values)

@@ -193,7 +193,7 @@ class QueueLeases:
         for queue, lease in self._leases.pop(group, {}).items():
             if lease.held:
                 self._not_held(group, queue, lease)
-        for owner in [owner for orphan in self._leaving if owner[0] == group]:
+        for owner in [owner for owner in self._leaving if owner[0] == group]:
             del self._leaving[owner]
 
     def _free(self, group: str, queue: QueueKey, lease: Lease) -> Freed:

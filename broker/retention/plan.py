@@ -116,12 +116,10 @@ def plan_trim(
     needed_position: int,
     parked_position: int,
 ) -> TrimPlan:
-    """Decide which segments go.
+    """Decide which segments go; the last of them, of which there is at least one, is being written.
 
-    Args:
-        segments: all of the log, oldest first, at least one; the last one is being written.
-        needed_position: log position of the first segment that a group has still to read, or any greater one.
-        parked_position: the same for delayed and staged messages that are not delivered yet.
+    `needed_position` is the log position of the first segment that a group has still to read, or any greater one;
+    `parked_position` is the same for delayed and staged messages that are not delivered yet.
 
     Returns:
         The plan; nothing is to be removed when `to_position` is where the log begins.

@@ -99,7 +99,7 @@ async def test_only_members_that_leave_it_to_the_broker_are_answered(world: Worl
     with pytest.raises(GroupNotExist):
         await ask(a)
     await a.heartbeat(consumer())
-    with pytest.raises(IllegalOperation, match="by AVG"):
+    with pytest.raises(IllegalOperation, match="has the strategy AVG"):
         await ask(a)
     await a.heartbeat(consumer(strategy=BROKER_STRATEGY, model=MessageModel.BROADCASTING))
     with pytest.raises(IllegalOperation):
