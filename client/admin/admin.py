@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
-from client.admin.dead_letters import DeadLetters
+from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.expected_owners import group_info, newest_assignment
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages
 from client.admin.offsets import reset_offsets
@@ -258,7 +258,7 @@ class Admin(ClientLife):
         answers = await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
 
-    def dead_letters(self, group: str) -> DeadLetters:
+    def dead_letters(self, group: str) -> DeadLetterAdmin:
         """The dead-letter messages of a group.
 
         Raises:
@@ -270,7 +270,7 @@ class Admin(ClientLife):
             if group not in known:
                 raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
 
-        return DeadLetters(self._cluster, group, check_known)
+        return DeadLetterAdmin(self._cluster, group, check_known)
 
     async def group(self, group: str) -> GroupInfo:
         """A group now: members, progress, and the current and the target owner of each queue.

@@ -88,7 +88,7 @@ class _Marks(NamedTuple):
         return offset < self.below or offset in self.above
 
 
-class DeadLetters:
+class DeadLetterAdmin:
     """The dead letters of one group; made by `Admin.dead_letters`.
 
     All methods raise RlabError when a broker that has letters cannot be reached.

@@ -60,7 +60,7 @@ class PopMessage(MessageExt):
         self.token, self.visible_ms = token, visible_ms
 
 
-class Run(NamedTuple):
+class AckRun(NamedTuple):
     """Messages of one delivery that are acknowledged together: one row of a request."""
 
     queue: MessageQueue
@@ -73,7 +73,7 @@ _queue_of = itemgetter(0)
 _offset_of = itemgetter(1)
 
 
-def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
+def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
     """Group messages and receipt handles into runs, in their order.
 
     Raises:
@@ -81,16 +81,16 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[Run]:
     """
     if set(map(type, messages)) != {PopMessage}:
         handles = [decode_handle(each) if isinstance(each, str) else handle_of(each) for each in messages]
-        return [Run(queue, token, [offset]) for queue, offset, token in handles]
-    runs: list[Run] = []
+        return [AckRun(queue, token, [offset]) for queue, offset, token in handles]
+    runs: list[AckRun] = []
     for token, group in groupby(messages, _token_of):
         mine = list(group)
         queue = _queue_of(mine[0])
         # No Python code per message: those of one delivery share the object of their queue.
         if all(map(is_, map(_queue_of, mine), repeat(queue))):
-            runs.append(Run(queue, token, list(map(_offset_of, mine))))
+            runs.append(AckRun(queue, token, list(map(_offset_of, mine))))
         else:
-            runs += [Run(_queue_of(message), token, [_offset_of(message)]) for message in mine]
+            runs += [AckRun(_queue_of(message), token, [_offset_of(message)]) for message in mine]
     return runs
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
 from client.pop.acks import PopAcks
-from client.pop.message import Handle, Run
+from client.pop.message import AckRun, Handle
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, IllegalOperation, RlabError
 from model.limits import MAX_ACK_BATCH
@@ -136,7 +136,7 @@ def test_runs_are_acknowledged_like_their_messages_one_by_one(
 
     async def by_run(acks: PopAcks) -> None:
         for queue, token, offsets in given_runs:
-            batches = acks.add_run(Run(queue, token, offsets))
+            batches = acks.add_run(AckRun(queue, token, offsets))
             for offset in offsets:
                 assert any(batch.tokens.get(queue, {}).get(offset) == token for batch in batches)
         await acks.wait_idle()
