@@ -1,4 +1,4 @@
-"""The options that every client has."""
+"""The options that every client has, and their checks."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class ClientConfig:
         instance_name: clients of one process with the same name share one instance (connections, heartbeats, loops).
             None makes an instance of its own.
         client_ip: first part of the client id; by default the address that the name server sees.
-        heartbeat_interval_s: how often every broker hears of us, at least; a third of the shortest session of a
+        heartbeat_interval_s: longest time between heartbeats to a broker; a third of the shortest session of a
             consumer if that is less.
-        route_poll_interval_s: how often the name server is asked.
+        route_poll_interval_s: how often routes are polled.
         offset_persist_interval_s: how often offsets are committed.
-        request_timeout_s: for requests that are not held.
-        triggers: what may set off a rebalance; a smaller set is for studying what each is good for.
-        quirks: defects of the reference to reproduce.
+        request_timeout_s: for requests that a broker does not park.
+        triggers: what may set off a pass; a smaller set is for studying the effect of each.
+        quirks: defects of RocketMQ to reproduce.
         trace: whether events go to the topic SYS_TRACE.
-        event_sink: called with every event as well.
+        event_sink: called with every event.
         clock_ms: wall clock in milliseconds.
         rng: randomness of back-offs and of the instance id.
     """
@@ -76,10 +76,10 @@ class ClientConfig:
     rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work.
+        """Refuse values that cannot work.
 
         Raises:
-            ConfigError: a malformed address, an interval or timeout that is none, or a quirk that only brokers have.
+            ConfigError: a malformed address, an interval or timeout out of range, or a quirk that only brokers have.
             InvalidParameter: an illegal instance name or address of the client.
         """
         parse_addresses(self.name_servers)

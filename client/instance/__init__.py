@@ -1,4 +1,4 @@
-"""What the clients of one process share: connections, routes, heartbeats, passes and the trace.
+"""The shared part of the clients of one process: connections, routes, heartbeats, passes and the trace.
 
 `routes.py`, `schedule.py` and `lease_session.py` decide and are pure. `instance.py` puts the parts together; clients
 register themselves with it as residents (`member.py`). Read `instance.py` first, then `heartbeats.py` and `passes.py`,

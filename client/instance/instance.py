@@ -318,7 +318,7 @@ class ClientInstance:
         self._reconnector.keep_trying(address, cause)
 
     def on_broker_returned(self, cause: str) -> None:
-        """Wake everybody who waits for a broker; every group checks what it owns."""
+        """Wake all tasks that wait for a broker, and the passes of every group."""
         self.broker_returned.set()
         self.broker_returned = anyio.Event()
         for group in self.members:

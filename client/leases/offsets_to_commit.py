@@ -46,7 +46,7 @@ class OffsetsToCommit:
         return self._offsets.get(queue)
 
     def take_dirty(self) -> dict[MessageQueue, int]:
-        """What has to be persisted, as a dict of its own; the same again until `confirm`."""
+        """The offsets to persist, as a new dict; the same again until `confirm`."""
         return {queue: offset for queue, offset in self._offsets.items() if self._confirmed.get(queue) != offset}
 
     def split_dirty(self) -> list[tuple[bool, dict[MessageQueue, int]]]:

@@ -1,7 +1,7 @@
-"""Producer: sends messages. RocketMQ: DefaultMQProducer, DefaultMQProducerImpl.
+"""Sends messages. RocketMQ: DefaultMQProducer, DefaultMQProducerImpl.
 
-The way of one message: check it -> queues of its topic from the route -> pick one -> encode once -> send -> on an error
-that allows it, the same bytes again to another broker, within one timeout for all attempts.
+One message: check it -> queues of its topic from the route -> pick one -> encode once -> send -> after an error that
+allows it, the same bytes again to another broker, within one timeout for all attempts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ELSEWHERE = frozenset(
 _new_tuple = tuple.__new__
 """The constructor of a named tuple is Python code; this makes the same in a third of the time."""
 _TEMPLATED_S = 0.1
-"""How long queues made up from the template are used before the name server is asked again for the real ones."""
+"""How long queues made up from the template are used before the route is asked for again."""
 MAX_RETRIES = 100
 
 
@@ -109,7 +109,7 @@ class Producer(ClientLife, Resident):
         self._topics: dict[str, None] = {}
         self._templated: dict[str, _Templated] = {}
         self._instance: ClientInstance | None = None
-        # What a send needs, one attribute away; before the start and after the shutdown the first of them refuses.
+        # One attribute away for each send; before the start and after the shutdown the first of them refuses.
         self._publish_queues: Callable[[str], tuple[MessageQueue, ...]] = self._not_running
         self._masters: Mapping[str, Connection] = {}
         self._time: Callable[[], float] = lambda: 0.0
@@ -139,7 +139,7 @@ class Producer(ClientLife, Resident):
         self._state = ServiceState.RUNNING
 
     async def shutdown(self) -> None:
-        """Close. Sends under way fail with ConnectionLost. Idempotent. Cancellation: it is closed all the same."""
+        """Close. Outstanding sends fail with ConnectionLost. Idempotent. Cancellation: it is closed all the same."""
         if self._state is not ServiceState.RUNNING:
             return
         instance = self._running()
@@ -169,7 +169,7 @@ class Producer(ClientLife, Resident):
             message: what to send.
             key: messages with equal keys go to the same queue, as long as the topic has the same queues.
             queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
-            delay_ms: deliver it so much later, up to 40 days; its offset is -1 until then.
+            delay_ms: deliver it later by this, up to 40 days; its offset is -1 until then.
 
         Returns:
             Queue, offset and id.
@@ -217,7 +217,7 @@ class Producer(ClientLife, Resident):
                 return _new_tuple(SendResult, (chosen, offset, message_id))
 
     async def send_oneway(self, message: Message, *, key: str | None = None) -> None:
-        """Send a message without waiting for an answer: it may be lost, and nobody says so.
+        """Send a message without waiting for an answer: it may be lost unnoticed.
 
         Raises:
             RlabError: there is no queue or no connection to send it over.
@@ -266,7 +266,7 @@ class Producer(ClientLife, Resident):
         """The queues that a message of the topic may go to now, sorted: for `send(..., queue=...)`.
 
         Raises:
-            TopicNotExist: nobody serves it, and it may not be created by sending to it.
+            TopicNotExist: no broker serves it, and sending to it does not create it.
         """
         return list(self._publish_queues(topic) or await self._resolve(topic))
 
@@ -294,10 +294,10 @@ class Producer(ClientLife, Resident):
         return connection
 
     async def _resolve(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that is not in the route table: ask, and fall back on the template.
+        """Queues of a topic that is not in the route table: from its route, or made up from the template topic.
 
         RocketMQ: tryToFindTopicPublishInfo, updateTopicRouteInfoFromNameServer with isDefault. The template's queues
-        are for sending only; consumers see the topic once a broker has made it, and so does this producer.
+        are for sending only; consumers see the topic once a broker has created it, and so does this producer.
         """
         check_topic(topic)
         instance = self._running()
@@ -314,7 +314,7 @@ class Producer(ClientLife, Resident):
         template = [q for q in instance.routes.publish_queues(TEMPLATE_TOPIC) if q.queue_id < DEFAULT_TOPIC_QUEUES]
         if not template:
             raise TopicNotExist(
-                f"topic {topic!r} does not exist and no broker creates topics by itself: "
+                f"topic {topic!r} does not exist and no broker creates topics automatically: "
                 "create it with 'rlab topic create', or start a broker with automatic creation"
             )
         queues = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
@@ -322,7 +322,7 @@ class Producer(ClientLife, Resident):
         return queues
 
     async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
-        """Fresh queues for the next attempt: the broker said that ours are out of date."""
+        """Fresh queues for the next attempt, after a refusal that shows ours to be out of date."""
         instance = self._running()
         await instance.update_routes((topic,))
         return instance.routes.publish_queues(topic) or queues

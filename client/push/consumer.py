@@ -1,7 +1,7 @@
-"""PushConsumer: a member of a group that is handed messages: those of its share of the queues, or all of them.
+"""Push consumers: members of a group whose listeners are called with messages as they come.
 
-RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. The lifecycle is `client/rebalance/member.py`, the share of
-queues is `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unleased_queues.py`), the workers are
+RocketMQ: DefaultMQPushConsumer, DefaultMQPushConsumerImpl. The lifecycle is `client/rebalance/member.py`, the queues
+are `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unleased_queues.py`), the workers are
 `client/listeners/worker_pool.py`.
 """
 
@@ -43,8 +43,8 @@ class PushConsumer(GroupConsumer):
     Args:
         name_servers: addresses, a string separated by commas or a list.
         group: consumer group.
-        strategy: how the group's queues are shared; every member must use the same. Not used in BROADCASTING.
-        message_queue_listener: called as `(topic, all queues, mine)` after each change; not at the shutdown.
+        strategy: how the group's queues are assigned; every member must use the same. Not used in BROADCASTING.
+        message_queue_listener: called as `(topic, all queues, owned queues)` after each change; not at the shutdown.
         **options: `ConsumerOptions` and `ClientConfig` by name.
 
     Raises:
@@ -135,7 +135,7 @@ class PushConsumer(GroupConsumer):
 
         Cancellation: the subscription stays.
         """
-        if not callable(listener):  # every message would fail, and end as a dead letter
+        if not callable(listener):  # every message would fail, and be sent to the DLQ
             raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
         self._listeners[topic] = ListenerCall(listener, topic, self._threads)
@@ -145,15 +145,15 @@ class PushConsumer(GroupConsumer):
 
     @property
     def late_results(self) -> int:
-        """Results of listeners that were ignored: their queue or message was another member's by then, or was reset."""
+        """Number of ignored listener results: their queue or message was another member's by then, or was reset."""
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
     async def _listen(self, messages: Sequence[MessageExt]) -> ConsumeResult:
         listener = self._listener_of(messages[0])
         if listener is not None:
             return await listener(messages)
-        # The retry topic is the whole group's, and brings what members with other topics have failed on. It is not
-        # ours to finish: it has to come to a member that can, or to become a dead letter that somebody sees.
+        # The retry topic has failed messages of all members, also of topics that this one does not subscribe to. This
+        # one must not finish them: they have to reach a member that can process them, or the DLQ.
         logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
         return ConsumeResult.RECONSUME_LATER
 
@@ -163,7 +163,7 @@ class PushConsumer(GroupConsumer):
         assert self._service is not None, "messages are consumed after the start"
         if owned.detached:
             self._late_results += len(messages)
-            owned.process_queue.finish(messages)  # nobody commits it, but a reset waits until listeners are done
+            owned.process_queue.finish(messages)  # not committed, but a reset waits until listeners are done
         else:
             await self._service.handle_result(owned, messages, result)
         owned.made_progress()

@@ -1,4 +1,4 @@
-"""What becomes of messages by the result of their listener: processed, sent back, requeued, or sent to the DLQ.
+"""Acts on the results of listeners: messages are finished, sent back, requeued, or sent to the DLQ.
 
 RocketMQ: ConsumeMessageConcurrentlyService, ConsumeMessageOrderlyService.
 """

@@ -136,7 +136,7 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("topic create wrong!name", "topic name 'wrong!name' may only have"),
         ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a"),
         ("topic create SYS_TRACE", "is a system topic"),
-        ("produce nowhere --count 1", "no broker creates topics by itself: create it with 'rlab topic create'"),
+        ("produce nowhere --count 1", "no broker creates topics automatically: create it with 'rlab topic create'"),
         ("consume nowhere --group g", "'nowhere' does not exist: create it"),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s"),
         ("group show", "Missing argument"),
