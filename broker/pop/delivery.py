@@ -244,7 +244,7 @@ class PopDelivery:
         if max_n <= 0:
             return b"", (), upto, False
         if self._ledger.room <= 0:
-            raise PollingFull("the groups of this broker have too many messages in flight: acknowledge some")
+            raise PollingFull("the groups of this broker have too many unacknowledged messages: acknowledge some")
         tag_hashes = None if is_retry_topic(queue.key.topic) else pop.tag_hashes
         end = upto
         for _ in range(_READS_PER_QUEUE):

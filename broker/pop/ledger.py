@@ -87,7 +87,7 @@ class GroupQueue:
             *self.key[1:],
             window.committed,
             window.next_offset,
-            window.in_flight,
+            window.invisible,
             window.due_count,
             -1 if oldest is None else round((now - oldest) * 1000),
             -1 if first is None else max(0, round((first - now) * 1000)),

@@ -1,4 +1,4 @@
-"""Delivery tokens: random numbers of 64 bits, one for each batch, which nobody can guess."""
+"""Delivery tokens: random numbers of 64 bits, one for each batch, which no client can guess."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class PopWindow:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     @property
-    def in_flight(self) -> int:
+    def invisible(self) -> int:
         """Messages that are invisible now."""
         return sum(batch.left for batch in self.batches.values())
 

@@ -178,10 +178,10 @@ class Run:
             size += window.next_offset - window.committed
             assert window.committed == min(left, default=window.next_offset)
             assert window.due(1_000).offsets == sorted(o for o, m in left.items() if m.visible_at <= self.wall)
-            in_flight = [m for m in left.values() if m.visible_at > self.wall]
-            assert window.in_flight == len(in_flight)
+            invisible = [m for m in left.values() if m.visible_at > self.wall]
+            assert window.invisible == len(invisible)
             deadline = window.next_deadline()
-            assert deadline == min((m.visible_at - self.base for m in in_flight), default=None)
+            assert deadline == min((m.visible_at - self.base for m in invisible), default=None)
             assert all(window.attempts_of(offset) == m.attempts for offset, m in left.items())
         assert self.ledger.messages == size
 

@@ -40,7 +40,7 @@ class Twin:
     def due(self) -> list[int]:
         return sorted(o for o, m in self.messages.items() if self.is_due(m))
 
-    def in_flight(self) -> int:
+    def invisible(self) -> int:
         return sum(not m.done and not self.is_due(m) for m in self.messages.values())
 
 
@@ -148,7 +148,7 @@ def test_what_is_in_flight_due_and_acknowledged_is_what_a_table_of_all_messages_
         getattr(run, step)(first, second)
         window, twin = run.window, run.twin
         assert (window.committed, window.next_offset) == (twin.committed, twin.next_offset)
-        assert (window.in_flight, window.due_count) == (twin.in_flight(), len(twin.due()))
+        assert (window.invisible, window.due_count) == (twin.invisible(), len(twin.due()))
         assert window.is_idle == (twin.committed == twin.next_offset)
         assert window.due(100).offsets == twin.due()
         waiting = [m.visible_at for m in twin.messages.values() if not m.done and not twin.is_due(m)]

@@ -156,8 +156,8 @@ async def test_what_is_in_flight_is_told(world: World) -> None:
     await pop_one(b, max_n=1, invisible_ms=2_000)
     await ack(a, [*batch.row[:3], [0]])
     stats = unpacked(await a.call(RequestCode.GET_POP_STATS, {"group": "g"}))
-    [[topic, queue_id, floor, next_offset, in_flight, due, oldest_ms, next_ms, attempts, draining, by_client]] = stats
-    assert (topic, queue_id, floor, next_offset, in_flight, due) == ("t", 0, 1, 3, 2, 0)
+    [[topic, queue_id, floor, next_offset, invisible, due, oldest_ms, next_ms, attempts, draining, by_client]] = stats
+    assert (topic, queue_id, floor, next_offset, invisible, due) == ("t", 0, 1, 3, 2, 0)
     assert oldest_ms == pytest.approx(1_000, abs=50)
     assert next_ms == pytest.approx(2_000, abs=50)
     assert (attempts, draining) == (1, False)

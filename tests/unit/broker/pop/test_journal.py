@@ -46,7 +46,7 @@ def test_a_window_of_a_machine_with_the_other_byte_order_is_read() -> None:
 @pytest.mark.parametrize(("end", "committed", "next_offset"), [(9, 3, 7), (5, 3, 5), (3, 3, 3), (1, 1, 1)])
 def test_a_window_ends_where_its_queue_ends(end: int, committed: int, next_offset: int) -> None:
     again = cut_window(window_of(4), end)
-    assert (again.committed, again.next_offset, again.in_flight) == (committed, next_offset, next_offset - committed)
+    assert (again.committed, again.next_offset, again.invisible) == (committed, next_offset, next_offset - committed)
 
 
 def test_an_entry_of_a_kind_that_is_not_known_is_not_passed_over() -> None:

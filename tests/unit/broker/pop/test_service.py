@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config import Part
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import StoreOptions
 from model.assignment import BROKER_STRATEGY
-from model.errors import StorageFull
+from model.errors import RequestCodeNotSupported, StorageFull
 from model.events import EventKind
-from model.heartbeat import ConsumeType
+from model.heartbeat import ConsumeFrom, ConsumeType
 from model.limits import MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
 from remoting.wire.request_code import RequestCode
-from tests.unit.broker.harness import World, consumer, simulated
+from tests.unit.broker.harness import World, consumer, records, simulated, unpacked
 from tests.unit.broker.pop.pop_peer import INVISIBLE_S, ack, extend, header, pop, pop_one, popped, world_of
 
 
@@ -306,3 +307,22 @@ async def test_one_of_two_who_wait_gets_what_is_left_when_the_first_messages_wer
     other = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000, max_n=31))
     got = [popped(await answer) for answer in (one, other)]
     assert sorted(offset for batches in got for batch in batches for offset in batch.offsets) == [*range(low, 32)]
+
+
+@simulated
+async def test_a_broker_without_pop_refuses_pops_and_does_all_the_rest(world: World) -> None:
+    [a] = await world_of(world, "a", messages=2, parts=frozenset(Part) - {Part.POP})
+    for code, fields in (
+        (RequestCode.POP_MESSAGE, header(a)),
+        (RequestCode.GET_POP_STATS, {"group": "g"}),
+    ):
+        with pytest.raises(RequestCodeNotSupported):
+            await a.call(code, fields)
+    await a.heartbeat(consumer(consume_from=ConsumeFrom.FIRST_OFFSET))
+    [[_, _, token, offset]], refused = await a.lock(0)
+    assert (offset, refused) == (0, [])
+    assert len(records(await a.pull(offset=0))) == 2
+    await a.commit(2, token=token)
+    info = unpacked(await a.call(RequestCode.GET_BROKER_RUNTIME_INFO))
+    assert (info["held_pops"], info["pop_messages"]) == (0, 0)
+    await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})

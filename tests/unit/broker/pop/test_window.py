@@ -19,9 +19,9 @@ def test_the_committed_offset_moves_when_the_oldest_message_is_acknowledged() ->
     window = PopWindow(5)
     popped(window, 5, token=1)
     assert window.ack(1, [6, 7]) == [6, 7]
-    assert (window.committed, window.in_flight) == (5, 3)
+    assert (window.committed, window.invisible) == (5, 3)
     assert window.ack(1, [5]) == [5]
-    assert (window.committed, window.in_flight) == (8, 2)
+    assert (window.committed, window.invisible) == (8, 2)
 
 
 def test_a_handle_is_dead_once_its_message_was_acknowledged_or_delivered_again() -> None:
@@ -108,7 +108,7 @@ def test_what_was_stored_comes_back_and_what_was_in_no_batch_is_due() -> None:
     popped(window, 2, token=2, visible_at=6.0)
     window.ack(1, [8])
     again = PopWindow.restored(*window.columns(), [(2, "c", 0.0, 6.0)])
-    assert (again.committed, again.next_offset, again.in_flight) == (7, 12, 2)
+    assert (again.committed, again.next_offset, again.invisible) == (7, 12, 2)
     assert again.due(9) == ([7, 9], [1, 1])
     assert again.ack(2, [10, 11]) == [10, 11]
 

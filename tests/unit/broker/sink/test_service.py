@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.unit.broker.harness import World, simulated
+import pytest
+
+from broker.config import Part
+from model.errors import RequestCodeNotSupported
+from tests.unit.broker.harness import World, records, simulated
 from tests.unit.broker.sink.test_handlers import stage, started
 
 
@@ -21,3 +25,12 @@ async def test_a_batch_that_is_being_published_pins_where_its_targets_ended(worl
     }
     await world.sleep(1)
     assert sinks.kept_from() == {}
+
+
+@simulated
+async def test_a_broker_without_sinks_refuses_stages_and_does_all_the_rest(world: World) -> None:
+    peer = await started(world, parts=frozenset(Part) - {Part.SINK})
+    with pytest.raises(RequestCodeNotSupported):
+        await stage(peer, range(3))
+    assert await peer.send() == 0
+    assert len(records(await peer.pull())) == 1
