@@ -127,4 +127,4 @@ Config = Annotated[
         help="Read options from this file; flags and environment variables override it.",
     ),
 ]
-Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log events, not only warnings.")]
+Verbose = Annotated[bool, switch("--verbose", "-v", help_text="Log at level INFO, not only warnings.")]

@@ -207,7 +207,10 @@ class Consuming:
         if options.mode not in list(ConsumeMode):
             raise ConfigError(f"no mode {options.mode!r}; use {', '.join(ConsumeMode)}")
         by_broker = options.strategy == BROKER_STRATEGY
-        strategy = None if by_broker else strategy_named(options.strategy)
+        try:
+            strategy = None if by_broker else strategy_named(options.strategy)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; with {BROKER_STRATEGY} a broker assigns the queues") from error
         if not options.wait:
             await self._check_topic()
         self._done = anyio.Event()

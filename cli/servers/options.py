@@ -47,7 +47,7 @@ RegisterInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of registrations while nothing changes.")
 ]
 Expiry = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.1, help="Name servers drop the broker this long after a registration.")
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Time without a registration until name servers drop it.")
 ]
 RestoreGrace = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="Time for members to reconnect before their queues are freed.")
