@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from client.admin.records import (
@@ -24,7 +25,6 @@ from client.admin.records import (
     GroupReport,
     MemberReport,
     PoppedQueue,
-    QueueProgress,
     TopicModeInfo,
 )
 from client.allocate import AllocateMessageQueueStrategy
@@ -133,12 +133,7 @@ def newest_assignment(answers: Iterable[tuple[str, int, Any]]) -> AssignmentInfo
         if version > newest.version:
             shares = {client_id: MemberShare.from_wire(version, share) for client_id, *share in rows}
             newest = AssignmentInfo(coordinator=name, version=version, shares=shares, modes=())
-    return AssignmentInfo(
-        coordinator=newest.coordinator,
-        version=newest.version,
-        shares=newest.shares,
-        modes=tuple(modes[topic] for topic in sorted(modes)),
-    )
+    return replace(newest, modes=tuple(modes[topic] for topic in sorted(modes)))
 
 
 def group_info(
@@ -184,16 +179,7 @@ def group_info(
         created_ms=min((report.created_ms for report in reports if report.created_ms), default=0),
         members=members,
         queues=tuple(
-            QueueProgress(
-                queue=each.queue,
-                min_offset=each.min_offset,
-                max_offset=each.max_offset,
-                committed=each.committed,
-                owner=each.owner,
-                token=each.token,
-                targets=target.get(each.queue, ()),
-            )
-            for each in sorted(progress, key=lambda each: each.queue)
+            replace(each, targets=target.get(each.queue, ())) for each in sorted(progress, key=lambda each: each.queue)
         ),
         disagreements=disagreements({cid: member.consumer for cid, member in _newest(reports).items()}),
         unknown_strategies=tuple(sorted({member.strategy for member in members} - {*strategies, BROKER_STRATEGY})),

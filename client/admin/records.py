@@ -140,7 +140,20 @@ class QueueProgress:
     committed: int | None
     owner: str | None
     token: int | None
-    targets: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, broker_name: str, wire: Any) -> QueueProgress:
+        """Read one row of the answer to GET_CONSUME_STATS, which has no targets."""
+        topic, queue_id, min_offset, max_offset, committed, owner, token = wire
+        return cls(
+            queue=MessageQueue(topic, broker_name, queue_id),
+            min_offset=min_offset,
+            max_offset=max_offset,
+            committed=None if committed < 0 else committed,
+            owner=owner or None,
+            token=None if token < 0 else token,
+        )
 
     @property
     def lag(self) -> int | None:
@@ -341,31 +354,6 @@ class MemberReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressReport:
-    """One queue as its broker reports it; see `QueueProgress`."""
-
-    queue: MessageQueue
-    min_offset: int
-    max_offset: int
-    committed: int | None
-    owner: str | None
-    token: int | None
-
-    @classmethod
-    def from_wire(cls, broker_name: str, wire: Any) -> ProgressReport:
-        """Read one row of the answer to GET_CONSUME_STATS."""
-        topic, queue_id, min_offset, max_offset, committed, owner, token = wire
-        return cls(
-            queue=MessageQueue(topic, broker_name, queue_id),
-            min_offset=min_offset,
-            max_offset=max_offset,
-            committed=None if committed < 0 else committed,
-            owner=owner or None,
-            token=None if token < 0 else token,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
     """A group as one broker reports it; an empty report means that the broker does not know the group."""
 
@@ -373,7 +361,7 @@ class GroupReport:
     version: int = 0
     created_ms: int = 0
     members: tuple[MemberReport, ...] = ()
-    queues: tuple[ProgressReport, ...] = ()
+    queues: tuple[QueueProgress, ...] = ()
 
     @classmethod
     def from_wire(cls, broker_name: str, connections: Any, stats: Any) -> GroupReport:
@@ -393,5 +381,5 @@ class GroupReport:
                 )
                 for member in connections["members"]
             ),
-            queues=tuple(ProgressReport.from_wire(broker_name, row) for row in stats or ()),
+            queues=tuple(QueueProgress.from_wire(broker_name, row) for row in stats or ()),
         )

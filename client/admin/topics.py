@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from client.admin.records import BrokerInfo, ProgressReport
+from client.admin.records import BrokerInfo, QueueProgress
 from client.admin.requests import ClusterRequests, fail, masters_of, succeeded, unpack, unpack_group, unpack_route
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, RlabError, TopicNotExist
 from model.message_queue import MessageQueue
@@ -104,7 +104,7 @@ async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, topic: str,
         header = {"group": group, "topic": topic}
         answers = await cluster.ask([info.address], RequestCode.GET_CONSUME_STATS, header)
         for row in unpack_group(answers[info.address]) or ():
-            progress = ProgressReport.from_wire(info.name, row)
+            progress = QueueProgress.from_wire(info.name, row)
             if progress.queue not in filled:
                 continue
             if progress.committed is None or progress.committed < progress.max_offset:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from client.admin.expected_owners import group_info, members_of, newest_assignment, target_of
-from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, ProgressReport
+from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, QueueProgress
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from model.assignment import ALL_QUEUES, MemberShare, RequestMode
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, MessageModel
@@ -53,8 +53,7 @@ def queue(broker: str, queue_id: int, topic: str = "t") -> MessageQueue:
 
 def report(broker: str, *members: MemberReport, queues: tuple[MessageQueue, ...] = (), version: int = 1) -> GroupReport:
     progress = tuple(
-        ProgressReport(queue=each, min_offset=0, max_offset=0, committed=None, owner=None, token=None)
-        for each in queues
+        QueueProgress(queue=each, min_offset=0, max_offset=0, committed=None, owner=None, token=None) for each in queues
     )
     return GroupReport(broker_name=broker, version=version, created_ms=version, members=members, queues=progress)
 

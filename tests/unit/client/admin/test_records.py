@@ -11,7 +11,6 @@ from client.admin.records import (
     GroupMemberInfo,
     GroupReport,
     PoppedQueue,
-    ProgressReport,
     QueueProgress,
     QueueRange,
 )
@@ -128,7 +127,7 @@ def test_what_a_broker_knows_of_a_group_is_read_from_its_two_answers() -> None:
     assert report.members[0].consumer == CONSUMER
     assert report.members[0].queues == (QUEUE,)
     assert report.members[0].address == ""
-    assert report.queues[0] == ProgressReport(
+    assert report.queues[0] == QueueProgress(
         queue=QUEUE, min_offset=1, max_offset=9, committed=None, owner=None, token=None
     )
     assert (report.queues[1].committed, report.queues[1].owner, report.queues[1].token) == (4, "c1", 77)
