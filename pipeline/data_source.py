@@ -36,7 +36,7 @@ class RlabDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name in `format(...)`."""
         return "rlab"
 
     def schema(self) -> StructType:
@@ -50,8 +50,8 @@ class RlabDataSource(DataSource):
             ConfigError: an option or a column is wrong.
         """
         options = parse_options(self.options, streaming=False)
-        # Two classes, because in pyspark 4.3 a reader that has `pushFilters` fails unless a setting of the session,
-        # which is off by default, allows it.
+        # Two classes, because in pyspark 4.3 a reader with `pushFilters` fails unless a setting of the session, which
+        # is off by default, allows it.
         kind = PushingReader if options.filter_pushdown else BatchReader
         return kind(options, check_schema(schema))
 
@@ -71,7 +71,7 @@ class RlabDataSource(DataSource):
         """
         if overwrite:
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
-        # Late, as all of the sink: the processes that Spark starts for a read have no use for it, and wait for it.
+        # Imported late, as all of the sink: the processes that Spark starts for a read do not need it.
         from pipeline.sink.writer import BatchSink, check_topic_exists  # noqa: PLC0415
 
         options = self._sink_options(schema)

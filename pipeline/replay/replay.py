@@ -30,7 +30,7 @@ from model.limits import REBALANCE_RETRY_S
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import MemberLeave, Move, Recorded, RecordedPass, moves_of
 from pipeline.replay.rules import Handover, Rules, leaves_under, shifted_changes, views_of
-from pipeline.replay.targets import Members, RouteId, Targets
+from pipeline.replay.targets import Members, MemberTargets, RouteId
 from pipeline.replay.trace_lookup import NEAR_MS, SAME_MS, TraceLookup
 
 _OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
@@ -112,7 +112,7 @@ class _Replay:
     def __init__(self, recorded: Recorded, rules: Rules) -> None:
         self._recorded, self._rules, self._timing = recorded, rules, recorded.timing
         self._lookup = TraceLookup(recorded)
-        self._targets = Targets(recorded.group, rules.strategy)
+        self._targets = MemberTargets(recorded.group, rules.strategy)
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
         self._members: dict[str, _Member] = {}

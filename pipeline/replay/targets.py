@@ -1,4 +1,4 @@
-"""Targets of the members under a strategy, computed once per member list and route of a replay. Pure."""
+"""MemberTargets of the members under a strategy, computed once per member list and route of a replay. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_ARRAYS = "CONSISTENT_HASH"
 cost of looking a queue up in it."""
 
 
-class Targets:
+class MemberTargets:
     """Computes and keeps the targets of members under the strategy of this name."""
 
     def __init__(self, group: str, strategy: str) -> None:

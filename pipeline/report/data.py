@@ -1,6 +1,6 @@
-"""What a report tells, read from the trace tables: plain values, small however long the trace is. Without Spark.
+"""Reads the contents of a report from the trace tables: plain values, small however long the trace is. Without Spark.
 
-The tables are plain Parquet, so Arrow reads them in a moment; only `page.py` has to know what a page looks like.
+The tables are plain Parquet, so Arrow reads them quickly; only `page.py` knows the layout of the page.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pandas as pd
 MOST_REBALANCES = 40
 """Rows of the ranking."""
 MOST_QUEUES = 40
-"""Rows of the timeline: those that stood still longest."""
+"""Rows of the timeline: the queues with the longest pauses."""
 MOST_INTERVALS = 4_000
-"""Bars of the timeline: with more, it has fewer queues, and each of them from the beginning to the end."""
+"""Most bars of the timeline; if there are more, fewer queues are shown, each from the beginning to the end."""
 MOST_POINTS = 3_000
-"""Of a chart; more are thinned out evenly, and the slowest are kept."""
+"""Most points of a chart; more are thinned out evenly, and the slowest are kept."""
 MOST_MOVES = 6
 """Rows of each list of hazards."""
 
@@ -28,22 +28,21 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The counts of one group; what `rlab report --json` prints.
+    """The counts of one group, which `rlab report --json` prints.
 
     Attributes:
-        group: the group.
-        members_joined, members_left: consumers that said that they start, and that they stop.
+        members_joined, members_left: consumers that reported their start, and their stop.
         rebalances: causes that moved a queue.
-        moves: times that a queue came to another owner than its last, or to its first.
-        min_moves: how many would have been enough for even shares.
-        acquisitions: times that a member got a queue, also one that it had before.
-        handed_out: messages given to listeners, as far as members told.
-        redelivered: messages that came again after a change of hands because their end was not committed.
-        duplicates: how many of these were handed out again.
-        pause_ms: time that queues stood still between two owners, until the first pull of the new one, summed.
+        moves: times that a queue went to another owner than its last, or to its first.
+        min_moves: how many would have been enough for an even assignment.
+        acquisitions: times that a member got a queue, even one that it had owned last.
+        handed_out: messages dispatched to listeners, as far as members reported.
+        redelivered: messages that a new owner gets again because the old one did not commit them.
+        duplicates: how many of these were dispatched again.
+        pause_ms: time from an owner's end to the first pull of the next, summed.
         orphan_ms, double_ms: time that queues had no owner between two, or two owners, summed.
         pause_max_ms: the longest of the pauses.
-        backlog_max: most messages that waited for a new owner.
+        backlog_max: the largest lag that a new owner found.
         convergence_p50_ms, convergence_p95_ms, convergence_max_ms: from a cause to its last move; None without one.
         orphans: queues without an owner at the end of the trace, although others have one.
     """
@@ -71,20 +70,19 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSection:
-    """What a report tells of one group; rows are those of the tables, times in milliseconds since its beginning.
+    """The contents of a report about one group; rows are those of the tables, times in milliseconds since its begin.
 
     Attributes:
-        totals: the counts.
-        ranking: rebalances that moved something, the costliest first.
+        ranking: rebalances that moved a queue, the costliest first.
         intervals: of `ownership`, of the queues in the timeline.
-        left_out: how many more of them come after these; only if one queue alone has too many.
-        queues_in_all: how many the group had, in the timeline or not.
-        queues: names of these queues, in order.
-        convergence: kind, trigger and convergence_ms of rebalances that moved something.
+        left_out: number of later intervals that are left out; only if one queue alone has too many.
+        queues_in_all: number of queues of the group, in the timeline or not.
+        queues: names of the queues in the timeline, in order.
+        convergence: kind, trigger and convergence_ms of rebalances that moved a queue.
         pauses: of the moves, in milliseconds, those above 0.
-        longest, twice, bursts: the moves with the longest pauses, most duplicates, and largest backlogs.
+        longest, twice, bursts: the moves with the longest pauses, most duplicates, and largest lags.
         delivery: of all topics together.
-        fairness: in the order of time.
+        fairness: in order of time.
     """
 
     totals: Totals
@@ -104,13 +102,13 @@ class GroupSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a report tells.
+    """The contents of a report.
 
     Attributes:
         started_ms: wall clock of the first event.
-        span_ms: from there to the last.
-        events, nodes, lost: how many there are, of how many nodes, and how many are missing.
-        groups: those that had queues, the costliest first.
+        span_ms: time from the first event to the last.
+        lost: number of missing events.
+        groups: those that owned queues, the costliest first.
     """
 
     started_ms: float
@@ -122,11 +120,7 @@ class Report:
 
 
 def read_report(tables: Path) -> Report:
-    """Read what a report tells.
-
-    Args:
-        tables: directory that `trace_tables.write_tables` has written.
-    """
+    """Read the contents of a report from the directory that `trace.tables.write_tables` has written."""
     read = {
         name: _table(tables / name)
         for name in ("ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
@@ -230,7 +224,7 @@ def _totals(group: str, mine: dict[str, pd.DataFrame]) -> Totals:
 
 
 def percentile(ordered: np.ndarray[Any, Any], share: float) -> float | None:
-    """The nearest-rank percentile: a time that was measured, never one between two."""
+    """The nearest-rank percentile: a measured time, never one between two."""
     if not len(ordered):
         return None
     return _round(ordered[max(0, int(np.ceil(share * len(ordered))) - 1)])
@@ -241,7 +235,7 @@ def _round(value: float) -> float:
 
 
 def _queues_of_timeline(hazards: pd.DataFrame, ownership: pd.DataFrame) -> pd.DataFrame:
-    """Those that stood still longest, as many as have no more than `MOST_INTERVALS` together; at least one."""
+    """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
     still = hazards.groupby(_QUEUE, as_index=False)["pause_ms"].sum().nlargest(MOST_QUEUES, "pause_ms")
     intervals = ownership.groupby(_QUEUE, as_index=False).size()
     together = still.merge(intervals, on=_QUEUE, how="left")["size"].fillna(0).cumsum()
@@ -254,7 +248,7 @@ def _most(hazards: pd.DataFrame, column: str) -> Rows:
 
 
 def _delivery(delivery: pd.DataFrame) -> Rows:
-    """All topics together; what waits in one stays as it was where another has a row of its own."""
+    """All topics together; in a bucket without a row of a topic, its lag is the last one."""
     if delivery.empty:
         return []
     lag = delivery.pivot_table(index="t_ms", columns="topic", values="lag").sort_index().ffill().sum(axis=1)

@@ -1,4 +1,4 @@
-"""`rlab report`: a trace in, a folder with the tables and the page out.
+"""`rlab report`: turns a trace into a folder with the tables and the page.
 
 with spark_session("report") as spark:
     write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))      # report/index.html, report/tables
@@ -28,16 +28,16 @@ def write_report(
     group: str | None = None,
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
-    """Compute the tables of a trace, and write them and the page into a folder; what it holds of an older report goes.
+    """Compute the tables of a trace, and write them and the page into a folder; an older report there is replaced.
 
     Args:
         read: a trace; see `pipeline/trace/source.py`.
-        directory: where they go; made if need be.
+        directory: the folder; created if necessary.
         group: only this consumer group.
-        progress: called with a few words before each step.
+        progress: called with a text before each step.
 
     Returns:
-        What the page tells.
+        The contents of the page.
 
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.

@@ -1,8 +1,8 @@
-"""The page of a report: one HTML file with its charts and its style in it, that needs nothing else. Pure.
+"""The page of a report: one HTML file that contains its charts and style. Pure.
 
-From the top: what happened, in sentences and large figures; the rebalances ranked by what they cost; who had which
-queue when; how long it took by cause and by trigger; the three hazards of a rebalance with the messages that show them;
-what consumers and their lag made of it; how even the shares were.
+From the top: a summary in sentences and large figures; the rebalances ranked by cost; the owners of queues over time;
+convergence by cause and by trigger; the three hazards of a rebalance with the messages that show them; latency and lag;
+the evenness of loads.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def _tiles(group: GroupSection) -> str:
     tiles = [
         (f"{totals.rebalances:,}", "rebalances that moved queues", False),
         (f"{totals.moves:,}", f"moves of queues, {totals.min_moves:,} needed", False),
-        (median, f"until balanced, median; 95 of 100 in {slow}", False),
-        (milliseconds(totals.pause_ms), "queues stood still between owners, added up", False),
-        (f"{totals.duplicates:,}", "messages came again to a new owner", totals.duplicates > 0),
-        (f"{totals.backlog_max:,}", "messages at most waited for a new owner", False),
-        (milliseconds(totals.double_ms), "queues had two owners, added up", totals.double_ms > 0),
+        (median, f"until converged, median; 95 of 100 in {slow}", False),
+        (milliseconds(totals.pause_ms), "pauses of queues between owners, summed", False),
+        (f"{totals.duplicates:,}", "messages redelivered to a new owner", totals.duplicates > 0),
+        (f"{totals.backlog_max:,}", "messages of lag at most for a new owner", False),
+        (milliseconds(totals.double_ms), "queues had two owners, summed", totals.double_ms > 0),
     ]
     inside = (
         f'<div class="tile{" bad" if bad else ""}"><b>{value}</b><span>{label}</span></div>'
@@ -97,8 +97,8 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         "*members",
         "*moved",
         "*needed",
-        "*balanced in",
-        "stood still, added up",
+        "*converged in",
+        "paused, summed",
     )
     more = f" The {len(rows)} costliest of {rebalances:,} are listed." if rebalances > len(rows) else ""
     cells = (
@@ -118,8 +118,8 @@ def _ranking(rows: Rows, rebalances: int) -> str:
     )
     return (
         "<h3>What happened, ranked by cost</h3>"
-        '<p class="hint">Each row is one change and everything that it set off, joined by its cause and not by time. '
-        f"Queues that moved stood still from their old owner's end to the new one's first pull.{more}</p>"
+        '<p class="hint">Each row is one change and everything that it caused, joined by its cause and not by time. '
+        f"Queues that moved were paused from their old owner's end to the new one's first pull.{more}</p>"
         + _table((*heads, "*came twice", "*backlog"), cells)
     )
 
@@ -138,14 +138,12 @@ def _timeline(group: GroupSection, marks: Sequence[tuple[float, str]], span_ms: 
         for number, owner in enumerate(owners[: 2 * svg.OWNER_COLOURS])
     )
     more = " and others in the same colours" if len(owners) > 2 * svg.OWNER_COLOURS else ""
-    shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those that stood still longest."
+    shown = f"{len(group.queues):,} of {group.queues_in_all:,} queues, those with the longest pauses."
     if len(group.queues) == group.queues_in_all:
         shown = "all queues."
     if group.left_out:
         last = seconds(float(group.intervals[-1]["to_ms"]))
-        shown += (
-            f" The timeline ends at {last}: {group.left_out:,} later times that this queue had an owner are left out."
-        )
+        shown += f" The timeline ends at {last}: {group.left_out:,} later intervals of this queue are left out."
     return (
         "<h3>Who had which queue</h3>"
         f'<p class="hint">Dotted lines are rebalances; point at anything to read it. Shown are {shown}</p>'
@@ -164,12 +162,12 @@ def _convergence(rows: Rows) -> str:
         return svg.strip(sorted(groups.items()), label)
 
     return (
-        "<h3>How long it took to find the balance</h3>"
-        '<p class="hint">From the change to the last queue that moved for it. A dot is a rebalance, a bar the median; '
-        "the axis is logarithmic. First by what changed, then by the triggers of the passes that followed: NOTIFY from "
-        "a broker, LOCK when a queue that was refused comes free, ROUTE and TIMER when members find out alone.</p>"
-        + strip(map(kind_of, rows), "times to balance by cause")
-        + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to balance by trigger")
+        "<h3>How long it took to converge</h3>"
+        '<p class="hint">From the change to the last queue that moved because of it. A dot is a rebalance, a bar the '
+        "median; the axis is logarithmic. First by change, then by triggers of the passes that followed: NOTIFY from "
+        "a broker, LOCK when a refused queue is released, ROUTE and TIMER when members find out alone.</p>"
+        + strip(map(kind_of, rows), "times to converge by cause")
+        + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to converge by trigger")
     )
 
 
@@ -183,16 +181,16 @@ def _hazards(group: GroupSection) -> str:
     chart = svg.bars(list(zip(names, classes, strict=True)), "pauses of moves by their length") if group.pauses else ""
     moves = len(group.pauses)
     paused = (
-        "<h4>1. Pause</h4><p class='hint'>Nobody consumes a queue between two owners. "
-        f"{counted(moves, 'move')} did that, for {milliseconds(totals.pause_max_ms)} at the most.</p>"
-    ) + _moves(group.longest, "stood still", lambda row: milliseconds(row["pause_ms"]))
+        "<h4>1. Pause</h4><p class='hint'>Between two owners a queue is not consumed. "
+        f"{counted(moves, 'move')} had such a pause, of {milliseconds(totals.pause_max_ms)} at most.</p>"
+    ) + _moves(group.longest, "paused", lambda row: milliseconds(row["pause_ms"]))
     twice = (
-        "<h4>2. Twice</h4><p class='hint'>What the old owner handed out and did not commit comes again to the new one: "
-        f"{counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} were seen to come.</p>"
+        "<h4>2. Twice</h4><p class='hint'>Messages that the old owner dispatched and did not commit are redelivered to "
+        f"the new one: {counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} were seen.</p>"
     ) + _moves(group.twice, "messages", lambda row: offsets(row, int(row["redelivered"])))
     burst = (
-        "<h4>3. Burst</h4><p class='hint'>What was stored meanwhile waits for the new owner, and comes all at once: "
-        f"{counted(totals.backlog_max, 'message')} in one queue at the most.</p>"
+        "<h4>3. Burst</h4><p class='hint'>Messages stored during the pause reach the new owner all at once: "
+        f"{counted(totals.backlog_max, 'message')} in one queue at most.</p>"
     ) + _moves(group.bursts, "backlog", lambda row: f"{int(row['backlog']):,} from {row['start_offset']:,}")
     cards = "".join(f"<div>{card}</div>" for card in (paused, twice, burst))
     told = '<p class="hint">Moves by how long their queue stood still.</p>' if chart else ""
@@ -221,13 +219,13 @@ def _delivery(rows: Rows, marks: Sequence[tuple[float, str]], span_ms: float) ->
     mean = [(row["t_ms"], row["latency_ms"]) for row in rows if row["latency_ms"] is not None]
     longest = [(row["t_ms"], row["latency_max_ms"]) for row in rows if row["latency_max_ms"] is not None]
     parts = [
-        "<h3>What consumers made of it</h3>",
-        '<p class="hint">Messages that waited, in all queues of the group, as its brokers saw it with each commit.</p>',
+        "<h3>Lag and latency</h3>",
+        '<p class="hint">Lag of all queues of the group, as its brokers reported it with each commit.</p>',
         svg.lines([("lag", lag)], marks, span_ms, "messages", steps=True),
     ]
     if mean:
         parts += [
-            '<p class="hint">Time between store and hand-out, told with each commit of a member: '
+            '<p class="hint">Time from store to dispatch, reported with each commit of a member: '
             '<span class="key"><span><i class="k-line"></i>mean</span> '
             '<span><i class="k-orphan"></i>longest</span></span></p>',
             svg.lines([("mean", mean), ("longest", longest)], marks, span_ms, "ms"),
@@ -241,12 +239,12 @@ def _fairness(rows: Rows, span_ms: float) -> str:
     spread = [(row["t_ms"], float(row["spread"])) for row in rows]
     last = rows[-1]
     return (
-        "<h3>How even the shares were</h3>"
-        '<p class="hint">After each rebalance: queues of the member with most less those of the one with fewest, 0 or '
-        "1 where it is even. Jain's index, 1 where all have the same, was "
+        "<h3>How even the loads were</h3>"
+        '<p class="hint">After each rebalance: largest minus smallest number of queues of a member, 0 or 1 if they are '
+        "even. Jain's index, 1 if all have the same, was "
         f"{min(row['jain'] for row in rows):.3f} at its lowest and {last['jain']:.3f} at the end, with "
         f"{counted(int(last['queues']), 'queue')} among {counted(int(last['members']), 'member')}. While rebalances "
-        "overlap, queues on their way count for nobody.</p>"
+        "overlap, queues between two owners do not count.</p>"
         + svg.lines([("spread", spread)], [], span_ms, "queues", steps=True)
     )
 
@@ -270,26 +268,26 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _footer() -> str:
     terms = (
-        ("moved", "times that a queue came to another owner than its last one, or to its first."),
+        ("moved", "times that a queue went to another owner than its last one, or to its first."),
         (
             "needed",
-            "fewest moves from the shares before to even shares after; a strategy that moves more had other reasons.",
+            "fewest moves from the loads before to even loads after; a strategy that moves more has other reasons.",
         ),
         (
-            "balanced in",
-            "from the event that everything names as its cause to the last queue gained or given up for it.",
+            "converged in",
+            "from the event that the others name as their cause to the last queue that was acquired or dropped.",
         ),
         (
-            "stood still",
-            "from the end of the last owner's time (it dropped the queue, or its lease ended) to the new owner's first "
-            "pull. A member that hangs counts as the owner until its lease ends.",
+            "paused",
+            "from the last owner's end (it dropped the queue, or its lease ended) to the first pull of the new one. A "
+            "member that hangs counts as the owner until its lease ends.",
         ),
         (
             "came twice",
-            "handed out by the new owner after the last one had handed it out. What a member handed out in the moment "
-            "before it was killed it told nobody, so this is a lower bound then.",
+            "messages dispatched by the new owner after the last one had dispatched them. A member that is killed does "
+            "not report the last messages that it dispatched, so then this is a lower bound.",
         ),
-        ("two owners", "and other times between nodes are as exact as their clocks agree."),
+        ("two owners", "this and other times between nodes are as exact as their clocks agree."),
     )
     listed = "".join(f"<dt>{name}</dt><dd>{meaning}</dd>" for name, meaning in terms)
-    return f"<footer><dl>{listed}</dl>Queues of retry topics are left out. The tables lie beside this file.</footer>"
+    return f"<footer><dl>{listed}</dl>Queues of retry topics are left out. The tables are beside this file.</footer>"

@@ -1,4 +1,4 @@
-"""The style sheet of a report. It stands in the page: one file that can be sent to somebody."""
+"""The style sheet of a report, which is part of the page, so that the page is one file."""
 
 from __future__ import annotations
 

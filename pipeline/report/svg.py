@@ -15,7 +15,7 @@ from typing import Any
 WIDTH = 1000.0
 LEFT, RIGHT, TOP, BOTTOM = 150.0, 12.0, 8.0, 26.0
 OWNER_COLOURS = 10
-"""Classes o0 to o9 of the style sheet; with more owners, colours come again."""
+"""Classes o0 to o9 of the style sheet; with more owners, colours repeat."""
 
 Scale = Callable[[float], float]
 
@@ -31,13 +31,7 @@ class Box:
 
 
 def chart(height: float, parts: Iterable[str], label: str) -> str:
-    """One SVG element.
-
-    Args:
-        height: units.
-        parts: elements inside.
-        label: says what it shows to whoever cannot see it.
-    """
+    """One SVG element of this height in units; `label` describes it to screen readers."""
     return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
 
 
@@ -135,14 +129,14 @@ def timeline(
     span_ms: float,
     names: tuple[Callable[[dict[str, Any]], str], Callable[[dict[str, Any]], str], Sequence[str]],
 ) -> str:
-    """Who had which queue: a row for each queue, a bar for each time, a red gap where it stood between two owners.
+    """Owners of queues over time: a row for each queue, a bar for each interval, a red gap between two owners.
 
     Args:
         queues: names, from the top.
-        intervals: rows of `ownership`, in the order of time.
-        marks: of rebalances: when, and what the tooltip says.
+        intervals: rows of `ownership`, in order of time.
+        marks: time and tooltip of each rebalance.
         span_ms: of the trace.
-        names: how to name the queue of an interval, and its owner; and all owners, in the order of their colours.
+        names: functions that name the queue and the owner of an interval, and all owners in the order of their colours.
     """
     queue_of, owner_of, owners = names
     row = max(8.0, min(20.0, 480.0 / max(1, len(queues))))
@@ -172,12 +166,7 @@ def timeline(
 
 
 def strip(groups: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
-    """Times of several kinds on one logarithmic axis: a dot each, and a bar at the median of each kind.
-
-    Args:
-        groups: name and milliseconds of each kind.
-        label: what it shows.
-    """
+    """Times in milliseconds of several kinds on one logarithmic axis: a dot each, and a bar at each median."""
     values = [value for _, times in groups for value in times if value > 0]
     if not values:
         return ""
@@ -214,7 +203,7 @@ def lines(
 
     Args:
         series: style class and points (milliseconds, value) of each.
-        marks: when rebalances began, and what the tooltip says.
+        marks: time and tooltip of each rebalance.
         span_ms: of the trace.
         unit: of the values.
         steps: whether a value holds until the next.

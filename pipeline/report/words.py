@@ -1,4 +1,4 @@
-"""What happened, in words: a rebalance, a member, a move."""
+"""The sentences of a report: about a rebalance, a member, a move, a group."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WHAT = {
     EventKind.MEMBER_JOIN: "{client} joined",
     EventKind.SUBSCRIPTION_CHANGE: "{client} changed what it subscribes to",
     EventKind.ROUTE_CHANGED: "the queues of a topic changed",
-    EventKind.BROKER_UP: "a broker came",
-    EventKind.BROKER_DOWN: "a broker went away",
-    EventKind.OFFSET_RESET: "an operator set the offsets",
-    EventKind.REBALANCE_BEGIN: "{client} looked by itself",
+    EventKind.BROKER_UP: "a broker came up",
+    EventKind.BROKER_DOWN: "a broker went down",
+    EventKind.OFFSET_RESET: "an operator reset the offsets",
+    EventKind.REBALANCE_BEGIN: "{client} ran a periodic pass",
     EventKind.QUEUE_DROPPED: "{client} lost a queue",
 }
 _KINDS = {
@@ -40,7 +40,7 @@ _KINDS = {
 
 
 def member_name(client: str | None) -> str:
-    """The instance name in a client id: what people gave it."""
+    """The instance name in a client id, which people choose."""
     return (client or "").partition("@")[2] or client or "nobody"
 
 
@@ -53,7 +53,7 @@ def what_happened(rebalance: dict[str, Any]) -> str:
 
 
 def kind_of(rebalance: dict[str, Any]) -> str:
-    """What kind of change it was, in a word or two."""
+    """The kind of a change in a word or two."""
     kind = str(rebalance["kind"])
     if kind == EventKind.MEMBER_LEAVE:
         return f"leave: {rebalance['detail']}"
@@ -61,39 +61,34 @@ def kind_of(rebalance: dict[str, Any]) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number of things."""
+    """A number with its noun."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def summary(totals: Totals, worst: str | None) -> str:
-    """What happened to a group, in a few sentences.
-
-    Args:
-        totals: its counts.
-        worst: what set off the costliest rebalance, if there was one.
-    """
+    """The counts of a group in a few sentences; `worst` is the cause of its costliest rebalance, if it had one."""
     if not totals.rebalances:
         return "No queue of the group changed hands in this trace."
-    told = [
-        f"The group rebalanced {counted(totals.rebalances, 'time')}, and queues came to a new owner "
+    sentences = [
+        f"The group rebalanced {counted(totals.rebalances, 'time')}, and queues went to a new owner "
         f"{counted(totals.moves, 'time')}; {totals.min_moves:,} would have been enough.",
     ]
     if totals.pause_ms:
-        told.append(
-            f"Between two owners they stood still for {milliseconds(totals.pause_ms)}, all queues added up, and for "
-            f"{milliseconds(totals.pause_max_ms)} at the longest."
+        sentences.append(
+            f"Between two owners they were paused for {milliseconds(totals.pause_ms)}, summed over all queues, and for "
+            f"{milliseconds(totals.pause_max_ms)} at most."
         )
         if worst:
-            told.append(f"The costliest moment was when {worst}.")
+            sentences.append(f"The costliest moment was when {worst}.")
     if totals.duplicates:
-        told.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a change of hands.")
+        sentences.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a change of hands.")
     else:
-        told.append("No message is known to have come twice because of a change of hands.")
+        sentences.append("No message is known to have come twice because of a change of hands.")
     if totals.double_ms:
-        told.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
+        sentences.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
     if totals.orphans:
-        told.append(f"At the end of the trace {counted(totals.orphans, 'queue')} had no owner.")
-    return " ".join(told)
+        sentences.append(f"At the end of the trace {counted(totals.orphans, 'queue')} had no owner.")
+    return " ".join(sentences)
 
 
 def offsets(move: dict[str, Any], n: int) -> str:

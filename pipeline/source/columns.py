@@ -208,7 +208,7 @@ def report_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSetting
     one = mine[0]
     what = f"queue {one.queue}: the record at offset {one.offset} is no message ({one.reason})"
     if settings.fail_on_data_loss:
-        raise MessagesLost(f"{what}: whoever stored it is no producer of this project; {HINT}")
+        raise MessagesLost(f"{what}: it was not stored by a producer of this project; {HINT}")
     logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
 
 

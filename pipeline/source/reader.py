@@ -29,10 +29,10 @@ _RESOLVED = frozenset(name.lower() for name in (*_SELECTIONS, *_POSITIONS))
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions.
+    """Reads the messages between two positions.
 
-    They are found out at the first action of a DataFrame, and Spark keeps the plan as long as that lives. Two that have
-    to agree get their options from `resolve_offsets`.
+    Positions are resolved at the first action of a DataFrame, and Spark keeps the plan as long as that exists. For two
+    DataFrames that have to see the same, take the options from `resolve_offsets`.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
         """Plan the tasks.
 
         Raises:
-            RlabError: the cluster does not answer, or an option names what it does not have.
+            RlabError: the cluster does not answer, or lacks what an option names.
         """
         with open_client(self._options) as client:
             ranges = self._narrow(batch_ranges(Planner(client, self._options), self._options))
@@ -69,14 +69,14 @@ class PushingReader(BatchReader):
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what narrows the read; returns what Spark has to check still."""
+        """Narrow the read by these filters; returns those that Spark still has to check."""
         self._narrowing, rest = narrow(filters)
         tags = self._narrowing.tags
         if tags is not None:
             wanted = frozenset(str(tag) for tag in tags)
             both = wanted if self._options.tags is None else wanted & self._options.tags
             self._narrowing = replace(self._narrowing, tags=frozenset(both))
-            # Here, not in `partitions`: by then what executors run has been pickled.
+            # Here and not in `partitions`, because by then the reader for executors has been pickled.
             self._options = replace(self._options, tags=both)
         return rest
 
@@ -85,35 +85,35 @@ class PushingReader(BatchReader):
 
 
 def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
-    """What a batch reads of each queue, once its positions are resolved.
+    """Resolve the positions of a batch to a range of each queue.
 
     Raises:
-        MessagesLost: a queue ends before it is to be read, and `failOnDataLoss` is set.
-        ConfigError: option endingOffsets names an offset behind the end of a queue, and `failOnDataLoss` is set.
-        RlabError: the cluster does not answer, or an option names what it does not have.
+        MessagesLost: a queue ends before the start of its range, and `failOnDataLoss` is set.
+        ConfigError: option endingOffsets names an offset after the end of a queue, and `failOnDataLoss` is set.
+        RlabError: the cluster does not answer, or lacks what an option names.
     """
     bounds = planner.bounds(planner.queues(all_must_exist=True))
     starts = planner.resolve(options.start, bounds, "startingOffsets")
     ends = planner.resolve(options.end, bounds, "endingOffsets")
     for queue, held in bounds.items() if options.fail_on_data_loss else ():
-        # Only what was named: an end that was looked up by its time may lie further on than when the bounds were asked.
+        # Only named offsets: one that was looked up by time may be above the bounds, which were read before.
         start, end = options.start.offsets.get(queue, 0), options.end.offsets.get(queue, 0)
         if start > held.end:
             what = f"queue {queue} ends at {held.end}, and offset {start} is wanted"
-            raise MessagesLost(f"{what}: it was made anew, or cut off; {HINT}")
+            raise MessagesLost(f"{what}: it was created again, or truncated; {HINT}")
         if end > held.end:
             raise ConfigError(
                 f"option endingOffsets names offset {end} of queue {queue}, which ends at {held.end}: nothing is "
-                "stored there yet, or the queue was made anew or cut off; write -1 for its end, or set option "
+                "stored there yet, or the queue was created again or truncated; write -1 for its end, or set option "
                 "failOnDataLoss to false to read what there is"
             )
     return [Range(queue, starts[queue], max(starts[queue], ends[queue])) for queue in bounds]
 
 
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
-    """Fix which queues a batch reads, and between which offsets, so that DataFrames with these options see the same.
+    """Fix the queues and offsets of a batch read, so that all DataFrames with the resulting options see the same.
 
-    A queue or a topic that appears later is not among them. One whose broker is away when it is read is an error.
+    Queues and topics that appear later are left out. A queue whose broker is down when it is read is an error.
 
     Args:
         options: of a batch read.
@@ -123,7 +123,7 @@ def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
         `spark.read.format("rlab").options(**resolved)`.
 
     Raises:
-        ConfigError: an option is wrong, or there is no queue, so nothing that could be fixed.
+        ConfigError: an option is wrong, or the options select no queue.
         RlabError: the cluster does not answer.
     """
     parsed = parse_options(options, streaming=False)

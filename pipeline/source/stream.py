@@ -178,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[queue] = start
                 continue
             if start is not None and end < start:
-                why = f"ends at {end}, and offset {start} is wanted: it was made anew, or cut off"
+                why = f"ends at {end}, and offset {start} is wanted: it was created again, or truncated"
                 self._lost(queue, f"queue {queue} {why}")
             ends[queue] = end if target is None else min(end, max(target[queue], self._begin(queue, starts)))
         return ends

@@ -1,4 +1,4 @@
-"""Where the archive of Spark's classes is, which halves the start of Spark's JVMs, and the options to use it.
+"""Finds the archive of Spark's classes, which halves the start of Spark's JVMs, and the options to use it.
 
 A JVM of Spark reads, checks and links some twelve thousand classes before it does anything. If those of one run are in
 an archive (class data sharing, JEP 350), the next JVM maps them into its memory. `pipeline/spark/make_archive.py` makes

@@ -1,13 +1,13 @@
-"""Homes (SPARK_HOME) for sessions on this machine: with one, Python workers start sooner, and JVMs can.
+"""Spark homes (SPARK_HOME) for sessions on this machine, in which Python workers and JVMs start sooner.
 
 Spark puts `python/lib/pyspark.zip` of its home first on the import path of every Python worker, and Python keeps no
-compiled code of what is in a zip: each of the eight processes that a stream starts would compile pyspark anew, for most
-of a second. In a home without the zip they import the pyspark that is installed, which is the same. A `local-cluster`
-also writes into its home, which there is no setting for: here that goes when the session goes.
+compiled code of modules in a zip: each of the eight processes that a stream starts would compile pyspark anew, for most
+of a second. In a home without the zip they import the installed pyspark, which is the same. A `local-cluster` also
+writes into its home, for which there is no setting; this home is removed with the session.
 
-Spark's launcher names slf4j's jar first and everything in `jars` after it, so that one is on the class path twice. Java
-21 drops the second from an archive of classes, finds it on the class path that is to fit, and does without the archive.
-In a home for archives the name of that file has no `.jar` at its end: the launcher finds it still, `jars/*` does not.
+Spark's launcher puts slf4j's jar on the class path twice: by name, and with everything in `jars`. Java 21 drops the
+second from an archive of classes, then finds it on the class path that has to match, and ignores the archive. In a home
+for archives that file's name does not end in `.jar`: the launcher still finds it, `jars/*` does not.
 """
 
 from __future__ import annotations
@@ -21,14 +21,10 @@ from pathlib import Path
 
 @contextmanager
 def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]:
-    """Let a JVM that starts within the block have such a home, below `work_dir`; pyspark must be installed.
+    """Give a JVM that starts in the block such a home, below `work_dir`; pyspark must be installed.
 
-    A SPARK_HOME that is set stays. So does the zip when PYSPARK_PYTHON names another interpreter than this one: it need
-    not have pyspark.
-
-    Args:
-        work_dir: a folder that is removed after the session.
-        jars: those of a home for an archive, if there is one.
+    A SPARK_HOME that is set stays. So does the zip if PYSPARK_PYTHON names another interpreter, which may have no
+    pyspark. `jars` are those of a home for an archive, if there is one.
     """
     if _is_chosen():
         yield
@@ -42,7 +38,7 @@ def home_without_zip(work_dir: Path, jars: Path | None = None) -> Iterator[None]
 
 @contextmanager
 def home_for_archive(home: Path) -> Iterator[None]:
-    """As `home_without_zip`, for good, and with each of Spark's jars once on the class path."""
+    """As `home_without_zip`, but the home stays, and has each of Spark's jars once on the class path."""
     if _is_chosen():
         yield
         return

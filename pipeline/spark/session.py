@@ -1,8 +1,8 @@
 """A Spark session that starts on a laptop, in continuous integration and on a cluster.
 
-What has to be right before the JVM starts, and is tedious to find out: a Java that Spark accepts, the interpreter and
-the import path of the Python workers, addresses on loopback, a quiet log, folders that are removed afterwards. None of
-it is done twice: where `spark-submit` has started the JVM already, the job takes what it finds.
+Before the JVM starts it sets up: a Java that Spark accepts, the interpreter and the import path of the Python workers,
+addresses on loopback, a quiet log, folders that are removed afterwards. If `spark-submit` has already started the JVM,
+the job uses that as it is.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""`java_options` for a job of seconds, which is over before Java's second compiler pays: four sevenths of the CPU time.
+"""`java_options` for a job of seconds, too short for Java's second compiler to pay: four sevenths of the CPU time.
 
-Without that one Java keeps room for 48 MB of code only, and goes on throwing away what Spark needs again.
+Without that compiler Java's default code cache is 48 MB, too small for Spark, hence the second option.
 """
 _EXIT_TIMEOUT_S = 20.0
 _ARCHIVE_TIMEOUT_S = 300.0
-"""Of a JVM that writes the archive of its classes when it ends."""
+"""Time for a JVM that writes the archive of its classes to end."""
 _ROOT = Path(__file__).resolve().parents[2]
 _LOOPBACK = "127.0.0.1"
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The other way to rename files starts a process, `readlink`, for each of the eight names that a batch renames."""
+"""Spark's default starts a process, `readlink`, for each of the eight files that a batch renames."""
 
 _LOG4J = """\
 status = error
@@ -105,7 +105,7 @@ def _build_session(
         with home:
             return builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise ConfigError(f"Spark's JVM did not start ({error}): its own words stand on stderr") from error
+        raise ConfigError(f"Spark's JVM did not start ({error}): see its own message on stderr") from error
     except OSError as error:
         raise ConfigError(f"Spark cannot be started ({error}): is SPARK_HOME a folder with Spark in it?") from error
 
@@ -121,8 +121,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Run a Spark session as long as the block.
 
-    One that runs in this process already is taken as it is, and left running. Else the JVM ends with the block: its
-    memory, log and folders are settled when it starts, so the next session could not have its own. Errors that leave
+    A session that already runs in this process is used as it is, and left running. Else the JVM ends with the block:
+    its memory, log and folders are fixed when it starts, so the next session could not have its own. Errors that leave
     the block keep their texts.
 
     Args:
@@ -152,7 +152,7 @@ def spark_session(
         try:
             register_source(session)
             yield session
-        except BaseException as error:  # whatever it is, its causes ask a JVM for their texts that is about to end
+        except BaseException as error:  # errors ask the JVM for their texts, and it is about to end
             keep_texts(error)
             raise
         finally:
@@ -166,11 +166,11 @@ def spark_session(
 def register_source(spark: SparkSession) -> None:
     """Make `format("rlab")` known to a session, so that several of its streams may start at the same time.
 
-    Spark finds the source by itself as well, but then: each stream puts the same four variables into the environment of
-    its source when it starts, and all streams of a session have one such environment, a map without any lock. Two that
-    add a variable at the same moment can leave it with a size that is not the number of its entries, and from then on
-    no task of this source can be serialized («Illegal size 5 of collection, expected 6»). Variables that are there
-    already are only replaced.
+    Spark also finds the source by itself, but then streams can break each other: each puts the same four variables into
+    the environment of its source when it starts, and all streams of a session share that environment, a map without a
+    lock. Two that add a variable at the same moment can leave it with a size that is not the number of its entries, and
+    from then on no task of this source can be serialized ("Illegal size 5 of collection, expected 6"). Existing
+    variables are only replaced, so they are added here.
     """
     from pipeline.data_source import RlabDataSource  # noqa: PLC0415 - it needs pyspark
 
@@ -199,7 +199,7 @@ def use_session(spark: SparkSession) -> None:
 
 
 def keep_texts(error: BaseException) -> None:
-    """Let an error, and those that it came from, be printed when there is no JVM any more.
+    """Make an error and its causes printable after the JVM has ended.
 
     pyspark's errors ask the JVM for their texts each time; without one, a traceback ends in `<exception str() failed>`.
     """
@@ -219,7 +219,7 @@ def keep_texts(error: BaseException) -> None:
 
 def _keep_text(error: CapturedException) -> None:
     text, condition = str(error), error.getCondition()
-    # The error itself and not a copy: whoever holds it, and the tracebacks that lead to it, have to see the text.
+    # The error itself and not a copy, because callers and tracebacks already refer to it.
     kind = type(error)
     kept = {"__str__": lambda self: text, "getCondition": lambda self: condition}
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
@@ -264,7 +264,7 @@ def _is_submitted() -> bool:
 def _session_settings(work_dir: Path) -> dict[str, str]:
     return {
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Born and stored times are moments; a laptop's zone must not move them.
+        # Created and stored times are moments; a laptop's time zone must not move them.
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": (work_dir / "warehouse").as_uri(),
     }
@@ -291,9 +291,9 @@ def _jvm_settings(work_dir: Path, master: str, driver_memory: str, java_options:
 
 
 def _collector(java_options: str) -> str:
-    """The option for the collector that takes least of two cores: a report is done in five sixths of the time.
+    """The option for the collector that needs least CPU on two cores: a report takes five sixths of the time.
 
-    Nothing if somebody has chosen one, because two are an error of the JVM.
+    Empty if an option or the environment already names a collector, because two are an error of the JVM.
     """
     names = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
     said = " ".join([java_options, *(os.environ.get(name, "") for name in names)])
@@ -301,7 +301,7 @@ def _collector(java_options: str) -> str:
 
 
 def _quiet_pyspark() -> None:
-    """Keep it from logging every error that it raises, as a line of JSON with the stack of the JVM."""
+    """Keep pyspark from logging every error that it raises as a line of JSON with the stack of the JVM."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -310,9 +310,9 @@ def _quiet_pyspark() -> None:
 
 def _prepare_environment(*, is_local: bool) -> None:
     """Set what the JVM and its Python workers inherit."""
-    # Else workers run the `python3` of the PATH, which is not this environment.
+    # By default workers run the `python3` of the PATH, which is not this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Workers do not see our sys.path; and the planner of a stream does not see what addPyFile brings either.
+    # Workers do not inherit sys.path, and the planner of a stream does not see files of addPyFile.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(_ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(path for path in paths if path)])

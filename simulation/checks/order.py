@@ -37,7 +37,7 @@ _Place = tuple[str, MessageQueue]
 
 
 @dataclass(slots=True)
-class _Lane:
+class _CheckedLane:
     """One sequence of messages.
 
     Attributes:
@@ -54,11 +54,11 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Queue:
+class _CheckedQueue:
     """One queue in one group: its lease holder, its lanes by key, and its settled offsets."""
 
     holder: str = ""
-    lanes: dict[str, _Lane] = field(default_factory=dict)
+    lanes: dict[str, _CheckedLane] = field(default_factory=dict)
     settled: dict[int, None] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ class OrderCheck:
         self.starts = 0
         self.settled = 0
         self._by_key = dict(by_key)
-        self._queues: dict[_Place, _Queue] = {}
+        self._queues: dict[_Place, _CheckedQueue] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._acknowledged: dict[tuple[MessageQueue, int], None] = {}
 
@@ -179,16 +179,16 @@ class OrderCheck:
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(what)
 
-    def _state_of(self, group: str, queue: MessageQueue) -> _Queue:
+    def _state_of(self, group: str, queue: MessageQueue) -> _CheckedQueue:
         state = self._queues.get((group, queue))
         if state is None:
-            state = self._queues[group, queue] = _Queue()
+            state = self._queues[group, queue] = _CheckedQueue()
         return state
 
-    def _lane(self, group: str, state: _Queue, key: str) -> _Lane:
-        return state.lanes.setdefault(key if self._by_key[group] else "", _Lane())
+    def _lane(self, group: str, state: _CheckedQueue, key: str) -> _CheckedLane:
+        return state.lanes.setdefault(key if self._by_key[group] else "", _CheckedLane())
 
-    def _know(self, state: _Queue, lane: _Lane, offset: int) -> None:
+    def _know(self, state: _CheckedQueue, lane: _CheckedLane, offset: int) -> None:
         """Insert an offset; an acknowledgement may arrive after its message and later ones were delivered."""
         place = bisect_right(lane.known, offset)
         if place and lane.known[place - 1] == offset:
@@ -200,7 +200,7 @@ class OrderCheck:
             lane.unsettled = place
 
 
-def _next(lane: _Lane, offset: int) -> int:
+def _next(lane: _CheckedLane, offset: int) -> int:
     """The first known offset after `offset`, or `offset` itself if there is none."""
     place = bisect_right(lane.known, offset)
     return lane.known[place] if place < len(lane.known) else offset

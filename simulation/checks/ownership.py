@@ -77,7 +77,7 @@ class _Claim:
 
 
 @dataclass(slots=True)
-class _Queue:
+class _TrackedQueue:
     """One queue: its claims, and the time up to which its owners are counted (`since_ms`)."""
 
     since_ms: float
@@ -102,7 +102,7 @@ class OwnershipTracker:
         self._group = group
         self._topic = topic
         self._strategy = strategy
-        self._queues: dict[MessageQueue, _Queue] = {}
+        self._queues: dict[MessageQueue, _TrackedQueue] = {}
         self._members: tuple[str, ...] = ()
         self._muted: dict[str, None] = {}
         self._wrong: dict[MessageQueue, None] = {}  # queues that are not with exactly their target
@@ -117,7 +117,7 @@ class OwnershipTracker:
         self._members = tuple(sorted(members))
         wanted = sorted(queues)
         for queue in wanted:
-            self._queues.setdefault(queue, _Queue(now_ms))
+            self._queues.setdefault(queue, _TrackedQueue(now_ms))
         for state in self._queues.values():
             state.target = None
         # A strategy that assigns all topics together assigns the group's retry queues too: one on each broker.
@@ -163,7 +163,7 @@ class OwnershipTracker:
 
     def _claim_changed(self, event: Event) -> None:
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
-        state = self._queues.setdefault(queue, _Queue(self.now_ms))
+        state = self._queues.setdefault(queue, _TrackedQueue(self.now_ms))
         self._account_queue(state)
         if event.kind == EventKind.QUEUE_ACQUIRED:
             state.claims[event.client] = _Claim(event.version)
@@ -259,7 +259,7 @@ class OwnershipTracker:
         for state in self._queues.values():
             self._account_queue(state)
 
-    def _account_queue(self, state: _Queue) -> None:
+    def _account_queue(self, state: _TrackedQueue) -> None:
         elapsed_ms = self.now_ms - state.since_ms
         state.since_ms = self.now_ms
         owners = len(self._owners(state))
@@ -268,7 +268,7 @@ class OwnershipTracker:
         elif not owners and state.target is not None:
             self.orphan_ms += elapsed_ms
 
-    def _owners(self, state: _Queue) -> tuple[str, ...]:
+    def _owners(self, state: _TrackedQueue) -> tuple[str, ...]:
         return tuple(client for client, claim in state.claims.items() if claim.leased and client not in self._muted)
 
     def _judge_claims_of(self, client: str) -> None:

@@ -278,7 +278,7 @@ class SimulatedCluster:
     ) -> None:
         """Create or change a topic; returns once every running name server shows it.
 
-        It gets so many queues on each of `brokers`, by default on all that run; `write` limits the writable ones.
+        It gets `queues` on each of `brokers`, by default on all that run; `write` limits the writable ones.
         """
         names = [name for name, server in self.brokers.items() if server.process] if brokers is None else list(brokers)
         header = {

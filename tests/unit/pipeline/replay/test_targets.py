@@ -1,4 +1,4 @@
-"""Targets are those that the shipped code gives, also where they are computed with arrays."""
+"""MemberTargets are those that the shipped code gives, also where they are computed with arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
 from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
-from pipeline.replay.targets import Targets
+from pipeline.replay.targets import MemberTargets
 
 ROUTES = {
     topic: tuple(MessageQueue(topic, broker, n) for broker, count in counts for n in range(count))
@@ -24,7 +24,7 @@ MEMBERS = st.dictionaries(
 
 @given(MEMBERS, st.sampled_from(sorted(BUILT_IN_STRATEGIES)))
 def test_targets_are_those_of_the_shipped_code(members: dict[str, tuple[str, ...]], strategy: str) -> None:
-    shares = Targets("g", strategy)
+    shares = MemberTargets("g", strategy)
     for client, topics in members.items():
         route = tuple((topic, ROUTES[topic]) for topic in topics if topic in ROUTES)
         view = GroupView(group="g", version=1, members=members)

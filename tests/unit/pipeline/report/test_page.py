@@ -80,7 +80,7 @@ def test_a_page_says_what_its_timeline_leaves_out(tmp_path: Path) -> None:
     report = read_report(write(tmp_path / "tables"))
     [group] = report.groups
     fewer = replace(group, queues_in_all=300)
-    assert "Shown are 2 of 300 queues, those that stood still longest. " in read(page(replace(report, groups=[fewer])))
+    assert "Shown are 2 of 300 queues, those with the longest pauses. " in read(page(replace(report, groups=[fewer])))
     cut = replace(group, left_out=1_234)
     told = read(page(replace(report, groups=[cut])))
-    assert "The timeline ends at 9.000 s: 1,234 later times that this queue had an owner are left out." in told
+    assert "The timeline ends at 9.000 s: 1,234 later intervals of this queue are left out." in told
