@@ -33,7 +33,7 @@ class Sink(Feature):
         self._core = core
         self._topics = topics
         self._broker_sets = SinkBrokerSets(core.metadata, core.clock_ms)
-        self.service = SinkService(core, topics.table)
+        self.service = SinkService(core, topics)
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""

@@ -30,7 +30,7 @@ from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
 from broker.store.read_result import ReadStatus
 from broker.store.segments.index import LogKey
-from broker.topics.table import TopicTable
+from broker.topics.service import Topics
 from model.errors import RlabError
 from model.limits import LAST_BATCH_KEPT_S, MAX_PULL_BYTES, ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
@@ -81,16 +81,16 @@ class SinkService:
         table: staged chunks, and the last batch of each query.
     """
 
-    def __init__(self, core: Core, topics: TopicTable) -> None:
+    def __init__(self, core: Core, topics: Topics) -> None:
         self.table = StageTable()
         self._loop = core.loop
         self._store = core.store
         self._sinks = SinkStore(core.metadata)
-        self._topics = topics
+        self._topics = topics.table
         self._barrier = core.barrier
         self._clock_ms = core.clock_ms
         self._wake_by = core.driver.wake_by
-        self._topic_id = topics.existing(STAGE_TOPIC).topic_id
+        self._topic_id = topics.ensure_own(STAGE_TOPIC).topic_id
         self._queue: deque[_Publishing] = deque()
         self._chunk: tuple[int, list[StagedMessage]] | None = None
         self._is_writing = False

@@ -126,6 +126,13 @@ class Topics(Feature):
         """
         return self._announced(*self.table.ensure_dlq_topic(group))
 
+    def ensure_own(self, topic: str) -> TopicEntry:
+        """A topic of a feature's own, which is stored, and not announced because no client may use it."""
+        entry, is_new = self.table.ensure_own_topic(topic)
+        if is_new:
+            self._save(entry)
+        return entry
+
     def _announced(self, entry: TopicEntry, is_changed: bool, cause: str = "") -> TopicEntry:
         if is_changed:
             self._changed(entry, cause)

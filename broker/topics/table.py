@@ -12,7 +12,6 @@ from model.errors import IllegalOperation, InvalidParameter, NoPermission, Syste
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
 from model.names import (
     SCHEDULE_TOPIC,
-    STAGE_TOPIC,
     TEMPLATE_TOPIC,
     TRACE_TOPIC,
     dlq_topic,
@@ -81,7 +80,6 @@ class TopicTable:
         wanted = [
             TopicConfig(topic=TRACE_TOPIC, read_queue_nums=1, write_queue_nums=1),
             TopicConfig(topic=SCHEDULE_TOPIC, read_queue_nums=2, write_queue_nums=2, perm=Perm.NONE),
-            TopicConfig(topic=STAGE_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=Perm.NONE),
         ]
         if self._auto_create:
             wanted.append(
@@ -154,11 +152,15 @@ class TopicTable:
         """The topic of a group's dead-letter messages, made if it is missing, and whether it is new."""
         return self._ensure(dlq_topic(group))
 
-    def _ensure(self, topic: str) -> tuple[TopicEntry, bool]:
+    def ensure_own_topic(self, topic: str) -> tuple[TopicEntry, bool]:
+        """A topic of a feature's own, which no client may use, made if it is missing, and whether it is new."""
+        return self._ensure(topic, Perm.NONE)
+
+    def _ensure(self, topic: str, perm: Perm = READ_WRITE) -> tuple[TopicEntry, bool]:
         entry = self._topics.get(topic)
         if entry is not None:
             return entry, False
-        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1)), True
+        return self._put(TopicConfig(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=perm)), True
 
     def put(self, config: TopicConfig) -> tuple[TopicEntry, bool]:
         """Create a topic or change an existing one.

@@ -12,6 +12,7 @@ from client.admin.admin import Admin
 from model.errors import RequestCodeNotSupported
 from model.heartbeat import ConsumeFrom
 from model.message import Message
+from model.names import STAGE_TOPIC
 from remoting.client import RemotingClient
 from remoting.wire.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
@@ -66,6 +67,9 @@ def test_a_broker_without_a_part_serves_everything_else(simulate: Simulate, miss
         await cluster.wait_converged(5)
         received = {body for consumer in consumers for body in consumer.bodies}
         assert received == {b"%d" % number for number in range(20)} | {b"later"}
+        assert (STAGE_TOPIC in cluster.brokers["broker-a"].running.broker.topics.names().values()) == (
+            Part.SINK in parts
+        )
         for part in REQUESTS:
             assert await ask(cluster, part) == ("served" if part in parts else "refused"), part
         with cluster.simulation.on_host("operator"):

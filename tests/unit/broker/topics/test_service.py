@@ -58,7 +58,9 @@ def test_system_topics_are_made_once(tmp_path: Path) -> None:
     found = []
     for _ in range(2):
         with open_rooms(tmp_path) as rooms:
-            found.append(rooms.topics.table.existing(STAGE_TOPIC).topic_id)
+            found.append(
+                (rooms.topics.table.existing(TRACE_TOPIC).topic_id, rooms.topics.ensure_own(STAGE_TOPIC).topic_id)
+            )
             rooms.core.metadata.commit()
     assert found[0] == found[1]
 

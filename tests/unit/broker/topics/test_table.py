@@ -34,7 +34,7 @@ def table_with(*configs: TopicConfig, auto_create: bool = True) -> TopicTable:
 def test_topics_that_exist_are_listed_by_the_number_in_their_records() -> None:
     table = table_with(config("a"), config("b"), auto_create=False)
     number = table.existing("b").topic_id
-    assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: STAGE_TOPIC, 4: "a", 5: "b"}
+    assert table.names() == {1: TRACE_TOPIC, 2: SCHEDULE_TOPIC, 3: "a", 4: "b"}
     table.delete("b")
     assert number not in table.names()
 
@@ -82,7 +82,6 @@ def test_a_broker_has_its_system_topics_and_makes_only_the_missing_ones() -> Non
     assert [entry.config.topic for entry in table.add_system_topics()] == [
         TRACE_TOPIC,
         SCHEDULE_TOPIC,
-        STAGE_TOPIC,
         TEMPLATE_TOPIC,
     ]
     assert table.existing(TEMPLATE_TOPIC).config.read_queue_nums == TEMPLATE_TOPIC_QUEUES
@@ -91,7 +90,15 @@ def test_a_broker_has_its_system_topics_and_makes_only_the_missing_ones() -> Non
 
 def test_without_automatic_creation_there_is_no_template() -> None:
     made = TopicTable(auto_create=False).add_system_topics()
-    assert [entry.config.topic for entry in made] == [TRACE_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC]
+    assert [entry.config.topic for entry in made] == [TRACE_TOPIC, SCHEDULE_TOPIC]
+
+
+def test_a_topic_of_a_features_own_is_made_once_and_no_client_can_use_it() -> None:
+    table = table_with()
+    entry, is_new = table.ensure_own_topic(STAGE_TOPIC)
+    assert is_new
+    assert (entry.accepts_below, entry.serves_below, entry.config.read_queue_nums) == (0, 0, 1)
+    assert table.ensure_own_topic(STAGE_TOPIC) == (entry, False)
 
 
 def test_system_topics_can_neither_be_changed_nor_deleted() -> None:
@@ -151,7 +158,7 @@ def test_an_unknown_topic_is_not_found_and_not_deleted() -> None:
 
 def test_a_registration_lists_the_topics_by_name() -> None:
     table = table_with(config("b"), config("a"))
-    system = [SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC]
+    system = [SCHEDULE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC]
     assert [each.topic for each in table.configs()] == [*system, "a", "b"]
 
 
