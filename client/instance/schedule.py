@@ -60,13 +60,9 @@ class RebalanceSchedule:
         retry_s: float = REBALANCE_RETRY_S,
         enabled: frozenset[Trigger] = frozenset(Trigger),
     ) -> None:
-        """Make an empty schedule.
+        """Make an empty schedule: `interval_s` is the wait after a balanced pass, `retry_s` that after any other.
 
-        Args:
-            interval_s: wait after a pass that found or left the group balanced.
-            retry_s: wait after one that did not.
-            enabled: triggers that work; the others are ignored, to study what each is good for. Without TIMER a group
-                that is not balanced is not tried again by itself either.
+        Triggers that are not enabled are ignored. Without TIMER there is no retry of an unbalanced pass either.
         """
         self._interval_s = interval_s
         self._retry_s = retry_s
@@ -74,14 +70,7 @@ class RebalanceSchedule:
         self._groups: dict[str, _GroupSchedule] = {}
 
     def add(self, group: str, now: float, *, interval_s: float | None = None, retry_s: float | None = None) -> None:
-        """Begin to schedule a group; its first pass is due when it is woken, or at its first timer.
-
-        Args:
-            group: one that is not scheduled yet.
-            now: seconds.
-            interval_s: instead of the schedule's own.
-            retry_s: instead of the schedule's own.
-        """
+        """Begin to schedule a group; its first pass is due when it is woken, or at its first timer."""
         assert group not in self._groups, f"group {group} is scheduled already"
         state = _GroupSchedule(
             interval_s=self._interval_s if interval_s is None else interval_s,
@@ -99,13 +88,9 @@ class RebalanceSchedule:
         self._groups.pop(group, None)
 
     def wake(self, group: str, trigger: Trigger, cause: str = "", *, now: float) -> None:
-        """Ask for a pass that begins later than this call.
+        """Ask for a pass that begins later than this call; its cause is the first one that is not empty.
 
-        Args:
-            group: ignored if it is not scheduled: a notification may arrive after its consumer stopped.
-            trigger: ignored if it is disabled.
-            cause: id of the event behind it; the first one that is not empty stays with the pass.
-            now: seconds.
+        A group that is not scheduled is ignored: a notification may arrive after its consumer stopped.
         """
         state = self._groups.get(group)
         if state is None or trigger not in self._enabled:
@@ -136,12 +121,9 @@ class RebalanceSchedule:
         return due
 
     def finished(self, group: str, balanced: bool, now: float) -> None:
-        """End the pass of a group and start its timer; wake-ups that came meanwhile are due at once.
+        """End the pass of a group and start its timer; wake-ups during the pass are due at once.
 
-        Args:
-            group: ignored if it was removed meanwhile.
-            balanced: whether the member owns now exactly what it should own.
-            now: seconds.
+        A group that was removed is ignored.
         """
         state = self._groups.get(group)
         if state is None:
