@@ -52,15 +52,9 @@ _TRACE_EVENTS_PER_MESSAGE = 1_000
 class Broker(Feature):
     """One broker: its features, and what an operator asks of it as a whole.
 
-    Args:
-        config: its options.
-        store: open message store.
-        metadata: open metadata store.
-        loop: the running loop.
-
     Attributes:
-        features: calls their hooks.
-        topics, groups, locks, offsets: the pure tables.
+        features: calls the hooks of all features.
+        topics, groups, locks, offsets: the pure tables, for tests and embedded use.
         barrier: writes at the end of each event-loop iteration.
         driver: acts on the deadlines of all features.
         events: what happened here.
@@ -108,7 +102,6 @@ class Broker(Feature):
             self.assignment = add(Assignment(core, groups))
         self.registration = topics.registration
         self.topics, self.groups, self.locks, self.offsets = topics.table, groups.table, leases.table, leases.offsets
-        self.moves = leases.moves
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays))
         add(DeadLetters(core, topics))

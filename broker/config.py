@@ -53,23 +53,22 @@ class BrokerConfig:
         broker_id: 0 for the master.
         auto_create_topics: whether a send may create its topic.
         register_interval_s: how often the broker registers when nothing changes.
-        expiry_s: silence after which name servers take it for dead.
-        restore_grace_s: how long members of an earlier run may take to come back after a restart.
+        expiry_s: time without a registration after which name servers remove it.
+        restore_grace_s: how long members of an earlier run stay listed after a restart without a heartbeat.
         trace: whether events go to the topic SYS_TRACE.
         event_sink: called with every event as well.
         flush: what an acknowledgement promises.
-        quirks: defects of the reference to reproduce.
+        quirks: defects of RocketMQ to reproduce.
         store: options of the message store.
         retention: how long messages are kept.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
         parts: features that this broker has, beyond those that every broker has.
-        rng: makes up the tokens of receipt handles, which nobody may guess; another one makes a simulation repeatable.
+        rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
     Raises:
         InvalidParameter: an illegal broker or cluster name.
-        ConfigError: an address that is none, an interval that cannot be, a hard limit that segments cannot keep, or a
-            quirk that only clients have.
+        ConfigError: an illegal address or interval, a hard limit that segments cannot keep, or a quirk of clients.
     """
 
     name: str

@@ -33,7 +33,6 @@ class RunningBroker:
     """A broker that listens.
 
     Attributes:
-        name: its name.
         address: `host:port` that it listens on, with the real port.
         broker: its tables, for tests and embedded use.
         recovery_s: how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do.
@@ -70,7 +69,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
         stopping = False
 
         def closed(connection: Connection) -> None:
-            # The members of a stopping broker have not left: they come back to it, or to another run of it.
+            # The members of a stopping broker have not left: they return to it, or to its next run.
             if not stopping:
                 broker.features.connection_closed(connection)
 
@@ -121,7 +120,7 @@ async def _sync(broker: Broker) -> None:
             await broker.loop.run_in_executor(None, job.run)
             store.finish_sync(job)
         except StoreReadOnly:
-            # Said once, when it failed; every send is told, and only a restart helps.
+            # Logged once, when it failed; every send gets the error, and only a restart helps.
             return
         except StoreError as error:
             logger.error("broker %s: %s", broker.config.name, error)
