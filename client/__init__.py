@@ -1,6 +1,15 @@
-"""What people import: producers, consumers, the admin client, and the nouns they work with.
+"""The Python API: producers, consumers, the admin client, and the nouns they work with.
 
-from client import Message, Producer, PushConsumer
+    from client import Message, Producer, PushConsumer
+
+Strategies are in `client.allocate`, errors in `model.errors`; all else below is the project's own and may change.
+
+The members of a group are residents of one `instance` per process (connections, routes, heartbeats, the schedule of
+passes). `rebalance` decides and owns queues, under `leases`; `pull` fetches, `listeners` runs users' code, `push`,
+`pop` and `lite_pull` are the three kinds of consumers on top. `produce` sends, `admin` asks on behalf of operators.
+
+Read `rebalance/member`, `instance/heartbeats`, `instance/schedule`, `rebalance/plan`, `rebalance/leased_queues`,
+`pull/loop`, `push/consumer`, in this order; docs/reading.md names the lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which queues a member pops, if its group pops a topic: RocketMQ's rule, to the letter. Pure.
+"""The queues that each member pops, of a group that pops a topic: RocketMQ's rule, to the letter. Pure.
 
 A message that is popped is with one member whatever the queues are with, so that members may share them. How many do
 is set for the group and topic: each member pops its own share and the shares of the next N members, in a circle.

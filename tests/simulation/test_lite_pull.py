@@ -241,7 +241,7 @@ def test_an_assigned_queue_whose_broker_is_away_is_read_when_it_is_back(simulate
         await cluster.brokers["broker-a"].start()
         await sent(cluster, 2, first=2)
         await anyio.sleep(40)
-        assert await lite.drain() == [2, 3], "«last» is when it was assigned, not when its broker could tell"
+        assert await lite.drain() == [2, 3], "'last' is when it was assigned, not when its broker could tell"
 
     run(simulate, scenario)
 

@@ -17,7 +17,7 @@ def rival_of(table: GroupTable, epoch: str, connection: int) -> bool:
 
 
 def named(quirks: frozenset[Quirk] = frozenset()) -> GroupTable:
-    """A member A of epoch «one», over connection 1."""
+    """A member A of epoch 'one', over connection 1."""
     table = GroupTable(quirks=quirks)
     table.heartbeat("A", consumer(), connection=1, cause="", now=0.0, now_ms=NOW_MS, epoch="one")
     return table

@@ -94,7 +94,7 @@ def test_a_new_member_begins_at_its_own_start_and_not_at_that_of_the_group(simul
         await producer.send_many("t", 10)
         await anyio.sleep(100)
         late = await member(cluster, tmp_path, "m2")
-        await producer.send_many("t", 5, first=10)  # at once: the start has said where «last» is
+        await producer.send_many("t", 5, first=10)  # at once: the start has said where 'last' is
         eager = await member(cluster, tmp_path, "m3", consume_from=ConsumeFrom.FIRST_OFFSET)
         now_ms = int(cluster.simulation.clock_ms())
         timed = await member(
