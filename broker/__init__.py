@@ -1,1 +1,12 @@
-"""The Broker: consumer groups, queue locks, offsets, long polls, topics and the message store."""
+"""A broker: stores messages, and decides for each consumer group who may consume which queue, and from where on.
+
+`broker.py` makes a broker from a list of features and runs it; `feature.py` is what a feature is and how one learns
+what happened in another; `config.py` has the options. Each room is a feature or what features stand on. Lower floors
+first, which is also an order to read them in:
+
+`store` is the log; `durability` writes at the end of each event-loop iteration, and keeps the small transactional
+state. `topics`, `groups` and `leases` are what a rebalance needs: which queues there are, who is a member, who owns a
+queue and how far its group has come; `assignment` is for groups that let the broker assign. `messages` serves sends,
+pulls and searches, `retry` delays, `pop` serves message by message, `sink` publishes the batches of a Spark query, and
+`retention` deletes what is old. No room imports one of a higher floor.
+"""

@@ -1,13 +1,19 @@
-"""A broker: the list of its features, made in the order in which they are called, and what they have in common.
+"""A broker: the list of its features in the order in which their hooks are called, and how it starts and stops.
 
-Everything here runs on one event loop and never awaits, so every handler sees the tables in a consistent state.
+Everything here runs on one event loop, and no hook and hardly any handler awaits, so each of them sees the tables in a
+consistent state. `run_broker` opens the files, listens and registers, and takes it all down in the opposite order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import msgpack
 
 from broker.assignment.handlers import Assignment
@@ -31,19 +37,29 @@ from broker.retry.dead_letters import DeadLetters
 from broker.retry.delays import Delays
 from broker.retry.send_back import SendBack
 from broker.sink.handlers import Sink
+from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
 from model.event_log import EventLog, encode_events
+from model.events import EventKind
+from model.limits import TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
+from model.record import FlushMode
 from model.topic_route import TopicConfig
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
-from remoting.server import Handler
+from remoting.server import Handler, serve
+from remoting.tasks import background_tasks
 from remoting.wire.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+SYNC_INTERVAL_S = 0.2
+"""How long a written message may stay unsynced with `FlushMode.ASYNC`."""
 
 _TRACE_EVENTS_PER_MESSAGE = 1_000
 """A message of the trace has to fit a record and a frame, however long the names in it are."""
@@ -168,3 +184,101 @@ class Broker(Feature):
         self.barrier.after_append(
             lambda failure: self.events.put_back(events) if failure is not None else None, TRACE_TOPIC, 0
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that listens.
+
+    Attributes:
+        address: `host:port` that it listens on, with the real port.
+        broker: its tables, for tests and embedded use.
+        recovery_s: how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do.
+    """
+
+    name: str
+    address: str
+    broker: Broker
+    recovery_s: float
+
+
+@asynccontextmanager
+async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
+    """Run a broker while the block runs.
+
+    Yields:
+        The broker, already listening; it registers with its name servers in the background.
+
+    Raises:
+        ConfigError: the data directory or the address cannot be used; the text says what to do.
+
+    Cancellation: the broker stops as at the end of the block: unregistered, written, closed.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with (
+        MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
+        MetadataStore(config.data_dir, flush=config.flush, files=config.files) as metadata,
+    ):
+        if config.flush is FlushMode.SYNC:
+            store.show_only_synced()
+        broker = Broker(config, store, metadata, loop)
+        recovery_s = loop.time() - began
+        stopping = False
+
+        def closed(connection: Connection) -> None:
+            # The members of a stopping broker have not left: they return to it, or to its next run.
+            if not stopping:
+                broker.features.connection_closed(connection)
+
+        try:
+            async with (
+                serve(broker.features.handlers(), config.listen, on_closed=closed) as server,
+                background_tasks() as tasks,
+            ):
+                broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
+                tasks.start_soon(broker.driver.run)
+                if config.flush is FlushMode.ASYNC:
+                    tasks.start_soon(_sync, broker)
+                if config.trace:
+                    tasks.start_soon(_store_trace, broker)
+                broker.registration.start(tasks, server.address)
+                logger.info("broker %s listens on %s", config.name, server.address)
+                try:
+                    yield RunningBroker(config.name, server.address, broker, recovery_s)
+                finally:
+                    stopping = True
+                    with anyio.CancelScope(shield=True):
+                        await broker.registration.stop()
+                    broker.barrier.close()  # while there are connections to answer over
+        finally:
+            broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")
+            if config.trace:
+                broker.store_trace()
+            broker.features.close()
+            broker.barrier.close()
+            logger.info("broker %s stopped", config.name)
+
+
+async def _store_trace(broker: Broker) -> None:
+    while True:
+        await anyio.sleep(TRACE_FLUSH_INTERVAL_S)
+        broker.store_trace()
+
+
+async def _sync(broker: Broker) -> None:
+    """Make written messages durable in the background; a thread waits for the disk, not the loop."""
+    store = broker.store
+    while True:
+        # An idle broker has nothing to wake up for.
+        await broker.barrier.wait_written()
+        await anyio.sleep(SYNC_INTERVAL_S)
+        try:
+            job = store.begin_sync()
+            await broker.loop.run_in_executor(None, job.run)
+            store.finish_sync(job)
+        except StoreReadOnly:
+            # Logged once, when it failed; every send gets the error, and only a restart helps.
+            return
+        except StoreError as error:
+            logger.error("broker %s: %s", broker.config.name, error)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import anyio
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from client import Admin, ConsumeFrom, LitePullConsumer, Message, MessageQueue, Producer
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import anyio
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from client import ConsumeFrom, Message, MessageExt, PopConsumer, Producer, PushConsumer
 from client.admin.admin import Admin
 from namesrv.config import NameServerConfig

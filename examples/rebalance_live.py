@@ -16,8 +16,8 @@ from pathlib import Path
 
 import anyio
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from client import MessageExt, PushConsumer
 from client.admin.admin import Admin
 from client.admin.records import GroupInfo

@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from cli.servers.children import broker_name, wait_registered
 from client.admin.admin import Admin
 from model.event_log import EventSink

@@ -145,7 +145,7 @@ def broker(
 async def _serve_broker(
     made: Callable[[EventSink | None], BrokerConfig], trace: Path | None, as_json: bool, exit_with_stdin: bool
 ) -> None:
-    from broker.server import run_broker
+    from broker.broker import run_broker
 
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         config = made(None if trace_file is None else trace_file.write)

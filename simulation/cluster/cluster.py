@@ -30,8 +30,8 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
+from broker.broker import RunningBroker, run_broker
 from broker.config import BrokerConfig
-from broker.server import RunningBroker, run_broker
 from client.allocate import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from client.listeners.listener import Listener
 from client.options import ConsumeMode

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from broker.broker import RunningBroker
 from broker.leases.table import QueueKey
-from broker.server import RunningBroker
 from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel

@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.server import RunningBroker
+from broker.broker import RunningBroker
 from client.listeners.listener import ConsumeResult, Listener
 from client.pop.message import PopMessage
 from client.pop.requests import Acked, Dead, PopRequests

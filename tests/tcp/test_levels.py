@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 import anyio
 from broker.config import BrokerConfig
-from broker.server import run_broker
+from broker.broker import run_broker
 from broker.store.disk.options import StoreOptions
 
 async def main(name, name_servers):

@@ -22,8 +22,8 @@ from typing import Annotated
 
 import typer
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from broker.store.disk.files import Files
 from cli.output import print_json
 from cli.runtime import run, wait_for_eof

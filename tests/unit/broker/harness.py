@@ -23,9 +23,8 @@ from typing import Any
 import anyio
 import msgpack
 
-from broker.broker import Broker
+from broker.broker import Broker, run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from broker.store.disk.files import Files
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, HeartbeatData, MessageModel

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.server import SYNC_INTERVAL_S
+from broker.broker import SYNC_INTERVAL_S, Broker
 from model.errors import FlushDiskTimeout, RlabError, ServiceNotAvailable, StorageFull
 from model.record import FlushMode
 from model.response_code import ResponseCode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker.groups.group import ConsumerGroupInfo
 from tests.unit.broker.harness import consumer
-from tests.unit.broker.rooms import GRACE_S, Rooms, open_rooms
+from tests.unit.broker.leases.rooms import GRACE_S, Rooms, open_rooms
 
 
 def group(rooms: Rooms, name: str = "g") -> ConsumerGroupInfo:

@@ -11,7 +11,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.events import EventKind
 from tests.unit.broker.harness import World, consumer, simulated
-from tests.unit.broker.rooms import Rooms, open_rooms
+from tests.unit.broker.leases.rooms import Rooms, open_rooms
 
 Q = QueueKey("t", 0)
 

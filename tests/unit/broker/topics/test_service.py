@@ -17,7 +17,7 @@ from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
 from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, records, simulated
-from tests.unit.broker.rooms import open_rooms
+from tests.unit.broker.leases.rooms import open_rooms
 
 
 async def operator(world: World, **options: object) -> Peer:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import anyio
 
+from broker.broker import run_broker
 from broker.config import BrokerConfig
-from broker.server import run_broker
 from cli.bench.kit.echo import EchoClient, connect_echo, echo_server
 from client.admin.admin import Admin
 from namesrv.config import NameServerConfig
