@@ -2,10 +2,10 @@
 
     it returned                            0, or 1 if the command reports a failure
     it raised one of the project's errors  1, and one line on stderr
-    SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it has no end of its own, else 1
-    the same signal again                  the process ends at once
+    SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it runs until stopped, else 1
+    a second signal                        the process ends at once
 
-A traceback is printed only with RLAB_DEBUG=1, even for a bug.
+Every error is printed as one line, bugs too; RLAB_DEBUG=1 prints the traceback.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Stopped(Exception):
-    """A signal ended the command, and it has cleaned up."""
+    """A signal cancelled the command, which has cleaned up."""
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, verbose: bool = False) -> T:
     """Run a command's coroutine to its end.
 
-    With `endless` a signal is the ordinary end, and the exit code is then 0.
+    `endless`: the command runs until a signal stops it, so the exit code of a signal is 0.
 
     Raises:
         typer.Exit: it failed or was stopped; the error has been printed.
@@ -51,7 +51,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
-    meant = {number: signal.getsignal(number) for number in _SIGNALS}
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_until_signal(main))
@@ -66,12 +66,12 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
         print_error(_text(error))
         raise typer.Exit(FAILED) from None
     finally:
-        for number, handler in meant.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def ask(name_servers: str, question: Callable[[Admin], Awaitable[T]]) -> T:
-    """Run a question to a cluster, such as `lambda admin: admin.groups()`, and return its answer.
+def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]]) -> T:
+    """Run calls of an `Admin`, such as `lambda admin: admin.groups()`, and return their result.
 
     Raises:
         typer.Exit: it failed or was stopped; the error has been printed.
@@ -80,14 +80,14 @@ def ask(name_servers: str, question: Callable[[Admin], Awaitable[T]]) -> T:
 
     async def main() -> T:
         async with Admin(name_servers) as admin:
-            return await question(admin)
+            return await call(admin)
 
     return run(main)
 
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Turn the project's errors and Ctrl-C into exit code 1 and one line: for commands that run no event loop."""
+    """Turn the project's errors and Ctrl-C into exit code 1 and one line; `run` does this for coroutines."""
     try:
         yield
     except KeyboardInterrupt:
@@ -100,10 +100,10 @@ def exit_with_error() -> Iterator[None]:
         raise typer.Exit(FAILED) from None
 
 
-def report_bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def report_bug(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     """Print an unexpected error in one line; `main` makes this `sys.excepthook`."""
     if os.environ.get("RLAB_DEBUG"):
-        sys.__excepthook__(kind, error, trace)
+        sys.__excepthook__(kind, error, traceback)
     else:
         print_error(_text(error))
 
@@ -142,7 +142,7 @@ def _text(error: BaseException) -> str:
 
 
 async def wait_for_eof(fd: int = 0) -> None:
-    """Wait until the other end of a pipe is closed: a child process notices in this way that its parent is gone.
+    """Wait until the other end of a pipe is closed, which tells a child process that its parent has ended.
 
     Cancellation: harmless.
     """

@@ -8,7 +8,7 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, Yes, confirm, switch
 from cli.output import print_json, print_line, print_note, print_outcome, print_table
-from cli.runtime import ask
+from cli.runtime import ask_cluster
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
@@ -49,7 +49,9 @@ def create(
 
     Example: rlab topic create orders --queues 8
     """
-    route = ask(namesrv, lambda admin: admin.create_topic(topic, queues, read=read, write=write, brokers=broker))
+    route = ask_cluster(
+        namesrv, lambda admin: admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
+    )
     print_route(route, as_json=json, done="created")
 
 
@@ -68,7 +70,7 @@ def list_topics(
     async def all_routes(admin: Admin) -> list[TopicRoute]:
         return await admin.routes([name for name in await admin.topics() if everything or not _is_internal(name)])
 
-    routes = ask(namesrv, all_routes)
+    routes = ask_cluster(namesrv, all_routes)
     if json:
         print_json({"topics": [route_document(route) for route in routes]})
         return
@@ -95,7 +97,7 @@ def show(
         route = await admin.route(topic)
         return route, [await admin.broker_info(data.broker_name) for data in route.queues]
 
-    route, infos = ask(namesrv, stored)
+    route, infos = ask_cluster(namesrv, stored)
     rows = []
     for info in infos:
         found = info.topic(topic)
@@ -143,7 +145,7 @@ def scale(
 
     read = queues if read is None else read
     write = queues if write is None else write
-    route = ask(namesrv, lambda admin: admin.scale_topic(topic, read=read, write=write, force=force))
+    route = ask_cluster(namesrv, lambda admin: admin.scale_topic(topic, read=read, write=write, force=force))
     print_route(route, as_json=json, done="scaled")
 
 
@@ -160,7 +162,7 @@ def delete(
     Example: rlab topic delete orders --yes
     """
     confirm(f"Delete topic {topic} and all its messages?", f"this deletes every message of {topic}", yes=yes)
-    ask(namesrv, lambda admin: admin.delete_topic(topic))
+    ask_cluster(namesrv, lambda admin: admin.delete_topic(topic))
     print_outcome({"topic": topic, "deleted": True}, f"topic {topic} deleted", as_json=json)
 
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from broker.assignment.pop_sharing import pop_share
+from broker.assignment.pop_sharing import queues_to_pop
 from broker.assignment.sharing import assign, moves
 from model.assignment import AssignmentQuery, MemberShare, RequestMode, TopicQueues
 from model.errors import SystemBusy
@@ -245,7 +245,7 @@ class GroupAssignments:
         for topic, mode in popped.items():
             takers = [client_id for client_id, wanted in state.members.items() if topic in wanted]
             for client_id in takers:
-                mine[client_id] += pop_share(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
+                mine[client_id] += queues_to_pop(client_id, queues_of[topic], takers, mode.pop_share_queue_num)
         contents = {
             client_id: (
                 tuple(queues),

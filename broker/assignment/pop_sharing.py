@@ -1,14 +1,15 @@
-"""The queues that each member pops, of a group that pops a topic: RocketMQ's rule, to the letter. Pure.
+"""Assignment of the queues of a topic to the members of a group that pops, exactly as in RocketMQ. Pure.
 
-A message that is popped is with one member whatever the queues are with, so that members may share them. How many do
-is set for the group and topic: each member pops its own share and the shares of the next N members, in a circle.
+POP delivers a message to one member only, so several members may pop the same queue. `pop_share_queue_num`, N below,
+is set per group and topic: a member pops the queues that AVG assigns to it and those of the next N members in the
+sorted member list, which continues at its start.
 
     members A B C D, queues 0 1 2 3
-    N = 0 or less, or 3 or more    all of them pop all queues of each broker, which chooses among them
+    N = 0 or less, or 3 or more    each pops every broker, and the broker chooses the queue
     N = 1                          A 0 1    B 1 2    C 2 3    D 3 0
     members A B C, one queue       each pops it
 
-RocketMQ: QueryAssignmentProcessor.allocate4Pop; own shares are those of AVG.
+RocketMQ: QueryAssignmentProcessor.allocate4Pop.
 """
 
 from __future__ import annotations
@@ -19,19 +20,13 @@ from model.assignment import ALL_QUEUES
 from model.message_queue import MessageQueue
 
 
-def pop_share(
+def queues_to_pop(
     client_id: str, queues: Sequence[MessageQueue], members: Sequence[str], pop_share_queue_num: int
 ) -> list[MessageQueue]:
-    """The queues that a member pops of a topic.
+    """The queues of a topic that a member pops, its own first; or `ALL_QUEUES` of each broker, which then chooses.
 
-    Args:
-        client_id: the member; one that is not among the members gets what RocketMQ gives it.
-        queues: of the topic, sorted.
-        members: that subscribe to it, sorted.
-        pop_share_queue_num: N of the module header.
-
-    Returns:
-        Queues, its own first; or one for each broker, whose id `ALL_QUEUES` says that the broker chooses.
+    `queues` are all of the topic, and `members` the client ids that subscribe to it, both sorted. A client that is not
+    among them gets no single queue, but `ALL_QUEUES` like the others, as in RocketMQ.
     """
     if pop_share_queue_num <= 0 or pop_share_queue_num >= len(members) - 1:
         brokers = dict.fromkeys((queue.topic, queue.broker_name) for queue in queues)
@@ -41,8 +36,8 @@ def pop_share(
     index = members.index(client_id)
     if len(members) > len(queues):
         return [queues[index % len(queues)]]
-    shares = [_averagely(queues, len(members), (index + i) % len(members)) for i in range(pop_share_queue_num + 1)]
-    return [queue for share in shares for queue in share]
+    nexts = [(index + i) % len(members) for i in range(pop_share_queue_num + 1)]
+    return [queue for index in nexts for queue in _averagely(queues, len(members), index)]
 
 
 def _averagely(queues: Sequence[MessageQueue], members: int, index: int) -> Sequence[MessageQueue]:

@@ -1,11 +1,11 @@
 """First offset of each queue that a registered group still needs.
 
-A group needs what it has not committed, of every topic that it subscribes to or has offsets of. It is registered as
-long as it has members or offsets: committed offsets keep messages even while no member is connected. Delete the
-group (`rlab group delete`) to release them.
+A group needs the messages from its committed offset on, in every topic that it subscribes to or has offsets of. It is
+registered as long as it has members or offsets: committed offsets keep messages even while no member is connected.
+Delete the group (`rlab group delete`) to release them.
 
-Nothing is kept for members in BROADCASTING, which store their offsets themselves; for `SYS_TRACE`, which is no work;
-and for dead-letter messages, unless a group subscribes to their topic.
+Nothing is kept for members in BROADCASTING, which store their offsets themselves. The trace events of `SYS_TRACE` are
+not kept, nor are dead-letter messages unless a group subscribes to their topic.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Need(NamedTuple):
 
     Attributes:
         offset: the lowest offset that any group has still to read.
-        group: the group that this is.
-        topic: name of its topic.
+        group: the group whose offset this is.
     """
 
     offset: int
@@ -37,14 +36,14 @@ class Need(NamedTuple):
 
 
 Needs = dict[tuple[int, int], Need]
-"""(topic id, queue id) -> need. A queue that every group has read to its end is not in it."""
+"""(topic id, queue id) -> need, without the queues that every group has read to their end."""
 
 
 def needs_of_groups(groups: GroupTable, offsets: OffsetTable, topics: TopicTable, store: MessageStore) -> Needs:
-    """Return what all registered groups have still to read.
+    """Return the lowest offset of each queue that any registered group has still to read.
 
     Raises:
-        StoreReadFailed: where a group without a commit would start could not be looked up.
+        StoreReadFailed: the start offset of a group without a committed offset could not be looked up.
     """
     needs: Needs = {}
     names = dict.fromkeys([info.group for info in groups.groups()] + offsets.groups())
@@ -63,12 +62,12 @@ def _add_needs(
 ) -> None:
     members = [] if info is None else list(info.members.values())
     consuming = [member for member in members if member.data.model is MessageModel.CLUSTERING]
-    if members and not consuming:
+    if members and not consuming:  # they all broadcast
         return
     committed: dict[str, dict[int, int]] = {retry_topic(group): {}}
     for topic, queue_id, offset in offsets.of_group(group):
         committed.setdefault(topic, {})[queue_id] = offset
-    # Of ten thousand members that all start at the same place, one is asked.
+    # Each distinct policy is looked up once, not for each of ten thousand members.
     policies: dict[str, dict[tuple[str, int], ConsumerData]] = {}
     for member in consuming:
         policy = (str(member.data.consume_from), member.data.consume_timestamp_ms)
@@ -81,21 +80,21 @@ def _add_needs(
             continue
         of_topic = list(policies.get(topic, {}).values())
         topic_id = entry.topic_id
-        # Also queues that cannot be read now: they can again when the topic is scaled up.
+        # Includes queues above the read count: they become readable again when the topic is scaled up.
         for queue_id in dict.fromkeys([*range(queue_count(entry.config)), *by_queue]):
             stored = by_queue.get(queue_id)
             known = needs.get((topic_id, queue_id))
             if known is not None and stored is not None and stored >= known.offset:
-                continue  # most of them, on a broker with many groups
+                continue  # the usual case on a broker with many groups
             end = store.max_offset(topic_id, queue_id)
             if store.min_offset(topic_id, queue_id) == end:
                 continue
-            offset = _start(store, entry, queue_id, info, of_topic, end) if stored is None else stored
+            offset = _start_offset(store, entry, queue_id, info, of_topic, end) if stored is None else stored
             if offset < end and (known is None or offset < known.offset):
                 needs[(topic_id, queue_id)] = Need(offset, group, topic)
 
 
-def _start(
+def _start_offset(
     store: MessageStore,
     entry: TopicEntry,
     queue_id: int,

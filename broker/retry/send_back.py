@@ -1,8 +1,8 @@
 """CONSUMER_SEND_MSG_BACK: a consumer could not process a message; it is redelivered later, or sent to the DLQ.
 
 RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack. The message goes through the retry topic of its group with
-a growing delay; its payload is copied as it is, so topic, keys and id stay the producer's. After the last attempt it
-goes to `%DLQ%group`, where an operator finds it.
+a growing delay; its payload is copied unchanged, with the producer's topic, keys and id. After the last attempt it goes
+to `%DLQ%group`, where an operator finds it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SendBack(Feature):
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(self, connection: Connection, request: Command) -> None:
-        """Delay a failed message until its next attempt, or send it to the DLQ; answered once that is written."""
+        """Delay a failed message until its next attempt, or send it to the DLQ; responds once the copy is written."""
         core, header = self._core, request.header
         group = check_group(header["group"])
         record = self._record(header["topic"], header["queue_id"], header["offset"])

@@ -72,7 +72,7 @@ class Sink(Feature):
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
 
         def staged(failure: RlabError | None) -> None:
-            self._answer(connection, request, failure, {"n": self.service.table.staged(attempt)})
+            self._answer(connection, request, failure, {"n": self.service.table.messages_staged(attempt)})
 
         self.service.stage(attempt, header["seq"], body, messages, staged)
 

@@ -166,7 +166,7 @@ class SinkService:
             self._sinks.delete_chunks(self.table.drop_batch(query_id, batch_id))
             self._barrier.after_commit(published)
             return False
-        chunks = self.table.named(query_id, batch_id, wanted)
+        chunks = self.table.chunks_to_publish(query_id, batch_id, wanted)
         starts = {
             (entry.topic_id, queue_id): 0
             for chunk in chunks
@@ -269,7 +269,7 @@ class SinkService:
 
         def committed(failure: RlabError | None) -> None:
             if failure is None:
-                self.table.published(publishing.intent.query_id, last)
+                self.table.set_last_batch(publishing.intent.query_id, last)
                 self._queue.popleft()
                 self._chunk = None
                 self._is_writing = False
@@ -328,7 +328,7 @@ class SinkService:
         """Load the state of earlier runs, and complete the batch that was being published."""
         end = self._store.max_offset(self._topic_id, 0)
         for query_id, last in self._sinks.last_batches():
-            self.table.published(query_id, last)
+            self.table.set_last_batch(query_id, last)
         for attempt, chunk in list(self._sinks.chunks()):
             if chunk.offset < end:
                 self.table.add(attempt, chunk)
@@ -350,7 +350,7 @@ class SinkService:
                 self._retry_at = self._loop.time() + _RETRY_S
                 continue
             self._queue.pop()
-            self.table.published(intent.query_id, self._save_end(publishing))
+            self.table.set_last_batch(intent.query_id, self._save_end(publishing))
             logger.info("batch %d of %s, whose publishing had begun, is published", intent.batch_id, intent.query_id)
         self._chunk = None
 

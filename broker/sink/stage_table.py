@@ -29,7 +29,7 @@ StagedMessage = tuple[str, int, int, bytes]
 
 
 class Attempt(NamedTuple):
-    """One try of one task. Of Spark: partition id and task attempt id."""
+    """One try of one Spark task: `partition` and `attempt` are Spark's partition id and task attempt id."""
 
     query_id: str
     batch_id: int
@@ -43,9 +43,8 @@ class Chunk:
 
     Attributes:
         seq: number of the chunk in its attempt, from 0.
-        offset: of the record that holds the messages, in the queue of staged chunks.
+        offset: offset, in the stage topic, of the record that holds the messages.
         counts: ((topic, queue id), number of messages) of each target queue.
-        staged_ms: when it was staged.
     """
 
     seq: int
@@ -55,12 +54,12 @@ class Chunk:
 
     @property
     def n(self) -> int:
-        """Messages in it."""
+        """Number of messages."""
         return sum(n for _, n in self.counts)
 
 
 class LastBatch(NamedTuple):
-    """The batch that a query published last, and when it may be forgotten."""
+    """The last batch that a query has published, and when its entry expires."""
 
     batch_id: int
     expires_ms: int
@@ -91,26 +90,26 @@ class StageTable:
             raise SystemBusy(f"this broker remembers {MAX_SINK_QUERIES} queries already")
 
     def has(self, attempt: Attempt, seq: int) -> bool:
-        """Whether a chunk is staged: its answer was lost, and it was sent again."""
+        """Whether a chunk is staged already: the answer was lost, and the task sent the request again."""
         return seq in self._chunks.get(attempt, {})
 
     def add(self, attempt: Attempt, chunk: Chunk) -> None:
-        """Keep a chunk."""
+        """Add a chunk, or replace the one with its number."""
         chunks = self._chunks.setdefault(attempt, {})
         self._count += chunk.seq not in chunks
         chunks[chunk.seq] = chunk
 
-    def staged(self, attempt: Attempt) -> int:
-        """Messages that an attempt has staged."""
+    def messages_staged(self, attempt: Attempt) -> int:
+        """Number of messages that an attempt has staged."""
         return sum(chunk.n for chunk in self._chunks.get(attempt, {}).values())
 
-    def named(self, query_id: str, batch_id: int, wanted: Iterable[tuple[int, int, int]]) -> list[Chunk]:
+    def chunks_to_publish(self, query_id: str, batch_id: int, wanted: Iterable[tuple[int, int, int]]) -> list[Chunk]:
         """The chunks of the attempts that a commit names, in the order in which they are published.
 
-        A commit names each attempt as (partition, attempt, messages that it staged here).
+        `wanted` has, per attempt, (partition, attempt, number of messages that the task staged on this broker).
 
         Raises:
-            StageLost: an attempt has staged another number of messages here: nothing may be published.
+            StageLost: the broker has another number of staged messages of an attempt: nothing may be published.
         """
         found: list[Chunk] = []
         for partition, attempt, n in sorted(wanted):
@@ -129,16 +128,15 @@ class StageTable:
         """Drop the staged chunks of a batch; returns (attempt, seq) of each."""
         return self._drop(a for a in self._chunks if a.query_id == query_id and a.batch_id == batch_id)
 
-    def drop_older(self, before_ms: int, except_for: frozenset[tuple[str, int]]) -> list[tuple[Attempt, int]]:
-        """Drop attempts whose newest chunk is older than a time, except those of some (query, batch).
+    def drop_older(self, before_ms: int, publishing: frozenset[tuple[str, int]]) -> list[tuple[Attempt, int]]:
+        """Drop attempts without a chunk staged since `before_ms`; returns (attempt, seq) of each chunk.
 
-        Returns:
-            As `drop_batch`.
+        The batches in `publishing`, as (query id, batch id), keep theirs.
         """
         return self._drop(
             attempt
             for attempt, chunks in self._chunks.items()
-            if attempt[:2] not in except_for and all(chunk.staged_ms < before_ms for chunk in chunks.values())
+            if attempt[:2] not in publishing and all(chunk.staged_ms < before_ms for chunk in chunks.values())
         )
 
     def _drop(self, attempts: Iterable[Attempt]) -> list[tuple[Attempt, int]]:
@@ -147,7 +145,7 @@ class StageTable:
         return dropped
 
     def oldest_ms(self) -> int | None:
-        """When the oldest chunk was staged, or None."""
+        """Time at which the oldest chunk was staged, or None."""
         return min((chunk.staged_ms for chunks in self._chunks.values() for chunk in chunks.values()), default=None)
 
     def first_offset(self) -> int | None:
@@ -161,12 +159,12 @@ class StageTable:
         last = self._last.get(query_id)
         return -1 if last is None else last.batch_id
 
-    def published(self, query_id: str, last: LastBatch) -> None:
-        """Note that a batch is published."""
+    def set_last_batch(self, query_id: str, last: LastBatch) -> None:
+        """Record the batch that a query has published."""
         self._last[query_id] = last
 
     def forget_expired(self, now_ms: int) -> list[str]:
-        """Forget the queries whose last batch may be forgotten; returns their ids."""
+        """Forget the queries whose last batch has expired; returns their ids."""
         gone = [query_id for query_id, last in self._last.items() if last.expires_ms <= now_ms]
         for query_id in gone:
             del self._last[query_id]

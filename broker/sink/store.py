@@ -1,10 +1,10 @@
 """Stores the state of sinks in three tables of the broker's metadata.
 
     sink_chunks      staged chunks, and their offsets in the log
-    sink_publishing  the batch that is being published: its chunks, and where its target queues ended before
+    sink_publishing  the batch that is being published: its chunks, and the end of each target queue before it
     sink_queries     the last batch of each query
 
-A change takes effect with the next commit, together with all others of that event-loop iteration.
+A change is written with the next commit of the metadata, together with all others of that event-loop iteration.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ create table if not exists sink_queries (
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A batch whose publishing has begun, and is completed even after a crash.
+    """A batch whose publication has begun, and is completed even after a crash.
 
     Attributes:
-        offsets: of its chunks, in the queue of staged chunks, in the order of publishing.
-        starts: the end of each target queue before.
+        offsets: offsets of its chunks in the stage topic, in the order in which they are published.
+        starts: end of each target queue before the batch; its messages lie at or above this offset.
     """
 
     query_id: str
@@ -65,7 +65,7 @@ class SinkStore:
             yield Attempt(*key), Chunk(seq, offset, counts, staged_ms)
 
     def intents(self) -> Iterator[Intent]:
-        """The batches whose publishing had begun when the last run ended."""
+        """The batches whose publication had begun, but not ended, when the last run of the broker ended."""
         for query_id, batch_id, data in self._publishing.rows():
             intent: Any = msgpack.unpackb(data, use_list=False)
             offsets, starts = intent
@@ -86,7 +86,7 @@ class SinkStore:
             self._chunks.delete(*attempt, seq)
 
     def save_intent(self, intent: Intent) -> None:
-        """Store that the publishing of a batch begins."""
+        """Store a batch before its first message is published."""
         data = msgpack.packb([intent.offsets, list(intent.starts.items())])
         self._publishing.put(intent.query_id, intent.batch_id, data)
 

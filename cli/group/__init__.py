@@ -5,6 +5,6 @@ reset.py           reset offsets, also while the group consumes
 mode.py            pull or pop, for groups whose queues a broker assigns
 dead_letters.py    list, show and re-send dead-letter messages
 
-Each command is one question to the cluster through `client/admin` (see `cli.runtime.ask`) and its output. No other room
+Each command calls the cluster through `client/admin` (`cli.runtime.ask_cluster`) and prints the result. No other room
 imports from here.
 """

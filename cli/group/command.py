@@ -15,7 +15,7 @@ from cli.group import mode as group_mode
 from cli.group import reset as group_reset
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, Yes, confirm
 from cli.output import document, print_json, print_line, print_outcome, print_table
-from cli.runtime import ask
+from cli.runtime import ask_cluster
 from model.heartbeat import MessageModel
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
 
     Example: rlab group list
     """
-    groups = ask(namesrv, lambda admin: admin.groups())
+    groups = ask_cluster(namesrv, lambda admin: admin.groups())
     if json:
         print_json({"groups": groups})
         return
@@ -67,7 +67,7 @@ def show(
 
     Example: rlab group show billing
     """
-    info = ask(namesrv, lambda admin: admin.group(group))
+    info = ask_cluster(namesrv, lambda admin: admin.group(group))
     if json:
         print_json(group_document(info))
     else:
@@ -94,7 +94,7 @@ def delete(
         f"this deletes the committed offsets of {group} on every topic",
         yes=yes,
     )
-    ask(namesrv, lambda admin: admin.delete_group(group))
+    ask_cluster(namesrv, lambda admin: admin.delete_group(group))
     print_outcome({"group": group, "deleted": True}, f"group {group} deleted", as_json=json)
 
 

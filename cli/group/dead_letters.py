@@ -11,7 +11,7 @@ import typer
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
 from cli.output import preview, print_json, print_line, print_note, print_outcome, print_table, report_progress
-from cli.runtime import ask
+from cli.runtime import ask_cluster
 from model.errors import QueryNotFound
 from remoting.tasks import background_tasks
 
@@ -37,7 +37,7 @@ def list_letters(
 
     Example: rlab group dlq list billing
     """
-    queues = ask(namesrv, lambda admin: admin.dead_letters(group).queues())
+    queues = ask_cluster(namesrv, lambda admin: admin.dead_letters(group).queues())
     if json:
         print_json({"group": group, "queues": queues})
         return
@@ -84,7 +84,7 @@ def show(
             raise QueryNotFound(f"no dead-letter message of group {group!r} has the id {', '.join(sorted(missing))}")
         return found, False
 
-    letters, more = ask(namesrv, select)
+    letters, more = ask_cluster(namesrv, select)
     if json:
         print_json({"group": group, "letters": [letter_document(letter) for letter in letters], "more": more})
     elif wanted:
@@ -145,7 +145,7 @@ def resend(
             return len(chosen)
         raise AssertionError("the block returns or raises")
 
-    n = ask(namesrv, resend_chosen)
+    n = ask_cluster(namesrv, resend_chosen)
     text = f"{n} {'message' if n == 1 else 'messages'} re-sent to the {to}"
     print_outcome({"group": group, "resent": n, "to": to}, text, as_json=json)
 

@@ -9,7 +9,7 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
 from cli.output import print_json, print_line, print_table
-from cli.runtime import ask
+from cli.runtime import ask_cluster
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
 
@@ -71,7 +71,7 @@ def mode(
             raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
         return info
 
-    info = ask(namesrv, set_and_show)
+    info = ask_cluster(namesrv, set_and_show)
     if json:
         print_json({"group": group, "modes": info.modes})
     elif topic is not None and to is not None:

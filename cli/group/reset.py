@@ -10,7 +10,7 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, switch
 from cli.output import print_json, print_note, print_table
-from cli.runtime import ask
+from cli.runtime import ask_cluster
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
@@ -62,7 +62,7 @@ def reset(
     """
     target = target_of(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
-    resets = ask(
+    resets = ask_cluster(
         namesrv,
         lambda admin: admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create),
     )

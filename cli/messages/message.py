@@ -12,7 +12,7 @@ import typer
 from cli.messages.consume import document_of
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName
 from cli.output import preview, print_error, print_json, print_line, print_note, print_table
-from cli.runtime import FAILED, ask
+from cli.runtime import FAILED, ask_cluster
 from model.limits import MAX_LOOKUP_MESSAGES
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def find(
     Example: rlab message find orders --key 42 --since 1h
     """
     begin_ms = 0 if since is None else max(0, round(time.time() * 1000) - since_ms(since))
-    found = ask(namesrv, lambda admin: admin.query_message(topic, key, max_n=most, begin_ms=begin_ms))
+    found = ask_cluster(namesrv, lambda admin: admin.query_message(topic, key, max_n=most, begin_ms=begin_ms))
     if json:
         print_json(found_document(found))
     elif found.messages:
@@ -80,7 +80,7 @@ def show(
 
     Example: rlab message show 5f0c3a9d27e1b8460000002a
     """
-    found = ask(namesrv, lambda admin: admin.view_message(message_id))
+    found = ask_cluster(namesrv, lambda admin: admin.view_message(message_id))
     if json:
         print_json(found_document(found))
     elif found.messages:

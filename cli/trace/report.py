@@ -10,7 +10,7 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
 from cli.output import print_error, print_json, print_line, print_note
-from cli.runtime import FAILED, ask
+from cli.runtime import FAILED, ask_cluster
 from model.errors import RlabError
 from model.names import TRACE_TOPIC
 
@@ -59,7 +59,7 @@ def report(
     """
     if not trace:
         # A cluster that cannot be reached is reported before Spark starts.
-        ask(namesrv, lambda admin: admin.route(TRACE_TOPIC))
+        ask_cluster(namesrv, lambda admin: admin.route(TRACE_TOPIC))
     try:
         made = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
     except RlabError as error:

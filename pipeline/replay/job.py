@@ -103,10 +103,10 @@ def collect_events(
     """
     from pyspark.sql import functions as F  # noqa: PLC0415
 
-    from pipeline.trace.source import read_files, tell_of_not_events, trace_events  # noqa: PLC0415
+    from pipeline.trace.source import read_files, report_non_events, trace_events  # noqa: PLC0415
 
     read = read_files(spark, paths).withColumn("place", F.monotonically_increasing_id())
-    tell_of_not_events(read, tell)
+    report_non_events(read, tell)
     table = trace_events(read).orderBy("place").select(*Event._fields).toArrow()
     columns = [table.column(name).to_pylist() for name in Event._fields]
     return [Event(*values) for values in zip(*columns, strict=True)]

@@ -1,7 +1,7 @@
-"""`rlab report`: turns a trace into a folder with the tables and the page.
+"""`rlab report`: turns a trace into a folder with Parquet tables and an HTML page.
 
 with spark_session("report") as spark:
-    write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))      # report/index.html, report/tables
+write_report(read_files(spark, [Path("trace.jsonl")]), Path("report"))  # report/index.html, report/tables
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from model.errors import ConfigError
 from pipeline.report.data import Report, read_report
 from pipeline.report.page import page
-from pipeline.trace.source import tell_of_not_events
+from pipeline.trace.source import report_non_events
 from pipeline.trace.tables import write_tables
 
 PAGE = "index.html"
@@ -22,22 +22,19 @@ TABLES = "tables"
 
 
 def write_report(
-    read: DataFrame,
+    trace: DataFrame,
     directory: Path,
     *,
     group: str | None = None,
     progress: Callable[[str], object] = lambda step: None,
 ) -> Report:
-    """Compute the tables of a trace, and write them and the page into a folder; an older report there is replaced.
+    """Write the tables of a trace and the page into a folder, replacing an older report; return the page's contents.
 
     Args:
-        read: a trace; see `pipeline/trace/source.py`.
-        directory: the folder; created if necessary.
+        trace: from a reader in `pipeline/trace/source.py`.
+        directory: created if necessary.
         group: only this consumer group.
         progress: called with a text before each step.
-
-    Returns:
-        The contents of the page.
 
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.
@@ -46,8 +43,8 @@ def write_report(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
-    write_tables(read, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
-    tell_of_not_events(read, progress)
+    write_tables(trace, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
+    report_non_events(trace, progress)
     progress("page")
     report = read_report(directory / TABLES)
     (directory / PAGE).write_text(page(report), encoding="utf-8")

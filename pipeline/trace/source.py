@@ -127,11 +127,11 @@ def not_events(read: DataFrame) -> int:
     return read.where(~_is_event()).count()
 
 
-def tell_of_not_events(read: DataFrame, tell: Callable[[str], object]) -> None:
-    """Call `tell` if lines are left out because they are no events, e.g. the last one of a process that died."""
+def report_non_events(read: DataFrame, progress: Callable[[str], object]) -> None:
+    """Call `progress` if lines are left out because they are no events, e.g. the last one of a process that died."""
     bad = not_events(read)
     if bad:
-        tell(f"lines of the trace that are no events, and are left out: {bad:,}")
+        progress(f"lines of the trace that are no events, and are left out: {bad:,}")
 
 
 def _is_event() -> Column:

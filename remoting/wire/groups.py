@@ -10,10 +10,10 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client -> broker",
         "Join, stay in, or change the subscription of groups.",
         body="msgpack map of `model/heartbeat.py`: HeartbeatData",
-        answer="header `groups`: group -> [group version now, when it was created in wall clock ms, whether the sender "
-        "was no member before: its leases here were released]; and `warnings`, if any: texts that say what is wrong, "
-        "the same in each answer until it changes. CLIENT_ID_CONFLICT when another live process is in one of the "
-        "groups under this client id; then it has joined none",
+        answer="header `groups`: group -> [group version, time of the group's creation in wall clock ms, whether the "
+        "sender was not a member before, in which case this broker has released its leases]; and `warnings`, if any: a "
+        "text for each problem, repeated in each answer while the problem lasts. CLIENT_ID_CONFLICT when another live "
+        "process is in one of the groups under this client id; then the sender has joined no group",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         "client -> broker",
@@ -24,13 +24,13 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client, admin -> broker",
         "Members of a group and the topics of each.",
         (GROUP, Field("known_version", int, "group version that the caller has; -1 for none", minimum=-1)),
-        answer="header `version`, and `unchanged` true without a body when it is the known one; "
+        answer="header `version`, and if it equals `known_version`, `unchanged` true and no body; else "
         "body: msgpack [version, [[[topic, ...], [client id, ...]], ...]], one row for all members with equal topics",
     ),
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         "broker -> member, one-way",
         "The group changed: rebalance.",
-        (GROUP, Field("version", int, "group version now"), CAUSE),
+        (GROUP, Field("version", int, "group version after the change"), CAUSE),
     ),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",
@@ -40,7 +40,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",
-        "Forget a group: its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
+        "Delete a group with its offsets and its retry topic. ILLEGAL_OPERATION while it has members.",
         (GROUP, CAUSE),
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(

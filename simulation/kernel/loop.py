@@ -1,13 +1,11 @@
 """An event loop in virtual time: when nothing is ready, its clock jumps to the next timer or arrival.
 
-Only two ends of asyncio are replaced: the clock, and the `select` call that would wait in the kernel. Timers, tasks,
+Only two parts of asyncio are replaced: the clock, and the `select` call, which would wait in the kernel. Timers, tasks,
 transports and servers are asyncio's own, so shipped code runs unmodified, in one thread, as fast as Python can run it.
+`simulation/kernel/selector.py` is the `select` call; `simulation/kernel/network.py` makes the connections.
 
-Below it is the simulated kernel (`simulation/kernel/selector.py`); a network (`simulation/kernel/network.py`) gives it
-connections.
-
-Invariant: virtual time never goes back and never passes while anything can run. Nothing here reads a real clock, waits,
-or depends on where objects lie in memory, so the same program with the same random numbers gives the same history.
+Invariant: virtual time never goes back, and never advances while a callback is ready. Nothing here reads a real clock,
+waits, or depends on memory addresses, so the same program with the same random numbers gives the same history.
 
 Example::
 
@@ -35,40 +33,41 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
-MAX_START_S = 1e6
-"""Asyncio tells timers apart by a nanosecond, and a float of some ten million seconds cannot hold one."""
+MAX_TIME_S = 1e6
+"""Bound of `start_s` and `limit_s`. Asyncio compares timers with a resolution of one nanosecond, and a float loses that
+above some ten million seconds."""
 
 DEFAULT_LIMIT_S = 86_400.0
-"""A simulation that only waits for timers never ends by itself; a virtual day is more than any scenario needs."""
+"""Ends a simulation that has nothing left but periodic timers; a virtual day is more than any scenario needs."""
 
 
 class Network(Protocol):
-    """What a loop asks of the network that carries its connections."""
+    """The part of `SimulatedNetwork` that a loop calls."""
 
     def bind(self, host: str | None, port: int) -> Listener:
-        """Take an address for a server."""
+        """Reserve an address for a server."""
         ...
 
     async def connect(self, host: str | None, port: int) -> VirtualSocket:
-        """Connect from the current host."""
+        """Connect from the host of the current context."""
         ...
 
     def host(self, host: str) -> contextlib.AbstractContextManager[None]:
-        """Be on `host` in this block."""
+        """Context in which `host` is the current host; tasks started in it inherit it."""
         ...
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """asyncio's selector loop on a virtual clock. See the module's docstring.
 
-    Files and plain functions are real. `run_in_executor` calls them in place, or `blocking_s` later. Everything else
-    outside of the process raises `NotSimulated`.
+    Files are real, and so are functions run with `run_in_executor`. All else that reaches outside of the process raises
+    `NotSimulated`.
 
     `time()` begins at `start_s`. After `limit_s` virtual seconds the simulation ends with `SimulationTimeout`.
     """
 
     blocking_s = 0.0
-    """Virtual seconds that each later call in an executor takes; for slow disks."""
+    """Virtual seconds that a call of `run_in_executor` takes, from now on; simulates slow disks."""
     _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self, *, start_s: float = 0.0, limit_s: float = DEFAULT_LIMIT_S) -> None:
@@ -76,11 +75,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.kernel.loop = self
         self.network: Network | None = None
         self._scope_numbers = itertools.count()
-        self._owner = threading.get_ident()
+        self._thread = threading.get_ident()
         super().__init__(self.kernel)
-        if not (0 <= start_s <= MAX_START_S and 0 < limit_s <= MAX_START_S):
+        if not (0 <= start_s <= MAX_TIME_S and 0 < limit_s <= MAX_TIME_S):
             self.close()  # a loop that is collected unclosed warns
-            raise ValueError(f"start_s={start_s} and limit_s={limit_s} must be in 0 to {MAX_START_S:.0f} seconds")
+            raise ValueError(f"start_s={start_s} and limit_s={limit_s} must be in 0 to {MAX_TIME_S:.0f} seconds")
         self.set_task_factory(numbered_task_factory())
 
     def time(self) -> float:
@@ -88,32 +87,32 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.kernel.now_s
 
     def run_forever(self) -> None:
-        """Run until stopped; the order of cancellations depends on the program alone."""
+        """Run until stopped, with cancellations in the same order in every run."""
         with numbered_cancel_scopes(self._scope_numbers):
             super().run_forever()
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Call `func` in this thread, now or `blocking_s` later; `executor` is ignored.
 
-        A thread would run while the virtual clock jumps, and finish in an order that no seed decides. The future is
-        already done if calls take no time.
+        A thread would run while the virtual clock jumps, and finish at a time that the seed does not determine. With
+        `blocking_s` = 0 the returned future is done.
         """
         future: asyncio.Future[T] = self.create_future()
         if self.blocking_s:
-            self.call_later(self.blocking_s, _call_for, future, func, *args)
+            self.call_later(self.blocking_s, _complete, future, func, *args)
         else:
-            _call_for(future, func, *args)
+            _complete(future, func, *args)
         return future
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Like `call_soon`: there is nothing to wake, and only one thread.
+        """Like `call_soon`: a virtual loop has one thread and never waits, so it needs no wake-up.
 
         Raises:
-            NotSimulated: Another thread calls; its timing would not be the seed's.
+            NotSimulated: called from another thread, whose timing the seed does not determine.
         """
-        if threading.get_ident() != self._owner:
+        if threading.get_ident() != self._thread:
             raise NotSimulated(
                 f"thread {threading.current_thread().name!r} calls into a simulated loop, which has one thread. Run "
                 "blocking work with loop.run_in_executor(None, ...)"
@@ -123,12 +122,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     async def create_server(  # type: ignore[override]  # the base has an overload for each kind of socket
         self, protocol_factory: ProtocolFactory, host: str | None = None, port: int = 0, **options: Any
     ) -> asyncio.Server:
-        """Listen on the simulated network; tasks that the server's connections start run on this host.
+        """Listen on the simulated network; tasks that the server's connections start run on `host`.
 
-        Port 0 takes a free one, the same in every run.
+        Port 0 stands for a free port, the same in every run.
 
         Raises:
-            OSError: The port is taken.
+            OSError: the port is taken.
         """
         network = self._network(options)
         listener = network.bind(host, port)
@@ -144,7 +143,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Connect over the simulated network, from the host of the current context, in one round trip.
 
         Raises:
-            ConnectionRefusedError: Nobody listens there.
+            ConnectionRefusedError: no server listens there.
 
         Cancellation: as asyncio's; no connection is left.
         """
@@ -163,7 +162,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 raise NotSimulated(f"{name}={options[name]!r}: sockets are made by the network, on the context's host")
         return self.network
 
-    # The self-pipe is how threads and signals wake a loop that waits in the kernel. This one never does.
+    # The self-pipe is how threads and signals wake a loop that waits in the kernel. This loop never waits there.
     def _make_self_pipe(self) -> None:
         pass
 
@@ -180,16 +179,16 @@ def _refusing(name: str, advice: str) -> Callable[..., NoReturn]:
 
 _TCP_ONLY = "the simulated network carries TCP, through loop.create_connection and loop.create_server"
 _NOT_SIMULATED = {
-    "getaddrinfo": "it has no name server; connect to the very host that the server listens on",
-    "getnameinfo": "it has no name server",
+    "getaddrinfo": "there is no DNS; connect to the host name that the server listens on",
+    "getnameinfo": "there is no DNS",
     "create_datagram_endpoint": _TCP_ONLY,
     "create_unix_connection": _TCP_ONLY,
     "create_unix_server": _TCP_ONLY,
     "connect_accepted_socket": _TCP_ONLY,
     "sock_connect": _TCP_ONLY,
     "sock_accept": _TCP_ONLY,
-    "connect_read_pipe": "it has no pipes",
-    "connect_write_pipe": "it has no pipes",
+    "connect_read_pipe": "there are no pipes",
+    "connect_write_pipe": "there are no pipes",
     "subprocess_exec": "a process has a clock of its own",
     "subprocess_shell": "a process has a clock of its own",
     "add_signal_handler": "signals come in real time; call what the handler would call",
@@ -198,8 +197,8 @@ for _name, _advice in _NOT_SIMULATED.items():
     setattr(VirtualLoop, _name, _refusing(_name, _advice))
 
 
-def _call_for(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -> None:
-    """Call `func` and give its result or error to the future, as an executor does."""
+def _complete(future: asyncio.Future[T], func: Callable[[*Ts], T], *args: *Ts) -> None:
+    """Complete a future with the result or the error of `func`, as an executor does."""
     called: Future[T] = Future()
 
     def failed(_: object, error: BaseException | None, __: object) -> bool:

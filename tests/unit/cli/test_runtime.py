@@ -10,7 +10,7 @@ import anyio
 import pytest
 import typer
 
-from cli.runtime import ask, report_bug, run, wait_for_eof
+from cli.runtime import ask_cluster, report_bug, run, wait_for_eof
 from model.errors import TopicNotExist
 
 
@@ -125,6 +125,6 @@ def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_exit_code_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(typer.Exit) as exit_info:
-        ask("nowhere", lambda admin: admin.groups())
+        ask_cluster("nowhere", lambda admin: admin.groups())
     assert exit_info.value.exit_code == 1
     assert capsys.readouterr().err.startswith("error: ")

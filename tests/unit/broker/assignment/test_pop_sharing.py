@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.assignment.pop_sharing import pop_share
+from broker.assignment.pop_sharing import queues_to_pop
 from model.message_queue import MessageQueue
 
 
@@ -44,7 +44,7 @@ def test_a_share_is_what_rocketmq_gives(count: int, size: int, share: int, data:
     members = [f"c{number:02}" for number in range(size)]
     cid = data.draw(st.sampled_from(members))
     wanted = allocate4pop(cid, queues(count), members, share)
-    assert pop_share(cid, queues(count), members, share) == list(dict.fromkeys(wanted))
+    assert queues_to_pop(cid, queues(count), members, share) == list(dict.fromkeys(wanted))
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_a_share_is_what_rocketmq_gives(count: int, size: int, share: int, data:
     [(1, [("b1", 1), ("b0", 0)]), (2, [("b1", 1), ("b0", 0), ("b0", 1)]), (3, [("b0", -1), ("b1", -1)])],
 )
 def test_shares_go_round_in_a_circle(share: int, of_d: list[tuple[str, int]]) -> None:
-    got = pop_share("D", queues(4), ["A", "B", "C", "D"], share)
+    got = queues_to_pop("D", queues(4), ["A", "B", "C", "D"], share)
     assert [(queue.broker_name, queue.queue_id) for queue in got] == of_d
 
 
 def test_nobody_gets_anything_of_a_topic_without_queues() -> None:
-    assert pop_share("A", [], ["A", "B", "C", "D"], 1) == pop_share("A", [], ["A"], -1) == []
+    assert queues_to_pop("A", [], ["A", "B", "C", "D"], 1) == queues_to_pop("A", [], ["A"], -1) == []

@@ -18,9 +18,9 @@ def test_the_worked_example_of_the_header() -> None:
     for attempt, offset in ((11, 0), (12, 2)):
         for seq in range(2):
             table.add(Attempt("q", 7, 0, attempt), chunk(seq, offset + seq))
-    assert [found.offset for found in table.named("q", 7, [(0, 12, 4)])] == [2, 3]
+    assert [found.offset for found in table.chunks_to_publish("q", 7, [(0, 12, 4)])] == [2, 3]
     assert len(table.drop_batch("q", 7)) == 4
-    table.published("q", LastBatch(7, 1))
+    table.set_last_batch("q", LastBatch(7, 1))
     assert (len(table), table.last_batch("q"), table.last_batch("other")) == (0, 7, -1)
 
 
@@ -29,7 +29,7 @@ def test_an_attempt_that_staged_something_else_is_lost() -> None:
     table.add(Attempt("q", 0, 0, 0), chunk(0, 0))
     for wanted in ([(0, 0, 3)], [(0, 1, 2)], [(1, 0, 2)]):
         with pytest.raises(StageLost, match="run the batch again"):
-            table.named("q", 0, wanted)
+            table.chunks_to_publish("q", 0, wanted)
 
 
 def test_what_is_old_goes_unless_it_is_being_published_or_still_grows() -> None:
@@ -46,7 +46,7 @@ def test_what_is_old_goes_unless_it_is_being_published_or_still_grows() -> None:
 def test_a_query_that_is_long_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.sink.stage_table.MAX_SINK_QUERIES", 1)
     table = StageTable()
-    table.published("a", LastBatch(3, 10))
+    table.set_last_batch("a", LastBatch(3, 10))
     table.check_room("a")
     with pytest.raises(SystemBusy):
         table.check_room("b")
