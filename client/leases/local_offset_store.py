@@ -34,7 +34,7 @@ def offsets_path(offsets_dir: str | os.PathLike[str], client_id: str, group: str
     return Path(offsets_dir).expanduser() / quote(client_id, safe="@#:") / group / FILE_NAME
 
 
-class LocalOffsetStore:
+class LocalOffsetStore(LocalOffsets):
     """Offsets in a file: an `OffsetStore`.
 
     Protocol of use: `load`, then anything else; one process at a time, which brokers ensure: they refuse a second
@@ -42,8 +42,8 @@ class LocalOffsetStore:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
-        self._offsets = LocalOffsets()
         self._stored_version = 0
         self._persisting = anyio.Lock()
 
@@ -55,32 +55,12 @@ class LocalOffsetStore:
 
         Cancellation: harmless.
         """
-        self._offsets = await asyncio.get_running_loop().run_in_executor(None, _read, self._path)
-        self._stored_version = self._offsets.version
-
-    def begin(self, topic: str, now_ms: int) -> bool:
-        """See `OffsetStore`."""
-        return self._offsets.begin(topic, now_ms)
-
-    def since_ms(self, topic: str) -> int:
-        """See `OffsetStore`."""
-        return self._offsets.since_ms(topic)
-
-    def end(self, topic: str) -> None:
-        """See `OffsetStore`."""
-        self._offsets.end(topic)
+        found = await asyncio.get_running_loop().run_in_executor(None, _read, self._path)
+        self._topics = found._topics
 
     async def read(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         """See `OffsetStore`."""
-        return {queue: self._offsets.read(queue) for queue in queues}
-
-    def update(self, queue: MessageQueue, offset: int) -> None:
-        """See `OffsetStore`."""
-        self._offsets.update(queue, offset)
-
-    def reset(self, queue: MessageQueue, offset: int) -> None:
-        """See `OffsetStore`."""
-        self._offsets.reset(queue, offset)
+        return {queue: self.offset_of(queue) for queue in queues}
 
     def forget(self, queue: MessageQueue) -> None:
         """See `OffsetStore`. Nothing: a queue that no route names may come back."""
@@ -92,10 +72,10 @@ class LocalOffsetStore:
             SystemError_: the file cannot be written; what is stored is the file so far, and the next call tries again.
         """
         async with self._persisting:
-            version = self._offsets.version
+            version = self.version
             if version == self._stored_version:
                 return {}
-            data = self._offsets.encode()
+            data = self.encode()
             try:
                 # A cancelled caller does not stop the thread, and the next one must not write at the same time.
                 with anyio.CancelScope(shield=True):

@@ -52,21 +52,21 @@ class LocalOffsets:
         """When a topic that has begun was first subscribed to, wall clock in milliseconds."""
         return self._topics[topic].since_ms
 
-    def read(self, queue: MessageQueue) -> int | None:
+    def offset_of(self, queue: MessageQueue) -> int | None:
         """The offset of a queue, or None if there is none."""
         topic = self._topics.get(queue.topic)
         return None if topic is None else topic.offsets.get((queue.broker_name, queue.queue_id))
 
     def update(self, queue: MessageQueue, offset: int) -> None:
         """Move a queue forward; a lower offset is ignored, and so is a topic that was unsubscribed meanwhile."""
-        known = self.read(queue)
+        known = self.offset_of(queue)
         if known is None or offset > known:
             self.reset(queue, offset)
 
     def reset(self, queue: MessageQueue, offset: int) -> None:
         """Put a queue at any offset; ignored for a topic that was unsubscribed meanwhile."""
         topic = self._topics.get(queue.topic)
-        if topic is not None and self.read(queue) != offset:
+        if topic is not None and self.offset_of(queue) != offset:
             topic.offsets[queue.broker_name, queue.queue_id] = offset
             self.version += 1
 

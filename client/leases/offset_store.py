@@ -60,17 +60,17 @@ class OffsetStore(Protocol):
         ...
 
 
-class CommittedOffsetStore:
+class CommittedOffsetStore(OffsetsToCommit):
     """Offsets committed at the brokers, without leases: an `OffsetStore`.
 
     A commit is refused while a member of the group has the queue under a lease.
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
+        super().__init__()
         self._group = group
         self._requests = LeaseRequests(instance, group)
         self._ask = QueueOffsets(instance)
-        self._table = OffsetsToCommit()
         self._since_ms: dict[str, int] = {}
 
     def begin(self, topic: str, now_ms: int) -> bool:
@@ -93,7 +93,7 @@ class CommittedOffsetStore:
         found: dict[MessageQueue, int | None] = {}
 
         async def read_one(queue: MessageQueue) -> None:
-            known = self._table.read(queue)
+            known = self.offset_of(queue)
             try:
                 found[queue] = known if known is not None else await self._ask.committed(queue, self._group)
             except RlabError:
@@ -103,23 +103,11 @@ class CommittedOffsetStore:
         await run_together([partial(read_one, queue) for queue in queues])
         return found
 
-    def update(self, queue: MessageQueue, offset: int) -> None:
-        """See `OffsetStore`."""
-        self._table.update(queue, offset)
-
-    def reset(self, queue: MessageQueue, offset: int) -> None:
-        """See `OffsetStore`."""
-        self._table.reset(queue, offset)
-
-    def forget(self, queue: MessageQueue) -> None:
-        """See `OffsetStore`."""
-        self._table.forget(queue)
-
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """See `OffsetStore`."""
         failures: dict[MessageQueue, RlabError] = {}
-        for reset, offsets in self._table.split_dirty():
+        for reset, offsets in self.split_dirty():
             commits = [Commit(queue, offset, NO_LEASE) for queue, offset in offsets.items()]
             failures |= await self._requests.commit(commits, reset=reset)
-            self._table.confirm({queue: offset for queue, offset in offsets.items() if queue not in failures})
+            self.confirm({queue: offset for queue, offset in offsets.items() if queue not in failures})
         return failures

@@ -41,7 +41,7 @@ class OffsetsToCommit:
         self._resets[queue] = None
         self._confirmed.pop(queue, None)  # a reset is sent even to where we believe the broker is
 
-    def read(self, queue: MessageQueue) -> int | None:
+    def offset_of(self, queue: MessageQueue) -> int | None:
         """The offset of a queue; None if there is none, which is not a number that could be mistaken for one."""
         return self._offsets.get(queue)
 

@@ -28,28 +28,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease. RocketMQ has no such thing for concurrent consumers.
-
-    Attributes:
-        token: fencing token.
-        start_offset: the committed offset of the group, or by its policy.
-        session: began before the lease was requested; the lease is valid as long as it is.
-    """
+    """A lease, with its fencing token. RocketMQ has no such thing for concurrent consumers."""
 
     token: int
     start_offset: int
+    """The committed offset of the group, or by its policy."""
     session: LeaseSession
+    """Began before the lease was requested; the lease is valid as long as it is."""
 
 
 @dataclass(slots=True)
 class LeaseOutcome:
-    """The answers of the brokers.
-
-    Attributes:
-        granted: queue -> lease.
-        refused: queue -> client id of its owner.
-        failed: queues whose broker did not answer, with what went wrong.
-    """
+    """The answers of the brokers: leases, client ids of the owners of refused queues, and errors without an answer."""
 
     granted: dict[MessageQueue, Grant] = field(default_factory=dict)
     refused: dict[MessageQueue, str] = field(default_factory=dict)
@@ -79,12 +69,10 @@ class LeaseRequests:
         the same ones.
         """
         outcome = LeaseOutcome()
-        await run_together(
-            [
-                partial(self._acquire_on, broker_name, mine, cause, outcome)
-                for broker_name, mine in _by_broker(queues).items()
-            ]
-        )
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        await run_together([partial(self._acquire_on, name, mine, cause, outcome) for name, mine in by_broker.items()])
         return outcome
 
     async def _acquire_on(
@@ -113,11 +101,7 @@ class LeaseRequests:
             outcome.refused[MessageQueue(topic, broker_name, queue_id)] = owner
 
     async def _session(self, broker_name: str, cause: str) -> LeaseSession:
-        """The session under which leases of this broker may be requested now; sends a heartbeat if there is none.
-
-        Raises:
-            ConnectFailed: the broker does not answer.
-        """
+        """The session under which leases of this broker may be requested now; sends a heartbeat if there is none."""
         address = self._address(broker_name)
         session = self._current(address)
         if session is None:
@@ -166,10 +150,7 @@ class LeaseRequests:
             by_broker.setdefault(commit.queue.broker_name, []).append(commit)
         failures: dict[MessageQueue, RlabError] = {}
         await run_together(
-            [
-                partial(self._commit_on, code, broker_name, mine, header, failures)
-                for broker_name, mine in by_broker.items()
-            ]
+            [partial(self._commit_on, code, name, mine, header, failures) for name, mine in by_broker.items()]
         )
         return failures
 
@@ -203,10 +184,3 @@ class LeaseRequests:
         if address is None:
             raise ConnectFailed(f"broker {broker_name!r} is in no route any more")
         return address
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    by_broker: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        by_broker.setdefault(queue.broker_name, []).append(queue)
-    return by_broker

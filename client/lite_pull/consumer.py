@@ -17,7 +17,6 @@ import anyio
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.member import ServiceState
-from client.leases.local_offset_store import LocalOffsetStore, offsets_path
 from client.leases.offset_store import CommittedOffsetStore, OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.listeners.listener import MessageQueueListener, TopicQueuesListener
@@ -107,8 +106,7 @@ class LitePullConsumer(GroupConsumer):
             return await super()._make_ownership(context)
         store: OffsetStore = CommittedOffsetStore(context.instance, self.group)
         if self.options.model is MessageModel.BROADCASTING:
-            store = LocalOffsetStore(offsets_path(self.options.offsets_dir, context.instance.client_id, self.group))
-            await store.load()
+            store = await self._local_offsets(context)
         return UnleasedQueues(context, store, lambda topics: list(self._assigned))
 
     # --- queues ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ are `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unlea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,19 +97,15 @@ class PushConsumer(GroupConsumer):
         self._popped = PopConsumption(context, self._listen)
         return self._popped
 
-    @property
-    def _make_popping(self) -> Callable[[MemberContext], PopConsumption]:
-        def make(context: MemberContext) -> PopConsumption:
-            if self.options.order == ConsumeOrder.KEY:
-                logger.warning(
-                    "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
-                    "other; let the group pull where that is too slow",
-                    *(self.client_id, self.group),
-                )
-            self._popped = PopConsumption(context, self._listen)
-            return self._popped
-
-        return make
+    def _make_popping(self, context: MemberContext) -> PopConsumption:
+        if self.options.order == ConsumeOrder.KEY:
+            logger.warning(
+                "%s: group %s is to pop, and order='key' keeps the order of whole queues then: keys wait for each "
+                "other; let the group pull where that is too slow",
+                *(self.client_id, self.group),
+            )
+        self._popped = PopConsumption(context, self._listen)
+        return self._popped
 
     def _prepare_shutdown(self) -> None:
         pools = (self._pool, self._popped.pool if self._popped is not None else None)

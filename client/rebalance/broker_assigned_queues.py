@@ -28,10 +28,10 @@ class BrokerAssignedQueues(LeasedQueues):
     """The queues of one member that a broker assigned to it.
 
     Args:
-        make_popping: makes what pops, when there is something to pop; None if this consumer cannot.
+        make_popping: makes what pops, when there is something to pop; returns None if this consumer cannot.
     """
 
-    def __init__(self, context: MemberContext, make_popping: Callable[[MemberContext], Popping] | None = None) -> None:
+    def __init__(self, context: MemberContext, make_popping: Callable[[MemberContext], Popping | None]) -> None:
         super().__init__(context, LeftToBroker())
         self.requests = AssignmentRequests(context.instance, context.group)
         self._make_popping = make_popping
@@ -41,10 +41,8 @@ class BrokerAssignedQueues(LeasedQueues):
         if not topics:
             self._pop(())
             return []
-        view = await self._view(topics, cause)
-        if view is None:
+        if await self._view(topics, cause) is None:
             return None
-        await self._learn_topics_of_others(topics, view, cause)
         share = await self.requests.ask((*topics, *self.topics_of_others), cause)
         if share is None:
             return None
@@ -53,13 +51,12 @@ class BrokerAssignedQueues(LeasedQueues):
 
     def _pop(self, queues: Collection[MessageQueue]) -> None:
         if self._popping is None and queues and not self._closing:
-            if self._make_popping is None:
+            self._popping = self._make_popping(self._context)
+            if self._popping is None:
                 logger.error(
                     "%s: group %s is to pop %s, which this kind of consumer cannot",
                     *(self._instance.client_id, self._group, ", ".join(sorted({queue.topic for queue in queues}))),
                 )
-                return
-            self._popping = self._make_popping(self._context)
         if self._popping is not None:
             self._popping.pop_from(queues)
 

@@ -49,15 +49,14 @@ _RELEASE_FIRST_WAIT_S = 0.25
 class LeasedQueues(PulledQueues):
     """The queues of one member that it has leases of."""
 
+    _offsets: OffsetsToCommit
+
     def __init__(self, context: MemberContext, strategy: AllocateMessageQueueStrategy) -> None:
-        super().__init__(context)
+        super().__init__(context, OffsetsToCommit())
         self._strategy = strategy
         self._leases = LeaseRequests(context.instance, context.group)
-        self._offsets = OffsetsToCommit()
-        self._releasing: dict[MessageQueue, OwnedQueue] = {}
         self._reacquire: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
-        self._closing = False
         self._version_seen = -1
         self._undecided: dict[str, StrategyError] = {}  # topics for which the strategy failed in this pass
         # The last target that was computed from a member list: topics, target, group version.
@@ -110,7 +109,6 @@ class LeasedQueues(PulledQueues):
         view = await self._view(topics, cause)
         if view is None:
             return None
-        await self._learn_topics_of_others(topics, view, cause)
         seen = (*topics, *self.topics_of_others)
         queues = {topic: self._instance.routes.subscribe_queues(topic) for topic in seen}
         client_id = self._instance.client_id
@@ -132,6 +130,7 @@ class LeasedQueues(PulledQueues):
                     await self._instance.update_routes(tuple(unknown), cause)
 
     async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
+        """The member list of the group; None if it cannot be had, or this member is not in it."""
         views, client_id = self._instance.views, self._instance.client_id
         fetched = await views.fetch(self._group, topics)
         if fetched is not None and client_id not in fetched[1].members:
@@ -141,6 +140,7 @@ class LeasedQueues(PulledQueues):
         if fetched is None or client_id not in fetched[1].members:
             return None
         self._version_seen = fetched[1].version
+        await self._learn_topics_of_others(topics, fetched[1], cause)
         return fetched[1]
 
     async def _apply_plan(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
@@ -178,8 +178,7 @@ class LeasedQueues(PulledQueues):
         process_queue = process_queue_for(self._options, grant.start_offset)
         owned = OwnedQueue(queue, grant.token, process_queue, cause, grant.session)
         if keep:
-            self._start(owned)
-            self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, version=grant.token, offset=grant.start_offset)
+            self._acquired(owned)
         else:
             # Granted by an earlier request whose answer was lost; now the queue is in the target of another member.
             self._releasing[queue] = owned
@@ -197,9 +196,6 @@ class LeasedQueues(PulledQueues):
         self._lost(owned)
         if owned.queue not in self._releasing:
             self._granted(owned.queue, grant, cause, keep=True)
-
-    def _set_back(self, queue: MessageQueue, offset: int) -> None:
-        self._offsets.reset(queue, offset)
 
     def _lost(self, owned: OwnedQueue) -> None:
         """Drop a queue that another member owns. Messages with listeners may be duplicates; nothing is committed."""
@@ -245,11 +241,7 @@ class LeasedQueues(PulledQueues):
 
     def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
         """Drain and release queues in the background: idle ones in one request per broker, busy ones each alone."""
-        for owned in queues:
-            del self.owned[owned.queue]
-            self._releasing[owned.queue] = owned
-            owned.stop()
-            self._report_dropped(owned, "revoked", cause)
+        self._begin_release(queues, cause)
         idle: dict[str, list[OwnedQueue]] = {}
         for owned in queues:
             if owned.process_queue.dispatched:
@@ -350,12 +342,7 @@ class LeasedQueues(PulledQueues):
     async def persist(self) -> dict[MessageQueue, RlabError]:
         """Commit the offset of every queue; returns the failures, which are tried again next time."""
         failures: dict[MessageQueue, RlabError] = {}
-        for owned in self.owned.values():
-            self._report_dispatched(owned)
-            if owned.rewound:
-                owned.rewound = False
-                self._offsets.reset(owned.queue, owned.commit_offset)
-            self._offsets.update(owned.queue, owned.commit_offset)
+        self._take_offsets()
         for reset, offsets in self._offsets.split_dirty():
             failures |= await self._commit(offsets, reset)
         return failures

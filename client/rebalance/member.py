@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 
 import anyio
@@ -96,7 +96,8 @@ class GroupConsumer(ClientLife, GroupMember):
         try:
             await self._background.start()
             self._instance = instance
-            self._context = self._begin(self._make_context(instance))
+            context = MemberContext(instance, self.group, self.options, self._background, self._subscription_of)
+            self._context = self._begin(context)
             self._ownership = await self._make_ownership(self._context)
             instance.register(self)
             self._state = ServiceState.RUNNING
@@ -150,9 +151,6 @@ class GroupConsumer(ClientLife, GroupMember):
                 tasks.start_soon(self._instance.wait_stopped)
             await self._background.wait()
 
-    def _make_context(self, instance: ClientInstance) -> MemberContext:
-        return MemberContext(instance, self.group, self.options, self._background, self._subscription_of)
-
     @abstractmethod
     def _begin(self, context: MemberContext) -> MemberContext:
         """Make what consumes, and start it in the background; returns the context with its callbacks."""
@@ -166,13 +164,15 @@ class GroupConsumer(ClientLife, GroupMember):
             return BrokerAssignedQueues(context, self._make_popping)
         if self.options.model is MessageModel.CLUSTERING:
             return LeasedQueues(context, self._strategy)
+        return UnleasedQueues(context, await self._local_offsets(context), self._all_queues)
+
+    async def _local_offsets(self, context: MemberContext) -> LocalOffsetStore:
         store = LocalOffsetStore(offsets_path(self.options.offsets_dir, context.instance.client_id, self.group))
         await store.load()
-        return UnleasedQueues(context, store, self._all_queues)
+        return store
 
-    @property
-    def _make_popping(self) -> Callable[[MemberContext], Popping] | None:
-        """Makes what pops, if the broker that assigns queues says so; None without listeners."""
+    def _make_popping(self, context: MemberContext) -> Popping | None:
+        """Make what pops, because the broker that assigns queues says so; None without listeners."""
         return None
 
     def _all_queues(self, topics: tuple[str, ...]) -> list[MessageQueue]:
@@ -182,12 +182,6 @@ class GroupConsumer(ClientLife, GroupMember):
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def _note_subscription(self, topic: str, expression: str, *, with_retry: bool) -> None:
-        """Change the subscription of a topic.
-
-        Raises:
-            InvalidParameter: an illegal topic or expression.
-            IllegalOperation: a retry topic.
-        """
         if is_retry_topic(check_topic(topic)):
             raise IllegalOperation(
                 f"{topic!r} belongs to its group, which reads it anyway: subscribe to the topic itself"
@@ -319,7 +313,6 @@ class GroupConsumer(ClientLife, GroupMember):
             self._notify_queue_listener()
 
     def _notify_queue_listener(self) -> None:
-        """Notify the message queue listener of changes since its last call."""
         instance, ownership = self._parts()
         queues_of = {topic: instance.routes.subscribe_queues(topic) for topic in self.subscribed_topics()}
         self._queue_listener.update(queues_of, ownership.owned)

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 import anyio
 
 from client.instance.events import QueueEvents
+from client.leases.offset_store import OffsetStore
+from client.leases.offsets_to_commit import OffsetsToCommit
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import DispatchCounts, OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
@@ -26,7 +28,10 @@ logger = logging.getLogger(__name__)
 class PulledQueues(ABC):
     """The queues of one consumer; the attributes are those of `QueueOwnership`."""
 
-    def __init__(self, context: MemberContext) -> None:
+    def __init__(self, context: MemberContext, offsets: OffsetsToCommit | OffsetStore) -> None:
+        self._offsets = offsets
+        self._releasing: dict[MessageQueue, OwnedQueue] = {}
+        self._closing = False
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
         self._context = context
@@ -38,6 +43,11 @@ class PulledQueues(ABC):
         self._callbacks = PullCallbacks(
             subscription_of=context.subscription_of, arrived=context.arrived, lost=self._lost, moved=self._moved
         )
+
+    def _acquired(self, owned: OwnedQueue) -> None:
+        self._start(owned)
+        offset = owned.process_queue.pull_offset
+        self._emit(EventKind.QUEUE_ACQUIRED, owned.queue, cause=owned.cause, version=owned.token, offset=offset)
 
     def _start(self, owned: OwnedQueue) -> None:
         self.owned[owned.queue] = owned
@@ -67,7 +77,7 @@ class PulledQueues(ABC):
             owned.process_queue.advance(next_offset)
             return
         # Offsets beyond the end will be those of other messages: those that we have must not be committed.
-        self._set_back(owned.queue, next_offset)
+        self._offsets.reset(owned.queue, next_offset)
         owned.detached, owned.commit_at = True, next_offset
         owned.stop()
         self._background.start_soon(self._restart_drained, owned, next_offset)
@@ -81,10 +91,6 @@ class PulledQueues(ABC):
     @abstractmethod
     def _lost(self, owned: OwnedQueue) -> None:
         """Another member owns the queue."""
-
-    @abstractmethod
-    def _set_back(self, queue: MessageQueue, offset: int) -> None:
-        """Store this offset of a queue, although a later one may be stored."""
 
     @abstractmethod
     async def persist(self) -> dict[MessageQueue, RlabError]:
@@ -104,6 +110,24 @@ class PulledQueues(ABC):
                 n=counts.n,
                 detail=f"waited_ms={counts.waited_ms / counts.n:.1f} max_ms={counts.waited_max_ms:.1f}",
             )
+
+    def _begin_release(self, queues: Iterable[OwnedQueue], cause: str) -> None:
+        for owned in queues:
+            del self.owned[owned.queue]
+            self._releasing[owned.queue] = owned
+            owned.stop()
+            self._report_dropped(owned, "revoked", cause)
+
+    def _take_offsets(self) -> None:
+        for owned in self.owned.values():
+            self._report_dispatched(owned)
+            self._take_offset(owned)
+
+    def _take_offset(self, owned: OwnedQueue) -> None:
+        if owned.rewound:
+            owned.rewound = False
+            self._offsets.reset(owned.queue, owned.commit_offset)
+        self._offsets.update(owned.queue, owned.commit_offset)
 
     def _report_dropped(self, owned: OwnedQueue, detail: str, cause: str = "") -> str:
         """Emit that a queue is dropped, after its last dispatches; returns the cause."""

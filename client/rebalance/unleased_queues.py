@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from client.instance.schedule import RebalancePass
-from client.leases.offset_store import OffsetStore
+from client.leases.offset_store import NO_LEASE, OffsetStore
 from client.leases.queue_offsets import QueueOffsets
 from client.pull.owned_queue import OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
@@ -32,9 +32,6 @@ from remoting.tasks import run_together
 
 logger = logging.getLogger(__name__)
 
-NO_TOKEN = -1
-"""Token of a queue without a lease."""
-
 
 class UnleasedQueues(PulledQueues):
     """The queues of one consumer, without leases.
@@ -44,22 +41,21 @@ class UnleasedQueues(PulledQueues):
         wanted: topics -> the queues to own now, sorted.
     """
 
+    _offsets: OffsetStore
+
     def __init__(
         self, context: MemberContext, store: OffsetStore, wanted: Callable[[tuple[str, ...]], list[MessageQueue]]
     ) -> None:
-        super().__init__(context)
-        self._store = store
+        super().__init__(context, store)
         self._wanted = wanted
         self._ask = QueueOffsets(context.instance)
-        self._releasing: dict[MessageQueue, OwnedQueue] = {}
-        self._closing = False
 
     # --- the target --------------------------------------------------------------------------------------------------
 
     def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
         """Note that topics are wanted from now on; returns those that were not wanted before."""
         now_ms = int(self._instance.config.clock_ms())
-        return tuple(topic for topic in topics if self._store.begin(topic, now_ms))
+        return tuple(topic for topic in topics if self._offsets.begin(topic, now_ms))
 
     async def store_start_offsets(self, new: tuple[str, ...]) -> None:
         """Find and store the start offsets of the queues of these topics, which `begin` returned.
@@ -73,7 +69,7 @@ class UnleasedQueues(PulledQueues):
         """
         if new:
             await self._starts_of(self._wanted(new), now=True)
-            await self._store.persist()
+            await self._offsets.persist()
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Run one pass over the subscribed topics, sorted: begin what is wanted, revoke what is not.
@@ -92,8 +88,7 @@ class UnleasedQueues(PulledQueues):
         still = set(self._wanted(topics)) if starts else set()
         for queue, offset in starts.items():
             if queue in still and queue not in self.owned and not self._closing:
-                self._start(OwnedQueue(queue, NO_TOKEN, process_queue_for(self._options, offset), cause))
-                self._emit(EventKind.QUEUE_ACQUIRED, queue, cause=cause, offset=offset)
+                self._acquired(OwnedQueue(queue, NO_LEASE, process_queue_for(self._options, offset), cause))
         balanced = self.owned.keys() == set(target)
         detail = f"{trigger} {'balanced' if balanced else 'unbalanced'}"
         self._emit(EventKind.REBALANCE_END, cause=cause, n=len(starts) + len(plan.revoke), detail=detail)
@@ -109,9 +104,9 @@ class UnleasedQueues(PulledQueues):
             except RlabError as error:
                 logger.warning("%s: no start offset for %s: %s", self._instance.client_id, queue, error)
                 return
-            self._store.update(queue, starts[queue])
+            self._offsets.update(queue, starts[queue])
 
-        known = await self._store.read(queues)
+        known = await self._offsets.read(queues)
         starts |= {queue: offset for queue, offset in known.items() if offset is not None}
         await run_together([partial(find, queue) for queue, offset in known.items() if offset is None])
         return starts
@@ -122,16 +117,13 @@ class UnleasedQueues(PulledQueues):
             return await self._ask.first(queue)
         if options.consume_from is ConsumeFrom.TIMESTAMP:
             return await self._ask.at(queue, options.consume_timestamp_ms)
-        return await (self._ask.end(queue) if now else self._ask.at(queue, self._store.since_ms(queue.topic)))
+        return await (self._ask.end(queue) if now else self._ask.at(queue, self._offsets.since_ms(queue.topic)))
 
     # --- revoking ----------------------------------------------------------------------------------------------------
 
     def _revoke(self, queues: list[OwnedQueue], cause: str) -> None:
+        self._begin_release(queues, cause)
         for owned in queues:
-            del self.owned[owned.queue]
-            self._releasing[owned.queue] = owned
-            owned.stop()
-            self._report_dropped(owned, "revoked", cause)
             self._background.start_soon(self._drain_and_store, owned, cause)
 
     async def _drain_and_store(self, owned: OwnedQueue, cause: str) -> None:
@@ -139,16 +131,13 @@ class UnleasedQueues(PulledQueues):
         owned.detached = True
         self._take_offset(owned)
         await self.persist()
-        self._store.forget(owned.queue)
+        self._offsets.forget(owned.queue)
         del self._releasing[owned.queue]
         self._instance.wake(self._group, Trigger.LOCK, cause)  # it may be wanted again
 
     def end(self, topic: str) -> None:
         """Forget the offsets of a topic after an unsubscribe."""
-        self._store.end(topic)
-
-    def _set_back(self, queue: MessageQueue, offset: int) -> None:
-        self._store.reset(queue, offset)
+        self._offsets.end(topic)
 
     def _lost(self, owned: OwnedQueue) -> None:
         raise AssertionError(f"{owned.queue} is pulled without a lease that could be lost")
@@ -180,11 +169,9 @@ class UnleasedQueues(PulledQueues):
 
         Cancellation: some of it may have been stored.
         """
-        for owned in self.owned.values():
-            self._report_dispatched(owned)
-            self._take_offset(owned)
+        self._take_offsets()
         try:
-            failures = await self._store.persist()
+            failures = await self._offsets.persist()
         except RlabError as error:
             logger.warning("%s: group %s: %s", self._instance.client_id, self._group, error)
             return dict.fromkeys(self.owned, error)
@@ -194,10 +181,4 @@ class UnleasedQueues(PulledQueues):
 
     async def stored(self, queue: MessageQueue) -> int | None:
         """The offset of a queue, or None if there is none. Cancellation: harmless."""
-        return (await self._store.read([queue])).get(queue)
-
-    def _take_offset(self, owned: OwnedQueue) -> None:
-        if owned.rewound:
-            owned.rewound = False
-            self._store.reset(owned.queue, owned.commit_offset)
-        self._store.update(owned.queue, owned.commit_offset)
+        return (await self._offsets.read([queue])).get(queue)

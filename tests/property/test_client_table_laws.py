@@ -53,7 +53,7 @@ def test_a_broker_that_refuses_to_go_back_ends_with_the_offsets_of_the_table(
             answer = {}
         elif verb == "fail":
             answer = {}
-        assert {owned: table.read(owned) for owned in OWNED} == {owned: twin.get(owned) for owned in OWNED}
+        assert {owned: table.offset_of(owned) for owned in OWNED} == {owned: twin.get(owned) for owned in OWNED}
     table.confirm(answer)
     table.confirm(persist())
     assert stored == twin

@@ -50,7 +50,7 @@ def test_it_remembers_what_a_naive_table_does_and_its_text_is_the_whole_of_it(st
             for broker in ("x", "y:1"):
                 for queue_id in range(3):
                     queue = MessageQueue(topic, broker, queue_id)
-                    assert each.read(queue) == offsets.get(queue)
+                    assert each.offset_of(queue) == offsets.get(queue)
     assert again.encode() == table.encode()
     assert again.topics() == table.topics()
 
@@ -60,7 +60,7 @@ GOOD = {"format": 1, "topics": {"t": {"since_ms": 5, "offsets": {"b:0": 7}}}}
 
 def test_a_file_in_the_documented_form_is_read() -> None:
     offsets = LocalOffsets.decode(json.dumps(GOOD).encode())
-    assert (offsets.read(MessageQueue("t", "b", 0)), offsets.since_ms("t")) == (7, 5)
+    assert (offsets.offset_of(MessageQueue("t", "b", 0)), offsets.since_ms("t")) == (7, 5)
 
 
 @pytest.mark.parametrize(

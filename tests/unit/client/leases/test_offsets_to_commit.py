@@ -11,22 +11,22 @@ OTHER = MessageQueue("t", "a", 1)
 
 def test_a_queue_without_an_offset_reads_none_and_is_not_dirty() -> None:
     table = OffsetsToCommit()
-    assert (table.read(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
+    assert (table.offset_of(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
 
 
 def test_an_update_moves_forward_only() -> None:
     table = OffsetsToCommit()
     table.update(Q, 5)
     table.update(Q, 3)
-    assert table.read(Q) == 5
+    assert table.offset_of(Q) == 5
     table.update(Q, 6)
-    assert table.read(Q) == 6
+    assert table.offset_of(Q) == 6
 
 
 def test_zero_is_an_offset() -> None:
     table = OffsetsToCommit()
     table.update(Q, 0)
-    assert (table.read(Q), table.take_dirty()) == (0, {Q: 0})
+    assert (table.offset_of(Q), table.take_dirty()) == (0, {Q: 0})
 
 
 def test_an_offset_is_dirty_until_its_persist_is_confirmed() -> None:
@@ -60,7 +60,7 @@ def test_a_reset_may_go_back_and_is_flagged_until_it_is_confirmed() -> None:
     table.update(Q, 50)
     table.confirm(table.take_dirty())
     table.reset(Q, 10)
-    assert (table.read(Q), table.take_dirty(), table.is_reset(Q)) == (10, {Q: 10}, True)
+    assert (table.offset_of(Q), table.take_dirty(), table.is_reset(Q)) == (10, {Q: 10}, True)
     table.confirm({Q: 10})
     assert (table.take_dirty(), table.is_reset(Q)) == ({}, False)
 
@@ -98,7 +98,7 @@ def test_a_forgotten_queue_is_gone_and_a_late_confirmation_does_not_bring_it_bac
     table.forget(Q)
     table.forget(Q)
     table.confirm(taken)
-    assert (table.read(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
+    assert (table.offset_of(Q), table.take_dirty(), table.is_reset(Q)) == (None, {}, False)
     table.update(Q, 5)
     assert table.take_dirty() == {Q: 5}
 
