@@ -43,8 +43,8 @@ class NameServerHandlers:
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.get_route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.set_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.set_write_perm,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
             RequestCode.GET_SERVER_STATE: self.get_state,
         }
@@ -100,16 +100,12 @@ class NameServerHandlers:
         """List all topics."""
         return Reply({}, msgpack.packb(self._table.topics()))
 
-    def wipe_write_perm(self, connection: Connection, request: Command) -> Reply:
-        """Make producers leave a broker."""
-        changed = self._table.wipe_write_perm(request.header["broker_name"])
-        logger.info("write permission of broker %s wiped on %d topics", request.header["broker_name"], len(changed))
-        return Reply({"n": len(changed)})
-
-    def add_write_perm(self, connection: Connection, request: Command) -> Reply:
-        """Let producers use a broker again."""
-        changed = self._table.add_write_perm(request.header["broker_name"])
-        logger.info("write permission of broker %s restored on %d topics", request.header["broker_name"], len(changed))
+    def set_write_perm(self, connection: Connection, request: Command) -> Reply:
+        """Make producers leave a broker, or let them use it again."""
+        name, wiped = request.header["broker_name"], request.code == RequestCode.WIPE_WRITE_PERM_OF_BROKER
+        changed = self._table.set_write_perm(name, wiped=wiped)
+        done = "wiped" if wiped else "restored"
+        logger.info("write permission of broker %s %s on %d topics", name, done, len(changed))
         return Reply({"n": len(changed)})
 
     def delete_topic(self, connection: Connection, request: Command) -> Reply:

@@ -12,7 +12,7 @@ never talk to each other, so each table is right as soon as every broker has reg
 Invariants:
 - a topic has a route exactly when some broker name lists it; a broker name is known exactly when some broker id of it
   has an address; one address belongs to one broker (name and id);
-- the changed topics that a method returns are exactly those whose route differs from before;
+- a change returns, sorted, exactly the topics whose route differs from before;
 - an encoded route is dropped at the moment its topic changes, so polls are served from bytes made once per change.
 
 RocketMQ: RouteInfoManager. Sound here, and not in RocketMQ: a broker whose first registration lists a single topic
@@ -37,12 +37,7 @@ _NEVER = float("inf")
 
 
 class BrokerGone(NamedTuple):
-    """A broker that left the table without unregistering.
-
-    Attributes:
-        connection: the one that it last registered on.
-        changed: topics whose route changed with it, sorted.
-    """
+    """A broker that left the table without unregistering; `connection` is the one that it last registered on."""
 
     broker_name: str
     broker_id: int
@@ -102,9 +97,6 @@ class RouteTable:
         and permissions wiped here stay so. Any other rewrites the topics of the broker name. An address that was
         another broker's is taken from it: one port has one process. When the connection closes, the broker is gone.
 
-        Returns:
-            Topics whose route changed, sorted.
-
         Raises:
             StaleRegistration: the same broker is live with a newer version; nothing changed.
             SystemBusy: the table is full; nothing changed.
@@ -143,9 +135,6 @@ class RouteTable:
 
         Nothing happens unless it is registered with this address: a request that arrives late must not remove the
         successor.
-
-        Returns:
-            Topics whose route changed, sorted.
         """
         key = BrokerKey(broker_name, broker_id)
         if self._by_address.get(address) == key:
@@ -170,35 +159,24 @@ class RouteTable:
 
     # --- requests of administrators ----------------------------------------------------------------------------------
 
-    def wipe_write_perm(self, broker_name: str) -> tuple[str, ...]:
+    def set_write_perm(self, broker_name: str, *, wiped: bool) -> tuple[str, ...]:
         """Take the write permission from every topic of a broker, until its next changed registration.
 
-        Returns:
-            Topics whose route changed, sorted.
+        With `wiped` false, undo it: every topic has the permissions that its broker registered.
 
         Raises:
             InvalidParameter: no such broker is known here.
         """
-        self._list_topics(broker_name, self._known_broker(broker_name).topics, wiped=True)
-        return self._take_changed()
-
-    def add_write_perm(self, broker_name: str) -> tuple[str, ...]:
-        """Undo `wipe_write_perm`: every topic has the permissions that its broker registered.
-
-        Returns:
-            Topics whose route changed, sorted.
-
-        Raises:
-            InvalidParameter: no such broker is known here.
-        """
-        self._list_topics(broker_name, self._known_broker(broker_name).topics, wiped=False)
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            raise InvalidParameter(
+                f"no broker named {broker_name!r} is registered here; known are {sorted(self._brokers)[:20]}"
+            )
+        self._list_topics(broker_name, broker.topics, wiped=wiped)
         return self._take_changed()
 
     def delete_topic(self, topic: str) -> tuple[str, ...]:
-        """Forget a topic of every broker, until the next changed registration of a broker that still has it.
-
-        Returns the topic, or nothing when it was not known.
-        """
+        """Forget a topic of every broker, until the next changed registration of a broker that still has it."""
         for broker_name in self._topics.pop(topic, {}):
             del self._brokers[broker_name].topics[topic]
             self._touch(topic)
@@ -218,18 +196,15 @@ class RouteTable:
                 f"topic {topic!r} is served by no broker registered here: create it, or check its name and the "
                 "name server's address"
             )
+        brokers = [(name, self._brokers[name]) for name in sorted(names)]
         return TopicRoute(
             topic=topic,
-            queues=tuple(self._queue_data(topic, name) for name in sorted(names)),
-            brokers=tuple(self._broker_data(name) for name in sorted(names)),
+            queues=tuple(_queue_data(name, broker.topics[topic], broker.wiped) for name, broker in brokers),
+            brokers=tuple(self._broker_data(name) for name, _ in brokers),
         )
 
     def encoded_route(self, topic: str) -> bytes:
-        """Return the route as the body of an answer; encoded once per change.
-
-        Raises:
-            TopicNotExist: no live broker lists it.
-        """
+        """Return the route as the body of an answer; encoded once per change. Raises as `route` does."""
         encoded = self._encoded.get(topic)
         if encoded is None:
             encoded = self._encoded[topic] = msgpack.packb(self.route(topic).to_wire())
@@ -326,20 +301,6 @@ class RouteTable:
         changed = tuple(sorted(self._changed))
         self._changed.clear()
         return changed
-
-    # --- views -------------------------------------------------------------------------------------------------------
-
-    def _known_broker(self, broker_name: str) -> _Broker:
-        broker = self._brokers.get(broker_name)
-        if broker is None:
-            raise InvalidParameter(
-                f"no broker named {broker_name!r} is registered here; known are {sorted(self._brokers)[:20]}"
-            )
-        return broker
-
-    def _queue_data(self, topic: str, broker_name: str) -> QueueData:
-        broker = self._brokers[broker_name]
-        return _queue_data(broker_name, broker.topics[topic], broker.wiped)
 
     def _broker_data(self, broker_name: str) -> BrokerData:
         broker = self._brokers[broker_name]

@@ -28,8 +28,8 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def _is_host(host: str) -> bool:
-    # For an illegal name the resolver raises an error that is not an OSError: the name is encoded with IDNA first,
-    # which refuses empty labels and labels of more than 63 characters.
+    # The resolver encodes a name with IDNA, which refuses empty labels and labels of more than 63 characters with an
+    # error that is not an OSError.
     try:
         return bool(host.encode("idna")) and host.isprintable() and " " not in host
     except UnicodeError:

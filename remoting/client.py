@@ -15,7 +15,7 @@ from model.errors import ConnectFailed, InvalidParameter, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.command import Command
-from remoting.connection import Connection
+from remoting.connection import Connection, close_all
 from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import check_header
 
@@ -214,14 +214,7 @@ class RemotingClient:
         self._closing = True
         connections = list(self._connections.values())
         self._connections.clear()
-        for connection in connections:
-            connection.close()
-        with anyio.move_on_after(1.0, shield=True) as scope:
-            for connection in connections:
-                await connection.wait_closed()
-        if scope.cancelled_caught:
-            for connection in connections:
-                connection.abort()
+        await close_all(connections, 1.0)
 
     def _lost(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:

@@ -27,8 +27,10 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
+
+import anyio
 
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
@@ -73,6 +75,18 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
     except OSError:
         # The peer was faster than we are: the connection is closed, and its end is reported as any other.
         return
+
+
+async def close_all(connections: Sequence[Connection], grace_s: float) -> None:
+    """Close connections and wait until they are gone, even if cancelled; abort the rest after `grace_s` seconds."""
+    for connection in connections:
+        connection.close()
+    with anyio.move_on_after(grace_s, shield=True) as scope:
+        for connection in connections:
+            await connection.wait_closed()
+    if scope.cancelled_caught:
+        for connection in connections:
+            connection.abort()
 
 
 class Waiter(Protocol):

@@ -35,7 +35,7 @@ from model.errors import (
 from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
 from remoting.address import format_address, parse_address
 from remoting.command import Command, Reply
-from remoting.connection import Connection
+from remoting.connection import Connection, close_all
 from remoting.tasks import background_tasks
 from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import check_header
@@ -122,19 +122,15 @@ class RemotingServer:
             else:
                 self._running += 1
                 self._tasks.start_soon(self._run, connection, request, outcome)
-        except RlabError as error:
-            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
         except Exception as error:
-            _answer_failure(connection, request, error)
+            _answer_error(connection, request, error)
 
     async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply]) -> None:
         try:
             reply = await outcome
             connection.respond(request, reply.header, reply.body, reply.code)
-        except RlabError as error:
-            connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
         except Exception as error:
-            _answer_failure(connection, request, error)
+            _answer_error(connection, request, error)
         finally:
             self._running -= 1
             if self._running == 0:
@@ -147,21 +143,15 @@ class RemotingServer:
         with anyio.move_on_after(grace_s):
             while self._running:
                 await self._idle.wait()
-        connections = list(self._connections.values())
-        for connection in connections:
-            connection.close()
-        with anyio.move_on_after(grace_s) as scope:
-            for connection in connections:
-                await connection.wait_closed()
-        if scope.cancelled_caught:
-            for connection in connections:
-                connection.abort()
+        await close_all(self.connections, grace_s)
 
 
-def _answer_failure(connection: Connection, request: Command, error: Exception) -> None:
-    # The peer gets no detail: a traceback may contain data that is not meant for it.
-    logger.exception("request %d of %s failed", request.code, connection.peer)
-    connection.respond_error(request, SystemError_(f"unexpected {type(error).__name__}; see the server's log"))
+def _answer_error(connection: Connection, request: Command, error: Exception) -> None:
+    if not isinstance(error, RlabError):
+        # The peer gets no detail: a traceback may contain data that is not meant for it.
+        logger.error("request %d of %s failed", request.code, connection.peer, exc_info=error)
+        error = SystemError_(f"unexpected {type(error).__name__}; see the server's log")
+    connection.respond_error(request, error if error.code is not None else SystemError_(str(error)))
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import msgpack
 
@@ -88,12 +87,7 @@ EXAMPLES: dict[str, Command] = {
 
 def render() -> str:
     """Return the whole document."""
-    lines = [
-        _PREAMBLE,
-        *_example_sections(),
-        *_request_sections(),
-        *_response_codes(),
-    ]
+    lines = [_PREAMBLE, *_example_sections(), *_request_sections(), *_response_codes()]
     return "\n".join(lines) + "\n"
 
 
@@ -111,24 +105,17 @@ def byte_rows(command: Command) -> list[tuple[bytes, str]]:
         (msgpack.Packer().pack_map_header(len(command.header)), f"header: map of {len(command.header)}"),
     ]
     for key, value in command.header.items():
-        rows.append((msgpack.packb(key), f'key "{key}"'))
-        rows.append((msgpack.packb(value), f"value {_quoted(value)}"))
+        shown = f'"{value}"' if isinstance(value, str) else value
+        rows += [(msgpack.packb(key), f'key "{key}"'), (msgpack.packb(value), f"value {shown}")]
     rows.append((msgpack.packb(command.body), "body: nil" if command.body is None else f"body: {command.body!r}"))
     assert b"".join(part for part, _ in rows) == frame, "the rows must be the frame"
     return rows
 
 
-def _quoted(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
 def _example_sections() -> Iterator[str]:
     yield "## Frames, byte by byte"
     for title, command in EXAMPLES.items():
-        yield ""
-        yield f"### {title}"
-        yield ""
-        yield "```"
+        yield from ("", f"### {title}", "", "```")
         offset = 0
         for part, meaning in byte_rows(command):
             for start in range(0, len(part), 8):
@@ -140,16 +127,13 @@ def _example_sections() -> Iterator[str]:
 
 def _request_sections() -> Iterator[str]:
     codes = sorted(SCHEMA)
-    yield "## Requests"
-    yield ""
+    yield from ("## Requests", "")
     yield from _table(
         ("code", "name", "sender -> receiver"),
         [(str(int(code)), f"[{code.name}](#{code.name.lower()})", SCHEMA[code].sender) for code in codes],
     )
     for code in codes:
-        yield ""
-        yield f"### {code.name}"
-        yield ""
+        yield from ("", f"### {code.name}", "")
         yield from _request(code, SCHEMA[code])
     yield ""
 
@@ -161,33 +145,20 @@ def _request(code: RequestCode, schema: RequestSchema) -> Iterator[str]:
         yield from _table(
             ("header field", "type", "", "range", "meaning"),
             [
-                (
-                    f"`{field.name}`",
-                    _type(field),
-                    "required" if field.required else "optional",
-                    _range(field),
-                    field.doc,
-                )
-                for field in schema.fields
+                (f"`{each.name}`", _type(each), "required" if each.required else "optional", _range(each), each.doc)
+                for each in schema.fields
             ],
         )
     if schema.rows is not None:
-        yield ""
-        yield f"Body: msgpack {schema.rows_text()}{'; ' + schema.body if schema.body else ''}."
-        yield ""
+        yield from ("", f"Body: msgpack {schema.rows_text()}{'; ' + schema.body if schema.body else ''}.", "")
         yield from _table(
             ("value", "type", "range", "meaning"),
             [(field.title, _type(field), _range(field), field.doc) for field in schema.columns],
         )
     elif schema.body:
-        yield ""
-        yield f"Body: {schema.body}."
-    yield ""
-    yield f"Answer: {schema.answer}." if schema.answer else _no_answer(schema)
-
-
-def _no_answer(schema: RequestSchema) -> str:
-    return "Answer: none." if "one-way" in schema.sender else "Answer: SUCCESS, nothing more."
+        yield from ("", f"Body: {schema.body}.")
+    answer = schema.answer or ("none" if "one-way" in schema.sender else "SUCCESS, nothing more")
+    yield from ("", f"Answer: {answer}.")
 
 
 def _type(field: Field) -> str:
@@ -204,10 +175,8 @@ def _range(field: Field) -> str:
 
 def _response_codes() -> Iterator[str]:
     yield _RESPONSE_CODES
-    yield from _table(
-        ("code", "name", "class", "retryable", "effect definite", "meaning"),
-        [_response_code(code) for code in ResponseCode],
-    )
+    head = ("code", "name", "class", "retryable", "effect definite", "meaning")
+    yield from _table(head, [_response_code(code) for code in ResponseCode])
     yield _NO_CODE
 
 

@@ -12,10 +12,9 @@ class Field:
     """One field of a header, or one column of the rows in a body.
 
     Attributes:
-        name: its key in the header.
         type: exactly this Python type on the wire (bool is not int; a whole number is no float).
-        doc: what it means, with its unit.
-        required: whether it must be there; an optional one may be absent or nil.
+        doc: its meaning, with its unit.
+        required: an optional field may be absent or nil.
         minimum, maximum: inclusive bounds of a number, or of the numbers in a list.
         items: of a list, the type of everything in it.
     """
@@ -40,12 +39,11 @@ class RequestSchema:
 
     Attributes:
         sender: `sender -> receiver`.
-        purpose: one or two sentences.
-        fields: of the header; `check_header` holds the peer to them.
+        fields: of the header; `check_header` checks them.
         rows: columns of the body, a msgpack array of rows; one field alone stands for an array of plain values. None
             when the body is anything else: `body` describes it then. `remoting/body.py` reads and checks them.
-        max_rows: most rows; or most items of all rows together, where a column is a list. 0 for no limit but the
-        frame's. body: text about the body. answer: text about the answer, "" for SUCCESS and nothing more.
+        max_rows: most rows, or most items of all rows together where a column is a list; 0 for the frame's limit only.
+        answer: "" for SUCCESS and nothing more.
     """
 
     sender: str
@@ -62,7 +60,7 @@ class RequestSchema:
         return (self.rows,) if isinstance(self.rows, Field) else self.rows or ()
 
     def rows_text(self) -> str:
-        """Say what the rows of the body are, e.g. `array of [topic, queue id], at most 16384`."""
+        """Return a description of the rows, e.g. `array of [topic, queue id], at most 16384`."""
         assert self.rows is not None, "the body has no rows"
         most = f", at most {self.max_rows}" if self.max_rows else ""
         if isinstance(self.rows, Field):

@@ -49,13 +49,7 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "admin -> name server", "All topics.", answer="body: msgpack array of names, sorted"
     ),
     RequestCode.UPDATE_AND_CREATE_TOPIC: RequestSchema(
-        "admin -> broker",
-        "Create a topic or change its queue counts and permissions.",
-        (
-            TOPIC,
-            *_TOPIC_CONFIG,
-            CAUSE,
-        ),
+        "admin -> broker", "Create a topic or change its queue counts and permissions.", (TOPIC, *_TOPIC_CONFIG, CAUSE)
     ),
     RequestCode.DELETE_TOPIC_IN_BROKER: RequestSchema(
         "admin -> broker", "Delete a topic and its messages on one broker.", (TOPIC, CAUSE)

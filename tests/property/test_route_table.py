@@ -159,13 +159,13 @@ def step(table: RouteTable, twin: Twin, kind: str, what: object, which: object, 
                 record.topics.pop(topic, None)
             return table.delete_topic(topic)
         case (("wipe" | "add"), str() as name, _):
-            change = table.wipe_write_perm if kind == "wipe" else table.add_write_perm
+            wiped = kind == "wipe"
             if name not in twin.names:
                 with pytest.raises(InvalidParameter, match="no broker named"):
-                    change(name)
+                    table.set_write_perm(name, wiped=wiped)
                 return ()
-            twin.names[name].wiped = kind == "wipe"
-            return change(name)
+            twin.names[name].wiped = wiped
+            return table.set_write_perm(name, wiped=wiped)
     raise AssertionError(kind)
 
 

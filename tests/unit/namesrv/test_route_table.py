@@ -195,31 +195,31 @@ def test_write_permission_is_wiped_until_it_is_given_back_as_it_was_registered()
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders", topic("read-only", perm=Perm.READ)), 1, 0.0)
     table.register_broker(broker("broker-b", "orders"), 2, 0.0)
-    assert table.wipe_write_perm("broker-a") == ("orders",)
+    assert table.set_write_perm("broker-a", wiped=True) == ("orders",)
     assert perms_of(table.route("orders")) == [Perm.READ, READ_WRITE]
-    assert table.wipe_write_perm("broker-a") == ()
-    assert table.add_write_perm("broker-a") == ("orders",)
+    assert table.set_write_perm("broker-a", wiped=True) == ()
+    assert table.set_write_perm("broker-a", wiped=False) == ("orders",)
     assert perms_of(table.route("orders")) == [READ_WRITE, READ_WRITE]
     assert perms_of(table.route("read-only")) == [Perm.READ]
-    assert table.add_write_perm("broker-a") == ()
+    assert table.set_write_perm("broker-a", wiped=False) == ()
 
 
 def test_write_permission_stays_wiped_through_unchanged_registrations_and_comes_back_with_a_changed_one() -> None:
     table = RouteTable()
     table.register_broker(broker("broker-a", "orders", version=1), 1, 0.0)
-    table.wipe_write_perm("broker-a")
+    table.set_write_perm("broker-a", wiped=True)
     assert table.register_broker(broker("broker-a", "orders", version=1), 2, 30.0) == ()
     assert perms_of(table.route("orders")) == [Perm.READ]
     assert table.register_broker(broker("broker-a", "orders", version=2), 2, 60.0) == ("orders",)
     assert perms_of(table.route("orders")) == [READ_WRITE]
 
 
-@pytest.mark.parametrize("method", ["wipe_write_perm", "add_write_perm"])
-def test_permissions_of_a_broker_that_is_not_there_are_refused_with_those_that_are(method: str) -> None:
+@pytest.mark.parametrize("wiped", [True, False])
+def test_permissions_of_a_broker_that_is_not_there_are_refused_with_those_that_are(wiped: bool) -> None:
     table = RouteTable()
     table.register_broker(broker("broker-a"), 1, 0.0)
     with pytest.raises(InvalidParameter, match=r"no broker named 'brokr-a' .*known are \['broker-a'\]"):
-        getattr(table, method)("brokr-a")
+        table.set_write_perm("brokr-a", wiped=wiped)
 
 
 def test_a_deleted_topic_stays_away_until_a_changed_registration_lists_it() -> None:
