@@ -52,9 +52,9 @@ from model.topic_route import TopicConfig
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
+from remoting.request_code import RequestCode
 from remoting.server import Handler, serve
 from remoting.tasks import background_tasks
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from model.events import EventKind
 from model.quirks import Quirk
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 
 class Feature:

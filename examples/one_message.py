@@ -25,8 +25,8 @@ from client import Message
 from model.record import HEADER, HEADER_BYTES
 from remoting.codec import CODEC
 from remoting.command import RESPONSE, Command
+from remoting.request_code import RequestCode
 from remoting.wire.docs import byte_rows
-from remoting.wire.request_code import RequestCode
 from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
 

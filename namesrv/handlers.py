@@ -16,8 +16,8 @@ from namesrv.registration import checked_address, registration_of
 from namesrv.route_table import RouteTable
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from model.topic_route import MASTER_ID, TopicRoute
 from remoting.address import parse_address, parse_addresses
 from remoting.codec import CODEC, LENGTH_BYTES, decode_frame
 from remoting.command import REQUEST, RESPONSE, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 FIRST_WAIT_S = 0.25
 MAX_WAIT_S = 4.0

@@ -20,8 +20,8 @@ import msgpack
 
 from model.errors import InvalidParameter
 from remoting.command import Command, shown
+from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA, bounds_of, range_text
 
 

@@ -16,7 +16,7 @@ from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, 
 from remoting.address import parse_address
 from remoting.command import Command
 from remoting.connection import Connection, close_all
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from model.limits import BODY_BYTES_AS_ONE_COMMAND, COMMANDS_PER_BATCH
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 REQUEST = 0
 RESPONSE = 1

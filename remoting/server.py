@@ -36,8 +36,8 @@ from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
 from remoting.address import format_address, parse_address
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
+from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import check_header
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from model.names import check_group, check_topic, is_retry_topic
 from remoting.body import unpacked
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _SCHEMA = """
 create table if not exists request_modes (

@@ -16,8 +16,8 @@ from model.errors import GroupNotExist, IllegalOperation
 from model.names import check_group, retry_topic
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

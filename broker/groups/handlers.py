@@ -14,8 +14,8 @@ from model.names import check_group
 from remoting.body import unpacked
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _MAX_WARNINGS = 16
 """In one answer; a client with more groups than that in trouble has been told enough."""

@@ -15,7 +15,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumerData
 from model.quirks import Quirk
 from remoting.connection import Connection
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _SCHEMA = """
 create table if not exists groups (name text primary key, version integer not null, created_ms integer not null);

@@ -24,8 +24,8 @@ from model.quirks import Quirk
 from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 
 class LeaseHandlers(Feature):

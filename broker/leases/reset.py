@@ -26,8 +26,8 @@ from model.offset_reset import ResetKind, ResetTo
 from model.topic_route import Perm
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _QUEUES_PER_PUSH = 8_192
 """As many as fit a header."""

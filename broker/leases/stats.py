@@ -16,8 +16,8 @@ from broker.topics.table import queue_count
 from model.errors import GroupNotExist
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 
 class GroupStatsHandlers(Feature):

@@ -20,8 +20,8 @@ from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _CODES = {
     ReadStatus.NO_NEW: int(ResponseCode.PULL_NOT_FOUND),

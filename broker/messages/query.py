@@ -27,8 +27,8 @@ from model.names import SCHEDULE_TOPIC
 from model.record import HEADER, encode_record
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _END_OF_TIME_MS = 2**63 - 1
 _REST = 3

@@ -14,8 +14,8 @@ from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _PLAIN_FIELDS = 3
 """Fields of a send without a delay: topic, queue and tag hash."""

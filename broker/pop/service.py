@@ -42,9 +42,9 @@ from model.response_code import ResponseCode
 from remoting.body import rows_of
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
 from remoting.wire.pop import ANY_QUEUE
-from remoting.wire.request_code import RequestCode
 
 _NOTHING = Reply({"remark": "nothing new"}, None, int(ResponseCode.PULL_NOT_FOUND))
 _DUE_PER_CALL = 4_096

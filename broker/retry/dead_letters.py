@@ -28,8 +28,8 @@ from model.names import check_group, dlq_topic
 from remoting.body import rows_of
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 _SCHEMA = """
 create table if not exists resent (

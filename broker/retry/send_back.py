@@ -20,8 +20,8 @@ from model.names import check_group, dlq_topic, retry_topic
 from model.record import MAX_TIMES_DELIVERED, StoredRecord, iter_records
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler
-from remoting.wire.request_code import RequestCode
 
 
 class SendBack(Feature):

@@ -20,7 +20,7 @@ from model.limits import REQUEST_TIMEOUT_S
 from model.topic_route import Perm
 from remoting.address import format_address, parse_address
 from remoting.client import Backoff, RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

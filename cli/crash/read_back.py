@@ -13,7 +13,7 @@ from model.message_queue import MessageQueue
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _PULL = int(RequestCode.PULL_MESSAGE)
 _READER = "crash-reader"

@@ -33,7 +33,7 @@ from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
 from model.offset_reset import QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _log = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from model.names import check_group, dlq_topic, retry_topic
 from model.response_code import ResponseCode
 from remoting.client import raise_for_code
 from remoting.command import Command
+from remoting.request_code import RequestCode
 from remoting.tasks import run_together
-from remoting.wire.request_code import RequestCode
 
 RESEND_TOGETHER = 64
 """Letters that are sent before the first of them is marked; so many may be sent twice when the process dies."""

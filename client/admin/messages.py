@@ -18,7 +18,7 @@ from model.errors import ConnectFailed, InvalidParameter, NetworkError, RlabErro
 from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 DEFAULT_FOUND = 32
 

@@ -11,8 +11,8 @@ from model.errors import GroupNotExist, InvalidParameter, RlabError
 from model.message_queue import MessageQueue
 from model.names import check_group
 from model.offset_reset import QueueReset, ResetTo
+from remoting.request_code import RequestCode
 from remoting.tasks import run_together
-from remoting.wire.request_code import RequestCode
 
 _RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 

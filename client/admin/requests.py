@@ -24,7 +24,7 @@ from model.topic_route import BrokerData, TopicRoute
 from remoting.address import parse_addresses
 from remoting.client import RemotingClient
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 Answer = Command | RlabError
 """The response of one server, or the error instead of it."""

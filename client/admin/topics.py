@@ -16,7 +16,7 @@ from model.errors import IllegalOperation, InvalidParameter, NetworkError, Reque
 from model.message_queue import MessageQueue
 from model.names import is_system_topic
 from model.topic_route import READ_WRITE, TopicConfig, TopicRoute, checked_topic_config
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 VISIBLE_TIMEOUT_S = 5.0
 """How long a change may take from the brokers to the name servers; brokers register it at once, so this is ample."""

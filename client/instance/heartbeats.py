@@ -16,8 +16,8 @@ from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.heartbeat import HeartbeatData
 from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
 from remoting.tasks import run_together
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

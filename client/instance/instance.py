@@ -37,8 +37,8 @@ from remoting.address import parse_addresses
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.tasks import run_together
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, Se
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 
 class NameServers:

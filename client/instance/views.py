@@ -17,7 +17,7 @@ from model.errors import ConnectFailed, NetworkError
 from model.heartbeat import GroupView
 from model.names import is_retry_topic
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 
 class GroupViews:

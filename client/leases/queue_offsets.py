@@ -5,7 +5,7 @@ from __future__ import annotations
 from client.instance.instance import ClientInstance
 from model.errors import QueryNotFound
 from model.message_queue import MessageQueue
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 
 class QueueOffsets:

@@ -20,8 +20,8 @@ from client.instance.lease_session import LeaseSession
 from client.pull.owned_queue import OwnedQueue
 from model.errors import ConnectFailed, GroupNotExist, RlabError, error_of
 from model.message_queue import MessageQueue
+from remoting.request_code import RequestCode
 from remoting.tasks import run_together
-from remoting.wire.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

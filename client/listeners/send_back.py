@@ -13,7 +13,7 @@ from client.instance.instance import ClientInstance
 from model.errors import RlabError
 from model.message import Message, MessageExt, encode_payload, retry_delay_ms, tag_hash
 from model.names import dlq_topic, retry_topic
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

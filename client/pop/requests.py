@@ -26,7 +26,7 @@ from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
 from remoting.command import Command
 from remoting.connection import Waiter
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from model.message_queue import MessageQueue
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SEND_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)

@@ -37,7 +37,7 @@ from model.names import TEMPLATE_TOPIC, check_group, check_topic
 from model.response_code import ResponseCode
 from remoting.client import raise_for_code
 from remoting.connection import Connection
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55

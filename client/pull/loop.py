@@ -22,7 +22,7 @@ from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
 from remoting.client import raise_for_code
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 PAUSE_LOGGED_S = 5.0

@@ -19,7 +19,7 @@ from client.instance.instance import ClientInstance
 from model.assignment import AssignmentQuery, MemberShare, topic_queues
 from model.errors import ConnectFailed, GroupNotExist, NetworkError
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

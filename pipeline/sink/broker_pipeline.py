@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from model.errors import NetworkError, ServerError
 from pipeline.wire import WireClient, WireConnection, raise_refusal
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 MAX_OUTSTANDING = 4
 """Requests without an answer: a broker works on one while the next is packed; more would only take memory."""

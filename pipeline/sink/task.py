@@ -22,7 +22,7 @@ from pipeline.sink.options import SinkOptions
 from pipeline.sink.rows import CHUNK_OVERHEAD_BYTES, RowEncoder
 from pipeline.sink.targets import Targets
 from pipeline.wire import WireClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 MAX_GATHERED_BYTES = 16 * 1024 * 1024
 """Gathered messages of all queues at which a task sends them."""

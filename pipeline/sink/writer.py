@@ -29,7 +29,7 @@ from model.errors import ConfigError, IllegalOperation, NetworkError, RlabError,
 from pipeline.sink.options import DeliveryGuarantee, SinkOptions
 from pipeline.sink.task import SinkTask, StageId
 from pipeline.wire import WireClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 COMMIT_TIMEOUT_S = 60.0
 """How long one answer to a commit may take: a broker publishes some 100,000 messages in a second."""

@@ -11,7 +11,7 @@ from model.names import is_system_topic
 from pipeline.source.offsets import EARLIEST, Bounds, Offsets
 from pipeline.source.options import Position, SourceOptions
 from pipeline.wire import WireClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 _SHOWN_TOPICS = 10
 

@@ -31,7 +31,7 @@ from model.message_queue import MessageQueue
 from model.names import check_group
 from pipeline.source.offsets import Offsets, parse_offsets
 from pipeline.wire import WireClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from model.response_code import ResponseCode
 from pipeline.source.offsets import Range
 from pipeline.wire import WireClient, WireConnection, raise_refusal
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 logger = logging.getLogger(__name__)
 

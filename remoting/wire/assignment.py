@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, CLIENT, GROUP, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 _QUEUES = "[[topic, broker name, [queue id, ...]], ...]"
 

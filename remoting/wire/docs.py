@@ -19,8 +19,8 @@ from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
 from model.response_code import ResponseCode
 from remoting.codec import CODEC, LENGTH_BYTES, VERSION
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.request_code import RequestCode
 from remoting.wire.field import Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 
 _KINDS = {REQUEST: "request", RESPONSE: "response", ONE_WAY: "one-way request"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, CLIENT, GROUP, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from model.limits import MAX_LEASE_ROWS
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
+from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, CAUSE, CLIENT, GROUP, QUEUE, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.LOCK_BATCH_MQ: RequestSchema(

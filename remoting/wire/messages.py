@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from model.limits import MAX_LOOKUP_MESSAGES, MAX_PULL_BATCH
 from model.message import MAX_DELAY_MS
+from remoting.request_code import RequestCode
 from remoting.wire.field import GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(

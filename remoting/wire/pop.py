@@ -8,8 +8,8 @@ changed.
 from __future__ import annotations
 
 from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
+from remoting.request_code import RequestCode
 from remoting.wire.field import CLIENT, GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 ANY_QUEUE = -1
 """Queue id of a pop that takes messages from any queue of the topic."""

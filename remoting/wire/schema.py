@@ -11,13 +11,13 @@ from typing import Any
 
 from model.errors import InvalidParameter
 from remoting.command import Command, shown
+from remoting.request_code import RequestCode
 from remoting.wire.assignment import ASSIGNMENT_SCHEMA
 from remoting.wire.field import Field, RequestSchema
 from remoting.wire.groups import GROUP_SCHEMA
 from remoting.wire.leases import LEASE_SCHEMA
 from remoting.wire.messages import MESSAGE_SCHEMA
 from remoting.wire.pop import POP_SCHEMA
-from remoting.wire.request_code import RequestCode
 from remoting.wire.sink import SINK_SCHEMA
 from remoting.wire.topics import TOPIC_SCHEMA
 

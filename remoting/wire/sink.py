@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from model.limits import MAX_SPREAD_BROKERS
+from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 _BATCH = (
     Field("query_id", str, "id of the query, the same over its restarts"),

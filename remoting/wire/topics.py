@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from model.limits import MAX_TOPICS
+from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, CAUSE, TOPIC, Field, RequestSchema
-from remoting.wire.request_code import RequestCode
 
 _TOPIC_CONFIG = (
     Field("read_queue_nums", int, "queues that can be read", minimum=0),

@@ -46,8 +46,8 @@ from namesrv.config import NameServerConfig
 from namesrv.route_table import RouteTable
 from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
+from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from remoting.wire.request_code import RequestCode
 from simulation.cluster.clients import SimulatedConsumer, SimulatedPopConsumer, SimulatedProducer, Work
 from simulation.cluster.convergence import Owners, differences, owners_of, target_of
 from simulation.cluster.servers import SimulatedServer, UnsyncedFiles

@@ -21,7 +21,7 @@ from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation

@@ -16,7 +16,7 @@ from model.message import Message, encode_payload
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.tcp.rlab_process import daemon
 
 pytestmark = [pytest.mark.process, pytest.mark.tcp]

@@ -13,7 +13,7 @@ from model.errors import InvalidParameter
 from model.limits import MAX_ACKED_OFFSETS, MAX_LEASE_ROWS
 from remoting.body import rows_of
 from remoting.command import REQUEST, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-2, 3), st.floats(0, 1), st.text(max_size=2), st.binary(max_size=2)

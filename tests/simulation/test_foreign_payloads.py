@@ -13,7 +13,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate

@@ -8,7 +8,7 @@ import pytest
 from model.events import EventKind
 from model.limits import ROUTE_POLL_INTERVAL_S
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 

@@ -12,7 +12,7 @@ from model.topic_route import TopicRoute
 from namesrv.config import NameServerConfig
 from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.namesrv.registrations import broker, wire
 

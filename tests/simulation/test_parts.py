@@ -14,7 +14,7 @@ from model.heartbeat import ConsumeFrom
 from model.message import Message
 from model.names import STAGE_TOPIC
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 

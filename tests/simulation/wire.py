@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from remoting.connection import Connection, Waiter
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 
 class Sent(NamedTuple):

@@ -15,7 +15,7 @@ from model.message_queue import MessageQueue
 from pipeline.source.columns import SCHEMA
 from pipeline.source.reader import resolve_offsets
 from pipeline.wire import WireClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.spark.spark_cluster import ClusterProcesses, cluster_processes
 from tests.tcp.rlab_process import wait_until
 

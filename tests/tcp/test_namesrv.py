@@ -15,7 +15,7 @@ from model.topic_route import TopicRoute
 from namesrv.config import NameServerConfig
 from namesrv.server import run_name_server
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.namesrv.registrations import broker, wire
 
 pytestmark = pytest.mark.tcp

@@ -25,8 +25,8 @@ from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
 from remoting.command import REQUEST, RESPONSE, Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
-from remoting.wire.request_code import RequestCode
 
 pytestmark = pytest.mark.tcp
 

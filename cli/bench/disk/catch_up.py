@@ -29,7 +29,7 @@ from client import ConsumeFrom, MessageExt, MessageQueue, PushConsumer
 from client.admin.admin import Admin
 from model.limits import PULL_BATCH
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 CATCH_UP_BATCH = 256
 """Messages of a pull and of a call of the listener, as a consumer with a large lag would set them."""

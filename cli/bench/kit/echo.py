@@ -29,7 +29,7 @@ from model.message import Message, encode_payload
 from remoting.address import format_address, parse_address
 from remoting.codec import LENGTH_BYTES, VERSION
 from remoting.command import REQUEST, RESPONSE
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 BODY = b"x" * 256
 TOPIC = "bench"

@@ -30,8 +30,8 @@ from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH
 from model.response_code import ResponseCode
 from remoting.client import RemotingClient, raise_for_code
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
-from remoting.wire.request_code import RequestCode
 
 WORKERS = 8
 _POP, _ACK = int(RequestCode.POP_MESSAGE), int(RequestCode.BATCH_ACK_MESSAGE)

@@ -28,7 +28,7 @@ from model.subscription import subscription_of
 from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 QUEUES = 8
 FILL_BATCH = 512

@@ -33,7 +33,7 @@ from model.record import StoredRecord, iter_records
 from model.subscription import SubscriptionData
 from remoting.client import RemotingClient
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
 HOST = "10.0.0.1"

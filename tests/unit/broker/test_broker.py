@@ -27,7 +27,7 @@ from model.quirks import Quirk
 from model.record import iter_records
 from model.response_code import ResponseCode
 from remoting.codec import CODEC
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.broker.harness import (

@@ -10,7 +10,7 @@ import pytest
 from broker.feature import Feature, Features
 from remoting.command import Command, Reply
 from remoting.connection import Connection
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 HOOKS = [name for name, value in vars(Feature).items() if inspect.isfunction(value)]
 

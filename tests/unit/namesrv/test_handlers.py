@@ -16,7 +16,7 @@ from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
 from namesrv.server import run_name_server
 from remoting.client import RemotingClient
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.namesrv.registrations import broker, topic, wire

@@ -13,7 +13,7 @@ from model.errors import InvalidParameter
 from model.topic_route import Perm
 from namesrv.registration import BrokerKey, registration_of
 from remoting.command import REQUEST, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.namesrv.registrations import broker, topic, wire
 
 FORM = r"the body must be an array of \[topic, read queue nums, write queue nums, perm\], at most 100000"

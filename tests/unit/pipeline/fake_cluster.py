@@ -16,7 +16,7 @@ from model.response_code import ResponseCode
 from model.topic_route import BrokerData, Perm, QueueData, TopicRoute
 from pipeline.wire import WireClient, WireConnection
 from remoting.command import RESPONSE, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 NAME_SERVER = "names:1"
 _WRITES = (

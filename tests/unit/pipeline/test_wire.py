@@ -22,7 +22,7 @@ from model.response_code import ResponseCode
 from pipeline.wire import MAX_WAIT_S, WireConnection, raise_refusal
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, RESPONSE, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 HEART_BEAT = int(RequestCode.HEART_BEAT)

@@ -11,8 +11,8 @@ from model.errors import InvalidParameter
 from model.limits import MAX_ACKED_OFFSETS, MAX_LEASE_ROWS, MAX_SPREAD_BROKERS
 from remoting.body import rows_of, unpacked
 from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
 from remoting.wire.field import Field
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 
 WITH_ROWS = [code for code, schema in SCHEMA.items() if schema.rows is not None]

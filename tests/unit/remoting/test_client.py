@@ -15,8 +15,8 @@ from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, 
 from remoting.client import Backoff, RemotingClient, raise_for_code
 from remoting.command import RESPONSE, Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import RemotingServer, serve
-from remoting.wire.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
 SERVER, NOBODY = "10.0.0.1:9876", "10.0.0.1:1"

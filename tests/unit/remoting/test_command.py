@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, Reply, request_cost, shown
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 
 
 def test_flags_are_rocketmqs_two_bits() -> None:

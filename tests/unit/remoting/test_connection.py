@@ -16,7 +16,7 @@ from model.limits import KEEPALIVE_IDLE_S, MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BY
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection, keep_alive
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
 GARBAGE = b"\x00\x00\x00\x01\xc1"

@@ -27,8 +27,8 @@ from remoting.client import RemotingClient, raise_for_code
 from remoting.codec import CODEC
 from remoting.command import RESPONSE, Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import Handler, RemotingServer, serve
-from remoting.wire.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
 ADDRESS = "10.0.0.1:9876"

@@ -13,7 +13,7 @@ from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.limits import NOTIFY_WINDOW_S
 from model.message_queue import MessageQueue
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 
 QUEUES = tuple(MessageQueue("t", "broker-a", number) for number in range(4))

@@ -11,7 +11,7 @@ from broker.broker import SYNC_INTERVAL_S, Broker
 from model.errors import FlushDiskTimeout, RlabError, ServiceNotAvailable, StorageFull
 from model.record import FlushMode
 from model.response_code import ResponseCode
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import ROUND_TRIP_S, FailingDisk, Peer, World, consumer, payload_of, records, simulated
 
 SYNC_S = 2**-4

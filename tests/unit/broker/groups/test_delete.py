@@ -10,7 +10,7 @@ from model.errors import GroupNotExist, IllegalOperation, QueryNotFound, TopicNo
 from model.heartbeat import ConsumeFrom
 from model.limits import RETENTION_INTERVAL_S
 from model.names import dlq_topic, retry_topic
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 
 

@@ -15,7 +15,7 @@ from model.quirks import Quirk
 from model.subscription import SubscriptionData
 from remoting.codec import CODEC
 from remoting.command import RESPONSE
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import LATENCY_S, Peer, World, consumer, simulated, unpacked
 
 JOINS_AND_LEAVES = (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE)

@@ -9,7 +9,7 @@ import pytest
 from model.errors import ClientIdConflict
 from model.events import EventKind
 from model.response_code import ResponseCode
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
 
 OTHER: dict[str, Any] = {"strategy": "CIRCLE"}

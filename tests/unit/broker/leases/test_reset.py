@@ -11,7 +11,7 @@ from model.events import EventKind
 from model.heartbeat import MessageModel
 from model.response_code import ResponseCode
 from remoting.client import raise_for_code
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import EPOCH_MS
 from tests.unit.broker.harness import LATENCY_S, ROUND_TRIP_S, Peer, World, consumer, simulated, unpacked
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model.errors import GroupNotExist
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 
 

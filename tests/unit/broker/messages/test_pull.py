@@ -13,7 +13,7 @@ from model.errors import InvalidParameter, TopicNotExist
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import (
     LATENCY_S,
     ROUND_TRIP_S,

@@ -18,7 +18,7 @@ from model.message import Message, encode_payload
 from model.record import HEADER
 from model.response_code import ResponseCode
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, records, simulated, unpacked
 
 SMALL = StoreOptions(segment_records=5)

@@ -19,7 +19,7 @@ from model.errors import (
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from model.message import tag_hash
 from model.response_code import ResponseCode
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, payload_of, records, simulated
 
 BATCH = {"topic": "t", "queue_id": 0}

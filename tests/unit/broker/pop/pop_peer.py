@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from model.record import iter_records
 from model.response_code import ResponseCode
 from remoting.command import Command
+from remoting.request_code import RequestCode
 from remoting.wire.pop import ANY_QUEUE
-from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, unpacked
 
 INVISIBLE_S = 10.0

@@ -9,7 +9,7 @@ import pytest
 from model.errors import InvalidParameter, ReceiptHandleDead, TopicNotExist
 from model.events import EventKind
 from model.limits import MAX_ACKED_OFFSETS
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import ROUND_TRIP_S, World, simulated, unpacked
 from tests.unit.broker.pop.pop_peer import INVISIBLE_S, ack, extend, header, pop, pop_one, popped, world_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.message import tag_hash
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, simulated
 from tests.unit.broker.pop.pop_peer import INVISIBLE_S, ack, header, pop, pop_one, popped, world_of
 

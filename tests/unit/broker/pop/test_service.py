@@ -13,7 +13,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom, ConsumeType
 from model.limits import MAX_HELD_PULLS_PER_QUEUE
 from model.response_code import ResponseCode
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, consumer, records, simulated, unpacked
 from tests.unit.broker.pop.pop_peer import INVISIBLE_S, ack, extend, header, pop, pop_one, popped, world_of
 

@@ -16,7 +16,7 @@ from model.events import EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_INTERVAL_S
 from model.response_code import ResponseCode
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, payload_of, records, simulated
 
 SEGMENT_BYTES = 1_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.retry.dead_letters import ResentMarks
 from model.errors import InvalidParameter, SystemBusy, TopicNotExist
 from model.limits import MAX_RESENT_MARKS
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, simulated, unpacked
 
 DLQ = "%DLQ%g"

@@ -8,7 +8,7 @@ from model.errors import QueryNotFound, TopicNotExist
 from model.record import iter_records
 from remoting.client import RemotingClient
 from remoting.command import Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
 

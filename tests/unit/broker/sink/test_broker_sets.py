@@ -11,7 +11,7 @@ from broker.durability.metadata import MetadataStore
 from broker.sink.broker_sets import SinkBrokerSets
 from model.errors import InvalidParameter, SystemBusy
 from model.limits import LAST_BATCH_KEPT_S
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import World, simulated
 from tests.unit.broker.sink.test_handlers import batch, started
 

@@ -16,7 +16,7 @@ from model.errors import InvalidParameter, NoPermission, RlabError, StageLost, S
 from model.limits import ONLY_BATCH_KEPT_S, STAGE_EXPIRY_S
 from model.names import STAGE_TOPIC
 from model.record import SINK_FLAG, StoredRecord
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, payload_of, records, simulated
 
 QUERY = "q-1"

@@ -13,8 +13,8 @@ from model.limits import RECONNECT_MAX_S
 from model.topic_route import Perm
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import serve
-from remoting.wire.request_code import RequestCode
 from tests.unit.broker.harness import ADDRESS, HOST, LATENCY_S, World, simulated, unpacked
 
 SETTLED_S = 0.01

@@ -15,7 +15,7 @@ from model.limits import MAX_QUEUES_PER_TOPIC
 from model.names import STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.response_code import ResponseCode
 from model.topic_route import TopicConfig
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.broker.harness import FailingDisk, Peer, World, consumer, records, simulated
 from tests.unit.broker.leases.rooms import open_rooms
 

@@ -25,7 +25,7 @@ from model.errors import (
 )
 from model.heartbeat import ConsumeFrom
 from model.limits import REQUEST_TIMEOUT_S
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.client.admin.admin_cluster import administer

@@ -12,7 +12,7 @@ from model.errors import ConnectFailed, GroupNotExist, RequestTimeout, RlabError
 from model.limits import REQUEST_TIMEOUT_S
 from model.topic_route import BrokerData, TopicRoute
 from remoting.command import RESPONSE, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 

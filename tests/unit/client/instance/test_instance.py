@@ -22,7 +22,7 @@ from model.limits import (
     TRACE_FLUSH_INTERVAL_S,
 )
 from model.names import TRACE_TOPIC
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire

@@ -15,8 +15,8 @@ from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import serve
-from remoting.wire.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
 ADDRESSES = ("n1:9876", "n2:9876", "n3:9876")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.wire import WireTap
 

@@ -6,7 +6,7 @@ import pytest
 from model.errors import RlabError
 from model.message import Message
 from model.message_queue import MessageQueue
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate

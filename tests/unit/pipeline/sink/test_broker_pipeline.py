@@ -7,7 +7,7 @@ import pytest
 from model.errors import ConnectionLost, NoPermission
 from model.response_code import ResponseCode
 from pipeline.sink.broker_pipeline import MAX_OUTSTANDING, BrokerPipeline
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 CODE = RequestCode.SEND_BATCH_MESSAGE

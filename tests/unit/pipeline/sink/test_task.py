@@ -13,7 +13,7 @@ from model.errors import ConnectFailed, IllegalOperation, MessageIllegal
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from pipeline.sink.options import parse_sink_options
 from pipeline.sink.task import SinkTask, StageId
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 STAGE = StageId("q", 7, 1, 99)

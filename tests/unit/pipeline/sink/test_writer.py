@@ -12,7 +12,7 @@ from pipeline.sink import writer as sink
 from pipeline.sink.options import DeliveryGuarantee, SinkOptions, parse_sink_options
 from pipeline.sink.task import StageId
 from pipeline.sink.writer import BatchSink, StreamSink, Written
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
 
 OPTIONS = parse_sink_options({"nameServer": "h:1", "delivery": "exactlyOnce"})

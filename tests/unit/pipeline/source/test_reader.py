@@ -15,7 +15,7 @@ from pipeline.source.columns import SCHEMA
 from pipeline.source.queue_reader import MessagesLost
 from pipeline.source.ranges import QueueRanges
 from pipeline.source.reader import resolve_offsets
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
 OPTIONS = {"nameServer": "names:1", "subscribe": "t"}

@@ -15,7 +15,7 @@ from pipeline.source.options import parse_options
 from pipeline.source.queue_reader import MessagesLost
 from pipeline.source.ranges import QueueRanges
 from pipeline.source.stream import StreamReader
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from tests.unit.pipeline.fake_cluster import FakeCluster, FakeQueue
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)

@@ -8,8 +8,8 @@ import pytest
 
 from model.errors import InvalidParameter
 from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
 from remoting.wire.assignment import ASSIGNMENT_SCHEMA
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA, check_header
 
 QUERY = {"group": "g", "client_id": "c", "version": 0}

@@ -10,8 +10,8 @@ from model.errors import ERROR_BY_CODE
 from model.response_code import ResponseCode
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.request_code import RequestCode
 from remoting.wire.docs import EXAMPLES, byte_rows, render
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA, check_header
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "wire-protocol.md"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from remoting.request_code import RequestCode
 from remoting.wire.groups import GROUP_SCHEMA
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 
 

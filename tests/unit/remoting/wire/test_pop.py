@@ -9,7 +9,7 @@ import pytest
 from model.errors import InvalidParameter
 from model.limits import MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from remoting.command import REQUEST, Command
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from remoting.wire.schema import check_header
 
 POP: dict[str, Any] = {

@@ -9,8 +9,8 @@ import pytest
 from model.errors import InvalidParameter
 from model.limits import MAX_PULL_BATCH
 from remoting.command import REQUEST, Command
+from remoting.request_code import RequestCode
 from remoting.wire.field import Field
-from remoting.wire.request_code import RequestCode
 from remoting.wire.schema import SCHEMA, check_header
 
 EXAMPLES: dict[type, Any] = {str: "text", int: 1, bool: True, list: [1]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from remoting.wire.sink import SINK_SCHEMA
 

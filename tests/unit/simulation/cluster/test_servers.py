@@ -13,9 +13,9 @@ from model.event_log import EventLog, EventSink
 from model.events import EventKind
 from remoting.command import Command, Reply
 from remoting.connection import Connection
+from remoting.request_code import RequestCode
 from remoting.server import RemotingServer, serve
 from remoting.tasks import background_tasks
-from remoting.wire.request_code import RequestCode
 from simulation.cluster.servers import SimulatedServer
 from simulation.kernel.run import Simulation, run_simulation
 

@@ -11,7 +11,7 @@ from model.decode import decode_messages
 from model.message_queue import MessageQueue
 from model.record import encode_record
 from remoting.codec import CODEC
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import echo_connected
 

@@ -11,7 +11,7 @@ from client import MessageQueue
 from client.admin.admin import Admin
 from model.decode import decode_messages
 from remoting.client import RemotingClient, raise_for_code
-from remoting.wire.request_code import RequestCode
+from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import embedded, quiet
 
