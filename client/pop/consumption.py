@@ -42,15 +42,7 @@ _DONE = (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 
 
 class PopConsumption(PopIntake):
-    """See the module header.
-
-    Args:
-        context: of the consumer.
-        listen: calls the listener of messages.
-
-    Attributes:
-        pool: its workers.
-    """
+    """See the module header; `listen` calls the listener of messages, on the workers of `pool`."""
 
     def __init__(
         self, context: MemberContext, listen: Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult]]
@@ -64,7 +56,7 @@ class PopConsumption(PopIntake):
             context.instance, context.group, options.max_attempts, options.retry_delay_ms
         )
         self._loops: dict[MessageQueue, PopLoop] = {}
-        self._stopping: dict[PopLoop, None] = {}
+        self._running: dict[PopLoop, None] = {}  # also stopped ones, until their last request is answered
         self._queues: dict[MessageQueue, PopProcessQueue] = {}
         self._progress = anyio.Event()
         self._closing = False
@@ -89,31 +81,20 @@ class PopConsumption(PopIntake):
         if self._closing:
             return
         for queue in [queue for queue in self._loops if queue not in queues]:
-            self._stop(self._loops.pop(queue))
+            self._loops.pop(queue).stop()
         for queue in queues:
             if queue not in self._loops:
-                loop = self._loops[queue] = PopLoop(
-                    self._context.instance,
-                    self.requests,
-                    queue,
-                    self._context.subscription_of,
-                    self._arrived,
-                    invisible_s=self._options.invisible_s,
-                    max_unfinished=self._options.max_unacked,
-                )
+                loop = self._loops[queue] = PopLoop(self._context, self.requests, queue, self._arrived)
                 self.start(self._run, loop)
         for queue in [queue for queue, popped in self._queues.items() if not popped and not popped.offered]:
             del self._queues[queue]
 
     async def _run(self, loop: PopLoop) -> None:
+        self._running[loop] = None
         try:
             await loop.run()
         finally:
-            self._stopping.pop(loop, None)
-
-    def _stop(self, loop: PopLoop) -> None:
-        self._stopping[loop] = None
-        loop.stop()
+            del self._running[loop]
 
     def _arrived(self, loop: PopLoop, messages: list[PopMessage], sent_at: float) -> None:
         invisible_s = self._options.invisible_s
@@ -232,20 +213,20 @@ class PopConsumption(PopIntake):
         """
         self._closing = True
         for loop in self._loops.values():
-            self._stop(loop)
+            loop.stop()
         self._loops.clear()
         for queue in self._queues.values():
-            self._return(queue.take_waiting())
+            self._return(queue.take(dispatched=False))
         await self.leave(cause)
         with anyio.move_on_after(self._options.shutdown_grace_s):
             while any(queue.in_flight for queue in self._queues.values()):
                 self._progress = anyio.Event()
                 await self._progress.wait()
         for queue in self._queues.values():
-            self._return(queue.take_all())  # a later result of their listeners is late
+            self._return(queue.take(dispatched=True))  # a later result of their listeners is late
         with anyio.move_on_after(self._context.instance.config.request_timeout_s):
             await self.wait_idle()
-        for loop in self._stopping:
+        for loop in self._running:
             loop.scope.cancel()
 
     def _return(self, taken: list[Popped]) -> None:

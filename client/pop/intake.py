@@ -14,7 +14,7 @@ import anyio
 
 from client.pop.acks import PopAcks
 from client.pop.message import PopMessage, handle_of
-from client.pop.requests import PopOptions, PopRequests
+from client.pop.requests import PopRequests
 from client.pull.owned_queue import OwnedQueue
 from client.rebalance.ownership import MemberContext
 from model.errors import ReceiptHandleDead, RlabError
@@ -27,26 +27,14 @@ logger = logging.getLogger(__name__)
 class PopIntake:
     """A `QueueOwnership` without queues: `owned` and `topics_of_others` stay empty.
 
-    Args:
-        context: of the consumer.
-        order: whether a queue delivers only while none of its messages is invisible.
-        retry_s: how long an acknowledgement is repeated to a broker that does not answer; 0 for never.
-
-    Attributes:
-        requests: of the group.
-        acks: its acknowledgements.
+    With `order`, a queue delivers only while none of its messages is invisible. An acknowledgement is repeated for
+    `retry_s` to a broker that does not answer; 0 for never.
     """
 
     def __init__(self, context: MemberContext, *, order: bool, retry_s: float) -> None:
-        options = PopOptions(
-            consume_from=context.options.consume_from,
-            consume_timestamp_ms=context.options.consume_timestamp_ms,
-            order=order,
-            max_attempts=context.options.max_attempts + 1,
-        )
         self.owned: dict[MessageQueue, OwnedQueue] = {}
         self.topics_of_others: tuple[str, ...] = ()
-        self.requests = PopRequests(context.instance, context.group, options)
+        self.requests = PopRequests(context.instance, context.group, context.options, order=order)
         self.acks = PopAcks(context.instance, self.requests, context.background, retry_s)
         self._context = context
         self._late = 0

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import anyio
 
-from client.instance.instance import ClientInstance
 from client.pop.message import PopMessage
 from client.pop.requests import PopRequests
+from client.rebalance.ownership import MemberContext
 from model.errors import NetworkError, RlabError
 from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message_queue import MessageQueue
@@ -24,13 +24,10 @@ class PopLoop:
     """Pops one topic of one broker until it is stopped.
 
     Args:
-        instance: the client instance.
+        context: of the consumer; this loop waits while `max_unacked` of its messages are unfinished.
         requests: the requests of the group.
         queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
-        subscription_of: topic -> current subscription, or None.
         arrived: called with this loop, the messages, and the loop time of their request.
-        invisible_s: invisible time of each message.
-        max_unfinished: unfinished messages from here above which it waits.
 
     Attributes:
         unfinished: messages from here that are not finished; its owner adds to it, and calls `finished` for each.
@@ -39,30 +36,26 @@ class PopLoop:
 
     def __init__(
         self,
-        instance: ClientInstance,
+        context: MemberContext,
         requests: PopRequests,
         queue: MessageQueue,
-        subscription_of: Callable[[str], SubscriptionData | None],
         arrived: Callable[[PopLoop, list[PopMessage], float], None],
-        *,
-        invisible_s: float,
-        max_unfinished: int,
     ) -> None:
+        invisible_s, self._max_unfinished = context.options.invisible_s, context.options.max_unacked
         self.queue = queue
         self.unfinished = 0
         self.stopping = False
         self.scope = anyio.CancelScope()
-        self._instance = instance
+        self._instance = context.instance
         self._requests = requests
-        self._subscription_of = subscription_of
+        self._subscription_of = context.subscription_of
         self._arrived = arrived
         self._invisible_ms = int(invisible_s * 1000)
         # The travel time of an answer is unknown, but a message is certainly still invisible if its request was sent
         # less than the invisible time ago. So a request must not be held for most of that time.
         self._suspend_ms = int(min(PULL_SUSPEND_S, invisible_s / 2) * 1000)
-        self._max_unfinished = max_unfinished
         # At least half a batch: requests for single messages would cost one request each.
-        self._least_room = max(1, min(MAX_POP_BATCH, max_unfinished) // 2)
+        self._least_room = max(1, min(MAX_POP_BATCH, self._max_unfinished) // 2)
         self._progress: asyncio.Future[None] | None = None
 
     def stop(self) -> None:

@@ -35,13 +35,10 @@ class Popped:
     """One message that was popped.
 
     Attributes:
-        message: the message, with the token of the valid handle.
-        expires_at: end of its invisible time.
-        renew_at: when to extend it.
-        dispatched: whether a listener has it.
+        message: with the token of the valid handle.
+        expires_at, renew_at: end of its invisible time, and when to extend it.
         left: called when it is removed, for any reason.
-        busy: whether a request that changes its handle is outstanding.
-        then: the next step, after the answer to that request.
+        busy: whether a request that changes its handle is outstanding; `then` is the next step, after the answer.
     """
 
     message: PopMessage
@@ -54,12 +51,7 @@ class Popped:
 
 
 class PopProcessQueue:
-    """See the module header.
-
-    Attributes:
-        offered: whether it waits for a worker.
-        in_flight: dispatched messages.
-    """
+    """See the module header; `in_flight` counts dispatched messages, and `offered` says that it waits for a worker."""
 
     def __init__(self, queue: MessageQueue, *, in_order: bool) -> None:
         self.queue = queue
@@ -85,13 +77,10 @@ class PopProcessQueue:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def put(self, messages: Iterable[PopMessage], now: float, invisible_s: float, left: Callable[[], object]) -> None:
-        """Add the messages of a pop.
+        """Add the messages of a pop, in offset order; `left` is called for each when it is removed.
 
-        Args:
-            messages: in offset order. A message that is here already was redelivered: its older handle is dead.
-            now: when the request was sent; the invisible time began then or later.
-            invisible_s: their invisible time.
-            left: called for each when it is removed.
+        `now` is when the request was sent: the invisible time began then or later. A message that is here already was
+        redelivered, so its older handle is dead.
         """
         for message in messages:
             older = self._held.get(message.offset)
@@ -152,19 +141,13 @@ class PopProcessQueue:
                 self._waiting.appendleft(popped)
         self._not_before = not_before
 
-    def take_waiting(self) -> list[Popped]:
-        """Remove all messages that are not dispatched."""
-        return self._take([popped for popped in self._held.values() if not popped.dispatched])
-
-    def take_all(self) -> list[Popped]:
-        """Remove all messages."""
-        return self._take(list(self._held.values()))
-
-    def _take(self, chosen: list[Popped]) -> list[Popped]:
-        for popped in chosen:
+    def take(self, *, dispatched: bool) -> list[Popped]:
+        """Remove all messages, those that listeners have only with `dispatched`; return them."""
+        taken = [popped for popped in self._held.values() if dispatched or not popped.dispatched]
+        for popped in taken:
             self._remove(popped)
         self._waiting.clear()
-        return chosen
+        return taken
 
     def _remove(self, popped: Popped) -> None:
         del self._held[popped.message.offset]

@@ -23,7 +23,7 @@ import anyio
 from client.instance.schedule import RebalancePass
 from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
-from client.pop.requests import places_to_pop
+from client.pop.requests import PopTerms, places_to_pop
 from client.rebalance.ownership import MemberContext
 from model.errors import IllegalOperation, NetworkError, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
@@ -192,14 +192,14 @@ class PopReceiver(PopIntake):
         target.popping += 1
         this.hurrying += not suspend_s
         suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
-        terms = {"max_n": this.max_n, "invisible_ms": round(this.invisible_s * 1000), "suspend_ms": suspend_ms}
+        terms = PopTerms(max_n=this.max_n, invisible_ms=round(this.invisible_s * 1000), suspend_ms=suspend_ms)
         broker_name = target.queue.broker_name
         popped = partial(self._popped, target, this, suspend_s, self._loop.time())
         # A task only for requests that cannot be sent at once: it would cost more than the rest of the request.
         if not self.requests.start_pop(broker_name, subscription, popped, **terms):
             self._context.background.start_soon(self._pop, broker_name, subscription, terms, popped)
 
-    async def _pop(self, broker: str, subscription: SubscriptionData, terms: dict[str, int], popped: _Popped) -> None:
+    async def _pop(self, broker: str, subscription: SubscriptionData, terms: PopTerms, popped: _Popped) -> None:
         outcome: _Outcome = []
         try:
             outcome = await self.requests.pop(broker, subscription, **terms)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast
 
 import msgpack
 
 from client.instance.events import report_undecodable
 from client.instance.instance import ClientInstance
 from client.instance.routes import RouteCache
+from client.options import ConsumerOptions
 from client.pop.message import Handle, PopMessage
 from model.decode import Undecodable, decode_as
 from model.errors import FlowControl, NetworkError, ProtocolError, RlabError
@@ -43,20 +43,16 @@ Acked = Mapping[tuple[str, int, int], Sequence[int]]
 """(topic, queue id, token) -> offsets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopOptions:
-    """The fields that are the same in every pop of a consumer.
+class PopTerms(TypedDict):
+    """The numbers of one pop: `suspend_ms` is how long the broker may hold it while it has no message.
 
-    Attributes:
-        consume_from, consume_timestamp_ms: where a group without committed offsets begins.
-        order: only queues of which no message is invisible.
-        max_attempts: deliveries after which the broker sends a message to the DLQ; None for its default.
+    `queue_id` is one queue of the topic; without it the broker chooses any.
     """
 
-    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
-    consume_timestamp_ms: int = 0
-    order: bool = False
-    max_attempts: int | None = None
+    max_n: int
+    invisible_ms: int
+    suspend_ms: int
+    queue_id: NotRequired[int]
 
 
 class PopRequests:
@@ -66,34 +62,21 @@ class PopRequests:
         pass_over: acknowledges a record that is not a message; set by `PopAcks`.
     """
 
-    def __init__(self, instance: ClientInstance, group: str, options: PopOptions) -> None:
+    def __init__(self, instance: ClientInstance, group: str, options: ConsumerOptions, *, order: bool) -> None:
         self.pass_over: Callable[[Handle], object] = lambda handle: None
         self._instance = instance
         self._group = group
-        self._options = options
+        self._member = {"group": group, "client_id": instance.client_id}
+        self._start_offset: dict[str, Any] = {"consume_from": options.consume_from.value}
+        if options.consume_from is ConsumeFrom.TIMESTAMP:
+            self._start_offset["consume_timestamp_ms"] = options.consume_timestamp_ms
+        self._delivery: dict[str, Any] = {"order": True} if order else {}
+        self._delivery["max_attempts"] = options.max_attempts + 1  # deliveries, after which the DLQ gets the message
 
     async def pop(
-        self,
-        broker_name: str,
-        subscription: SubscriptionData,
-        *,
-        max_n: int,
-        invisible_ms: int,
-        suspend_ms: int,
-        queue_id: int = ANY_QUEUE,
+        self, broker_name: str, subscription: SubscriptionData, **terms: Unpack[PopTerms]
     ) -> list[PopMessage]:
-        """Pop messages of a topic from one broker.
-
-        Args:
-            broker_name: its name.
-            subscription: the topic and its tags.
-            max_n: most messages.
-            invisible_ms: their invisible time.
-            suspend_ms: how long the broker may hold the request while it has no message.
-            queue_id: one queue of the topic, or `ANY_QUEUE`.
-
-        Returns:
-            The messages, those of a queue together in offset order; empty if none came in time.
+        """Pop messages of a topic from one broker: those of a queue together in offset order, or none.
 
         Raises:
             NetworkError: the broker may have delivered messages that did not arrive; they are redelivered when their
@@ -103,53 +86,38 @@ class PopRequests:
 
         Cancellation: as for a network error.
         """
-        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
-        code, timeout_s = RequestCode.POP_MESSAGE, _pop_timeout_s(suspend_ms)
-        return self._read_pop(broker_name, await self._request(broker_name, code, header, None, timeout_s))
+        header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
+        answer = await self._request(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s)
+        return self._read_pop(broker_name, answer)
 
     def start_pop(
         self,
         broker_name: str,
         subscription: SubscriptionData,
         answered: Callable[[list[PopMessage] | RlabError], None],
-        *,
-        max_n: int,
-        invisible_ms: int,
-        suspend_ms: int,
-        queue_id: int = ANY_QUEUE,
+        **terms: Unpack[PopTerms],
     ) -> bool:
         """Like `pop` without a task: starting a task costs as much as the rest of the request.
 
-        `answered` is called once with the result or error of `pop`, and must not raise.
-
-        Returns:
-            Whether the request was sent; if not, use `pop`, which connects, waits, or raises the reason.
+        `answered` is called once with the result or error of `pop`, and must not raise. Returns whether the request was
+        sent; if not, use `pop`, which connects, waits, or raises the reason.
         """
-        header = self._pop_header(subscription, max_n, invisible_ms, suspend_ms, queue_id)
+        header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
         call = _Call(partial(self._read_pop, broker_name), answered)
-        return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, _pop_timeout_s(suspend_ms), call)
+        return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s, call)
 
-    def _pop_header(
-        self, subscription: SubscriptionData, max_n: int, invisible_ms: int, suspend_ms: int, queue_id: int
-    ) -> dict[str, Any]:
+    def _pop_header(self, subscription: SubscriptionData, terms: PopTerms) -> dict[str, Any]:
         header: dict[str, Any] = {
             "group": self._group,
             "topic": subscription.topic,
-            "queue_id": queue_id,
+            "queue_id": ANY_QUEUE,
             "client_id": self._instance.client_id,
-            "max_n": max_n,
-            "invisible_ms": invisible_ms,
-            "suspend_ms": suspend_ms,
-            "consume_from": self._options.consume_from.value,
+            **terms,
+            **self._start_offset,
         }
-        if self._options.consume_from is ConsumeFrom.TIMESTAMP:
-            header["consume_timestamp_ms"] = self._options.consume_timestamp_ms
         if subscription.tag_hashes is not None:
             header["tag_hashes"] = list(subscription.tag_hashes)
-        if self._options.order:
-            header["order"] = True
-        if self._options.max_attempts is not None:
-            header["max_attempts"] = self._options.max_attempts
+        header.update(self._delivery)
         return header
 
     def _read_pop(self, broker_name: str, answer: Command) -> list[PopMessage]:
@@ -173,24 +141,20 @@ class PopRequests:
         """
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         body = _acked_body(acked)
-        return _read_dead(broker_name, await self._request(broker_name, code, self._ack_header(), body, timeout_s))
+        return _read_dead(broker_name, await self._request(broker_name, code, self._member, body, timeout_s))
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         """Like `ack` without a task; see `start_pop`."""
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         call = _Call(partial(_read_dead, broker_name), answered)
-        return self._start(broker_name, code, self._ack_header(), _acked_body(acked), timeout_s, call)
-
-    def _ack_header(self) -> dict[str, Any]:
-        return {"group": self._group, "client_id": self._instance.client_id}
+        return self._start(broker_name, code, self._member, _acked_body(acked), timeout_s, call)
 
     async def change_invisible(
         self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
     ) -> tuple[int, int]:
         """Set the invisible time of one message, counted from now; 0 makes it visible at once.
 
-        Returns:
-            Token of the new handle, and when the message is redelivered, wall clock of its broker in milliseconds.
+        Returns the token of the new handle, and when the message is redelivered, in its broker's wall-clock ms.
 
         Raises:
             ReceiptHandleDead: it was acknowledged or redelivered before.
@@ -281,8 +245,8 @@ def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueu
     }
 
 
-def _pop_timeout_s(suspend_ms: int) -> float:
-    return suspend_ms / 1000 + PULL_TIMEOUT_S / 2
+def _pop_timeout_s(terms: PopTerms) -> float:
+    return terms["suspend_ms"] / 1000 + PULL_TIMEOUT_S / 2
 
 
 def _acked_body(acked: Acked) -> bytes:

@@ -9,10 +9,13 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
+from client.options import ConsumerOptions
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, popped_of
 from client.pop.requests import ANY_QUEUE, PopRequests
+from client.rebalance.ownership import MemberContext
 from model.errors import ConnectionLost, RlabError, SystemBusy
 from model.message import MessageExt
 from model.message_queue import MessageQueue
@@ -55,14 +58,10 @@ def run(broker: Broker, scenario: Callable[[PopLoop, list[int]], Awaitable[None]
         loop.unfinished += len(got)
 
     async def main(simulation: Simulation) -> None:
-        loop = PopLoop(
-            cast(ClientInstance, broker),
-            cast(PopRequests, broker),
-            QUEUE,
-            SubscriptionData,
-            take,
-            **{"invisible_s": 60.0, "max_unfinished": 96, **options},
-        )
+        own = ConsumerOptions(**{"invisible_s": 60.0, "max_unacked": 96, **options})
+        background = BackgroundTasks("test")
+        context = MemberContext(cast(ClientInstance, broker), "g", own, background, SubscriptionData)
+        loop = PopLoop(context, cast(PopRequests, broker), QUEUE, take)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(loop.run)
             await scenario(loop, arrived)
@@ -93,7 +92,7 @@ def test_one_that_may_have_only_one_pops_one_at_a_time() -> None:
             loop.finished()
         await anyio.sleep(1)
 
-    assert run(Broker(), scenario, max_unfinished=1) == [1, 1, 1, 1]
+    assert run(Broker(), scenario, max_unacked=1) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("invisible_s", "suspend_ms"), [(60.0, 15_000), (4.0, 2_000)])

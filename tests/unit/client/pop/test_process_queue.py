@@ -112,10 +112,10 @@ def test_in_order_a_batch_waits_for_the_one_before_it_and_for_a_failure_where_it
 def test_at_the_end_what_waits_can_be_taken_apart_from_what_listeners_have() -> None:
     it = Queue(5, 6, 7)
     first = it.batch()
-    assert [each.message.offset for each in it.queue.take_waiting()] == [6, 7]
+    assert [each.message.offset for each in it.queue.take(dispatched=False)] == [6, 7]
     assert not it.queue.ready(0.0)
     assert it.queue.in_flight == 1
-    assert [each.message.offset for each in it.queue.take_all()] == [5]
+    assert [each.message.offset for each in it.queue.take(dispatched=True)] == [5]
     assert it.queue.end(first) == []
     assert (it.queue.in_flight, it.gone) == (0, 3)
 

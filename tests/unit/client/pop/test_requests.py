@@ -10,8 +10,9 @@ import pytest
 
 from client.instance.instance import ClientInstance
 from client.instance.routes import RouteCache
+from client.options import ConsumerOptions
 from client.pop.message import PopMessage
-from client.pop.requests import ANY_QUEUE, Dead, PopOptions, PopRequests, decode_batches, places_to_pop
+from client.pop.requests import ANY_QUEUE, Dead, PopRequests, decode_batches, places_to_pop
 from model.decode import Undecodable
 from model.errors import ConnectionLost, FlowControl, GroupNotExist, ProtocolError, RlabError
 from model.message import Message, encode_payload
@@ -100,7 +101,7 @@ class Peer:
 def requests_of(peer: Peer | None) -> PopRequests:
     masters = {} if peer is None else {"broker-a": peer}
     instance = SimpleNamespace(masters=masters, client_id="c", config=SimpleNamespace(request_timeout_s=3.0))
-    return PopRequests(cast(ClientInstance, instance), "g", PopOptions())
+    return PopRequests(cast(ClientInstance, instance), "g", ConsumerOptions(), order=False)
 
 
 def start_pop(peer: Peer | None) -> tuple[bool, list[list[PopMessage] | RlabError]]:
