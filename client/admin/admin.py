@@ -35,6 +35,11 @@ from model.offset_reset import QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
 
+_GROUP_REQUESTS = (
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.GET_POP_STATS,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -239,16 +244,11 @@ class Admin(ClientLife):
         """
         cluster, header = self._cluster, {"group": check_group(group)}
         masters = await cluster.masters()
-        members: dict[str, int] = {}
-        known: dict[str, None] = {}
-        lists = await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {})
-        for name, answer in succeeded(lists, "nothing was deleted:").items():
-            rows = {row[0]: row[1] for row in unpack(answer)}
-            known.update(dict.fromkeys(rows))
-            if group in rows:
-                members[name] = rows[group]
+        lists = succeeded(await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
+        counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
+        members = {name: known[group] for name, known in counts.items() if group in known}
         if not members:
-            raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', sorted(known))}")
+            raise _unknown(group, sorted({name for known in counts.values() for name in known}))
         if any(members.values()):
             raise IllegalOperation(
                 f"group {group!r} has {max(members.values())} members: stop them first; 'rlab group show {group}' "
@@ -266,11 +266,13 @@ class Admin(ClientLife):
         """
 
         async def check_known() -> None:
-            known = [summary.group for summary in await self.groups()]
-            if group not in known:
-                raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+            if group not in (known := await self._group_names()):
+                raise _unknown(group, known)
 
         return DeadLetterAdmin(self._cluster, group, check_known)
+
+    async def _group_names(self) -> list[str]:
+        return [summary.group for summary in await self.groups()]
 
     async def group(self, group: str) -> GroupInfo:
         """A group now: members, progress, and the current and the target owner of each queue.
@@ -283,22 +285,19 @@ class Admin(ClientLife):
             ServiceNotAvailable: no broker is registered.
             ConnectFailed: no broker answers.
         """
-        cluster, header = self._cluster, {"group": check_group(group)}
-        masters = await cluster.masters()
-        lists, silent = await cluster.ask_reachable(masters, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        stats, silent_later = await cluster.ask_reachable(masters, RequestCode.GET_CONSUME_STATS, header)
-        pops, silent_last = await cluster.ask_reachable(masters, RequestCode.GET_POP_STATS, header)
+        header = {"group": check_group(group)}
+        masters = await self._cluster.masters()
+        asked = [await self._cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
+        lists, stats, pops = (answers for answers, _ in asked)
         reports = [
             GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]))
-            for name in masters
-            if name in lists and name in stats
+            for name in lists
+            if name in stats
         ]
         if not any(report.members or report.queues for report in reports):
-            known = [summary.group for summary in await self.groups()]
-            raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+            raise _unknown(group, await self._group_names())
         topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
-        silent = list(dict.fromkeys(silent + silent_later + silent_last))
         popped = [
             PoppedQueue.from_wire(name, row)
             for name, answer in pops.items()
@@ -306,6 +305,7 @@ class Admin(ClientLife):
             for row in unpack(answer)
         ]
         strategies = _installed({member.consumer.strategy for report in reports for member in report.members})
+        silent = {name for _, away in asked for name in away}
         return group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
 
     async def reset_offsets(
@@ -323,7 +323,8 @@ class Admin(ClientLife):
         Members drop the messages that they have fetched and continue at the new offsets. Messages that are with a
         listener at that moment are processed, but not committed, so they are redelivered if they lie at or after the
         new offset. Each broker resets all of its queues in one step, and answers when that is stored. All brokers are
-        asked for their plan first, so that nothing is reset anywhere when one of them refuses.
+        asked for their plan first, so that nothing is reset anywhere when one of them refuses. Returns every queue,
+        sorted.
 
         Args:
             group: its name.
@@ -332,9 +333,6 @@ class Admin(ClientLife):
             queues: only these; all of the topic by default.
             dry_run: change nothing, only return what would change.
             create: allow a group that no broker knows; it will begin at these offsets.
-
-        Returns:
-            Every queue, sorted.
 
         Raises:
             TopicNotExist: no such topic.
@@ -444,6 +442,10 @@ class Admin(ClientLife):
         Cancellation: harmless.
         """
         return await find_messages(self._cluster, RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": message_id}, max_n)
+
+
+def _unknown(group: str, known: Iterable[str]) -> GroupNotExist:
+    return GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
 
 
 def _installed(names: set[str]) -> dict[str, AllocateMessageQueueStrategy]:

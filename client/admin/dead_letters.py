@@ -26,8 +26,8 @@ from model.message import Message, MessageExt, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import check_group, dlq_topic, retry_topic
 from model.response_code import ResponseCode
+from model.topic_route import TopicRoute
 from remoting.client import raise_for_code
-from remoting.command import Command
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
@@ -237,8 +237,7 @@ class DeadLetterAdmin:
             alone = topic == retry_topic(self.group)
             what = "start a consumer of the group first" if alone else "create it, or re-send to the group alone"
             raise TopicNotExist(f"topic {topic!r} is gone, so nothing was sent to it: {what}")
-        masters = masters_of(route.brokers)
-        queues = [(q, masters[q.broker_name]) for q in route.publish_queues() if q.broker_name in masters]
+        queues = _with_addresses(route, route.publish_queues())
         if not queues:
             raise ServiceNotAvailable(f"no queue of topic {topic!r} takes messages now")
         return queues
@@ -258,24 +257,18 @@ class DeadLetterAdmin:
         if route is None:
             await self._check_known()
             return []
-        masters = masters_of(route.brokers)
-        return [(q, masters[q.broker_name]) for q in route.subscribe_queues() if q.broker_name in masters]
+        return _with_addresses(route, route.subscribe_queues())
 
     async def _marks(self, address: str, queue: MessageQueue, offsets: Iterable[int] = ()) -> _Marks:
         asked: dict[str, object] = {"group": self.group, "queue_id": queue.queue_id}
-        body = msgpack.packb(list(offsets))
-        answer = await self._request(address, queue, RequestCode.MARK_DEAD_LETTERS, asked, body)
+        code, body = RequestCode.MARK_DEAD_LETTERS, msgpack.packb(list(offsets))
+        try:
+            answer = await self._cluster.remoting.request(address, code, asked, body, REQUEST_TIMEOUT_S)
+        except RlabError as error:
+            fail(f"broker {queue.broker_name}", error)
         above = cast("list[int]", msgpack.unpackb(answer.body or b""))
         header = answer.header
         return _Marks(header["min_offset"], header["max_offset"], header["below"], frozenset(above))
-
-    async def _request(
-        self, address: str, queue: MessageQueue, code: RequestCode, header: dict[str, object], body: bytes
-    ) -> Command:
-        try:
-            return await self._cluster.remoting.request(address, code, header, body, REQUEST_TIMEOUT_S)
-        except RlabError as error:
-            fail(f"broker {queue.broker_name}", error)
 
     async def _pull(self, address: str, queue: MessageQueue, offset: int, max_n: int) -> tuple[list[MessageExt], int]:
         """Read from an offset; returns messages and the next offset."""
@@ -295,3 +288,9 @@ class DeadLetterAdmin:
             return [], max(offset + 1, answer.header["next_offset"])
         raise_for_code(answer)
         return decode_messages(queue, answer.body or b""), answer.header["next_offset"]
+
+
+def _with_addresses(route: TopicRoute, queues: Iterable[MessageQueue]) -> list[tuple[MessageQueue, str]]:
+    """The queues whose broker has a registered master, each with its address."""
+    masters = masters_of(route.brokers)
+    return [(queue, masters[queue.broker_name]) for queue in queues if queue.broker_name in masters]

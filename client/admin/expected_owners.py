@@ -45,7 +45,6 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     """
     seen: dict[str, list[str]] = {}
     queues: dict[str, list[MessageQueue]] = {}
-    newest = _newest(reports)
     for report in reports:
         for member in report.members:
             seen.setdefault(member.client_id, []).append(report.broker_name)
@@ -53,16 +52,16 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
     return tuple(
         GroupMemberInfo(
             client_id=client_id,
-            address=newest[client_id].address,
-            subscriptions=newest[client_id].consumer.subscriptions,
-            strategy=newest[client_id].consumer.strategy,
-            model=newest[client_id].consumer.model,
-            consume_type=newest[client_id].consumer.consume_type,
-            expires_in_s=newest[client_id].expires_in_s,
+            address=newest.address,
+            subscriptions=newest.consumer.subscriptions,
+            strategy=newest.consumer.strategy,
+            model=newest.consumer.model,
+            consume_type=newest.consumer.consume_type,
+            expires_in_s=newest.expires_in_s,
             queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
             brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
         )
-        for client_id in sorted(seen)
+        for client_id, newest in sorted(_newest(reports).items())
     )
 
 
@@ -86,13 +85,9 @@ def target_of(
 ) -> dict[MessageQueue, tuple[str, ...]]:
     """Compute which queues every member should own.
 
-    Args:
-        group: the group.
-        members: its members; those that pop, and those whose strategy is not in `strategies`, are left out.
-        routes: by topic; a topic that is not in it does not exist.
-        views: member lists by broker name; brokers that did not answer are not in it.
-        strategies: by the name in heartbeats. If members made CONSISTENT_HASH with other arguments, which the name
-            does not show, the target is wrong.
+    Members that pop, and those whose strategy is not in `strategies`, are left out. A topic that is not in `routes`
+    does not exist; `views` has the member lists by broker name, of brokers that answered. If members made
+    CONSISTENT_HASH with other arguments, which the name does not show, the target is wrong.
 
     Returns:
         queue -> client ids of the members that should own it, sorted; queues without an owner are left out.
@@ -140,21 +135,14 @@ def group_info(
     group: str,
     reports: Sequence[GroupReport],
     routes: Mapping[str, TopicRoute],
-    unreachable: Sequence[str],
+    unreachable: Iterable[str],
     strategies: Mapping[str, AllocateMessageQueueStrategy],
     assignment: AssignmentInfo = NO_ASSIGNMENT,
     popped_queues: Iterable[PoppedQueue] = (),
 ) -> GroupInfo:
-    """Make the record of a group.
+    """Make the record of a group from the reports of all brokers that answered, also of those that do not know it.
 
-    Args:
-        group: the group.
-        reports: one of each broker that answered, also of those that do not know the group.
-        routes: of the topics that members subscribe to, see `target_of`.
-        unreachable: names of brokers that did not answer.
-        strategies: see `target_of`.
-        assignment: by a broker, for members that leave it to one.
-        popped_queues: messages that are popped and not acknowledged.
+    `routes` and `strategies` are as in `target_of`; `assignment` is for members that leave it to a broker.
     """
     members = members_of(reports)
     views = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 from client.admin.requests import Answer, ClusterRequests, listed, masters_of, succeeded, unpack
@@ -12,9 +11,6 @@ from model.message_queue import MessageQueue
 from model.names import check_group
 from model.offset_reset import QueueReset, ResetTo
 from remoting.request_code import RequestCode
-from remoting.tasks import run_together
-
-_RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 
 
 async def reset_offsets(
@@ -63,14 +59,9 @@ async def _ask_each(
     wanted: Mapping[str, list[int] | None],
     header: Mapping[str, Any],
 ) -> dict[str, Answer]:
-    answers: dict[str, Answer] = {}
-
-    async def ask(name: str, queue_ids: list[int] | None) -> None:
-        whole = {**header, "queue_ids": queue_ids}
-        answers.update(await cluster.ask_brokers({name: masters[name]}, _RESET, whole))
-
-    await run_together([partial(ask, name, queue_ids) for name, queue_ids in wanted.items()])
-    return {name: answers[name] for name in sorted(answers)}
+    headers = {masters[name]: {**header, "queue_ids": queue_ids} for name, queue_ids in wanted.items()}
+    answers = await cluster.ask_each(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, headers)
+    return {name: answers[masters[name]] for name in sorted(wanted)}
 
 
 def _by_broker(

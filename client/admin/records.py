@@ -60,11 +60,10 @@ class BrokerInfo:
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
         """Read the answer to GET_BROKER_RUNTIME_INFO; a broker is trusted to send a well-formed one."""
+        plain = ("name", "cluster", "uptime_s", "groups", "held_pulls", "producers", "events_dropped")
         return cls(
-            name=wire["name"],
-            cluster=wire["cluster"],
+            **{name: wire[name] for name in plain},
             address=address,
-            uptime_s=wire["uptime_s"],
             topics=tuple(
                 TopicInfo(
                     config=TopicConfig.from_wire(config),
@@ -72,10 +71,6 @@ class BrokerInfo:
                 )
                 for *config, ranges in wire["topics"]
             ),
-            groups=wire["groups"],
-            held_pulls=wire["held_pulls"],
-            producers=wire["producers"],
-            events_dropped=wire["events_dropped"],
             quirks=tuple(wire["quirks"]),
         )
 

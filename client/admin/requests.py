@@ -42,14 +42,7 @@ class ClusterRequests:
         self._timeout_s = timeout_s
 
     async def start(self) -> None:
-        """Reach a name server.
-
-        Raises:
-            ConnectFailed: none answers.
-            ConfigError: what answers is not a name server.
-
-        Cancellation: nothing is left open.
-        """
+        """See `Admin.start`."""
         try:
             await self.name_servers.connect_and_get_own_address()
         except BaseException:
@@ -75,10 +68,7 @@ class ClusterRequests:
         return route
 
     async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
-        """Broker name -> address of its master, sorted by name.
-
-        Args:
-            wanted: names; None for all.
+        """Name -> address of the master of these brokers, or of all, sorted by name.
 
         Raises:
             ServiceNotAvailable: no broker is registered.
@@ -102,20 +92,24 @@ class ClusterRequests:
         return await self.remoting.request(address, code, header, None, self._timeout_s)
 
     async def ask(self, addresses: Iterable[str], code: RequestCode, header: Mapping[str, Any]) -> dict[str, Answer]:
-        """Ask servers, all at the same time; returns the answer or error of each by address, in the order given.
+        """Ask servers, all the same; see `ask_each`."""
+        return await self.ask_each(code, dict.fromkeys(addresses, header))
+
+    async def ask_each(self, code: RequestCode, headers: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
+        """Ask servers at the same time; `headers` and the answers, some of them errors, are by address, in one order.
 
         Cancellation: any of them may have executed the request.
         """
-        answers: dict[str, Answer] = dict.fromkeys(addresses, ConnectFailed("not asked"))
+        answers: dict[str, Answer] = dict.fromkeys(headers, ConnectFailed("not asked"))
 
         async def ask_one(address: str) -> None:
             try:
-                answers[address] = await self.request(address, code, header)
+                answers[address] = await self.request(address, code, headers[address])
             except RlabError as error:
                 answers[address] = error
 
         async with anyio.create_task_group() as tasks:
-            for address in answers:
+            for address in headers:
                 tasks.start_soon(ask_one, address)
         return answers
 
@@ -129,10 +123,7 @@ class ClusterRequests:
     async def ask_reachable(
         self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
     ) -> tuple[dict[str, Answer], list[str]]:
-        """Ask brokers, some of which may be unreachable.
-
-        Returns:
-            The answers of those that were reached, errors among them, by name; and the names of the others.
+        """Ask brokers; returns answers and errors of those that were reached, by name, and the names of the others.
 
         Raises:
             ConnectFailed: none was reached.
@@ -157,11 +148,7 @@ def succeeded(answers: Mapping[str, Answer], failed: str, *ignored: type[RlabErr
 
 
 def unpack(answer: Answer) -> Any:
-    """The body of a response.
-
-    Raises:
-        RlabError: the answer is one.
-    """
+    """The body of a response; an error is raised."""
     if isinstance(answer, RlabError):
         raise answer
     return msgpack.unpackb(answer.body or b"", strict_map_key=False)
