@@ -39,8 +39,9 @@ check: $(STAMP) ## format, lint, types, import rules, and the style that no lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/lint-imports --no-logo --no-cache --config rooms.toml
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_rooms.py tests/unit/test_prose.py
 
 bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
 	@$(BIN)/rlab bench $(BENCH_ARGS)

@@ -1,0 +1,105 @@
+"""The house: how full a room may be, what stands at its door, and the walls that `rooms.toml` draws."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import client
+from tests.unit.source_tree import PACKAGES, ROOT, Source, shipped, texts
+
+MAX_ENTRIES = 15
+"""Files and folders that a folder may have: as many as can be seen at one look."""
+
+FLAT = {"model", "tests/unit/model"}
+"""Folders that may have more: twenty small nouns."""
+
+DOORS = {"client", "client.allocate"}
+"""Packages whose `__init__` exports names: what people import."""
+
+MAX_CONSTRUCTOR_PARAMETERS = 10
+
+
+def folders() -> dict[str, list[str]]:
+    """The entries of each folder of the packages and of their unit tests."""
+    entries: dict[str, set[str]] = {}
+    for name in texts():
+        path = Path(name)
+        for folder in path.parents:
+            entries.setdefault(folder.as_posix(), set()).add(path.relative_to(folder).parts[0])
+    tops = {package.partition(".")[0] for package in PACKAGES}
+    return {
+        folder: sorted(names)
+        for folder, names in entries.items()
+        if folder.split("/")[0] in tops or folder.startswith("tests/unit")
+    }
+
+
+def test_no_folder_has_more_entries_than_can_be_seen_at_one_look() -> None:
+    full = {
+        folder: len(names) for folder, names in folders().items() if len(names) > MAX_ENTRIES and folder not in FLAT
+    }
+    assert full == {}
+
+
+def test_every_folder_with_source_files_is_an_installed_package() -> None:
+    found = {folder.replace("/", ".") for folder, names in folders().items() if "__init__.py" in names}
+    assert found == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_door_of_a_room_says_what_is_behind_it_and_hands_nothing_on(package: str) -> None:
+    [source] = [source for source in shipped() if source.path == f"{package.replace('.', '/')}/__init__.py"]
+    docstring = ast.get_docstring(source.tree) or ""
+    assert len(docstring.splitlines()) >= 4, "say what the feature is, which file decides, which acts, where to begin"
+    if package not in DOORS:
+        assert len(source.tree.body) == 1, "a re-export doubles a name, and loads the whole room for it"
+
+
+def constructors(source: Source) -> list[tuple[str, int]]:
+    """The parameters of each constructor of a file, without self."""
+    return [
+        (
+            f"{source.path}: {owner.name}",
+            len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs) - 1,
+        )
+        for owner in ast.walk(source.tree)
+        if isinstance(owner, ast.ClassDef)
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    ]
+
+
+def test_no_constructor_has_more_collaborators_than_one_can_keep_in_mind() -> None:
+    many = [each for source in shipped() for each in constructors(source) if each[1] > MAX_CONSTRUCTOR_PARAMETERS]
+    assert many == []
+
+
+def test_the_walls_between_rooms_stand() -> None:
+    # In a process of its own: it configures logging anew, which silences every logger that there was.
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--config", "rooms.toml", "--no-cache", "--no-logo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_people_import_these_names_and_no_others() -> None:
+    assert sorted(client.__all__) == [
+        "Admin",
+        "ConsumeFrom",
+        "ConsumeResult",
+        "LitePullConsumer",
+        "Message",
+        "MessageExt",
+        "MessageModel",
+        "MessageQueue",
+        "PopConsumer",
+        "PopMessage",
+        "Producer",
+        "PushConsumer",
+        "SendResult",
+    ]
+    assert all(hasattr(client, name) for name in client.__all__)
