@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from broker.store.trimming import SegmentSpan
+    from broker.store.message_store import SegmentSpan
 
 RETAIN_MS = 72 * 3600 * 1000
 """Three days. RocketMQ: fileReservedTime."""

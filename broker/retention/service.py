@@ -18,8 +18,8 @@ from broker.retention.plan import RetentionOptions, TrimPlan, TrimReason, plan_t
 from broker.store.disk.errors import StoreError
 from broker.store.disk.files import Files
 from broker.store.disk.options import MIB
+from broker.store.message_store import SegmentSpan
 from broker.store.segments.index import LogKey
-from broker.store.trimming import SegmentSpan
 from broker.topics.service import Topics
 from model.events import EventKind
 from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S

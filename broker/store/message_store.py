@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from broker.store.damage import Damage, DamageLog
 from broker.store.disk.directory import DirectoryLock, claim_directory, unusable
@@ -40,7 +40,6 @@ from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import LogKey
 from broker.store.segments.sync_job import SyncJob
 from broker.store.syncing import Durability
-from broker.store.trimming import FirstNeeded, SegmentSpan, first_needed, remove_before, spans_of
 from broker.store.writer import StoreWriter
 
 # Bound once: for a read of recent messages, looking these up would cost as much as the read.
@@ -48,20 +47,30 @@ _FOUND = ReadStatus.FOUND
 _new_tuple = tuple.__new__
 
 
+class SegmentSpan(NamedTuple):
+    """One file of the log, as retention sees it; `newest_ms` is the time of its newest record, or else of its start."""
+
+    base_position: int
+    end_position: int
+    newest_ms: int
+
+
+class FirstNeeded(NamedTuple):
+    """The oldest segment that is still needed, by its log position, and a queue with messages in it that are needed."""
+
+    position: int
+    key: LogKey
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatistics:
-    """The state of a store at one moment.
+    """The state of a store at one moment; see the properties of `MessageStore`.
 
     Attributes:
-        queues, segments: how many there are.
         min_position: log position of the oldest byte stored.
-        written_position: after the newest byte flushed.
-        synced_position: everything before it is durable.
-        tail_bytes: memory of recent records.
-        index_cache_bytes: memory of loaded index parts.
+        tail_bytes, index_cache_bytes: memory of recent records, and of loaded index parts.
         unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
-        damage: offset ranges found missing, by segment.
-        unlisted_damage: number of further ranges, which are not listed.
+        damage: offset ranges found missing, by segment; `unlisted_damage` counts further ones.
     """
 
     queues: int
@@ -91,16 +100,12 @@ class MessageStore(StoreWriter):
 
     @classmethod
     def open(
-        cls,
-        directory: Path,
-        options: StoreOptions,
-        clock_ms: Callable[[], int],
-        files: Files | None = None,
+        cls, directory: Path, options: StoreOptions, clock_ms: Callable[[], int], files: Files | None = None
     ) -> Self:
         """Open the store in a directory, or create it.
 
-        Recovers what a crash left (`recovery.py`). Everything found is durable when this returns. The directory must be
-        empty, a store, or not exist yet. The store is a context manager that closes it.
+        The directory must be empty, a store, or not exist yet. Recovers what a crash left (`recovery.py`); everything
+        found is durable when this returns. The store is a context manager that closes it.
 
         Raises:
             StoreUnusable: one of its kinds, saying what to change.
@@ -282,12 +287,7 @@ class MessageStore(StoreWriter):
         self._durability.finish_sync(job)
 
     def sync(self) -> None:
-        """Make durable what has been flushed; blocks for as long as the disk takes.
-
-        Raises:
-            StoreReadOnly: as `begin_sync`.
-            StoreSyncFailed: as `finish_sync`.
-        """
+        """Make durable what has been flushed; blocks for as long as the disk takes. Raises as the two steps do."""
         self._durability.sync()
 
     # --- retention ---------------------------------------------------------------------------------------------------
@@ -306,21 +306,25 @@ class MessageStore(StoreWriter):
         Raises:
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.
         """
-        before = len(self._log.segments)
+        segments = self._log.segments
+        before = len(segments)
         try:
             try:
-                return remove_before(self._log, to_position, free)
+                # The second segment begins with the ends of the queues; the disk must not forget both.
+                while len(segments) > 1 and segments[1].base_position <= to_position and segments[1].synced_size:
+                    self._log.remove_oldest(free)
             finally:
-                if len(self._log.segments) < before:
+                if len(segments) < before:
                     self._move_min_offsets()
         except OSError as error:
             raise StoreWriteFailed(
                 f"cannot remove old segments of {self._log.directory} ({error}): check the disk"
             ) from error
+        return before - len(segments)
 
     def spans(self) -> list[SegmentSpan]:
         """Return all segments, oldest first; the last one is being written and cannot be removed."""
-        return spans_of(self._log)
+        return [SegmentSpan(each.base_position, each.end_position, each.last_stored_ms) for each in self._log.segments]
 
     @property
     def newest_base_position(self) -> int:
@@ -328,15 +332,26 @@ class MessageStore(StoreWriter):
         return self._log.active.base_position
 
     def first_needed(self, needs: Mapping[LogKey, int], before: int) -> FirstNeeded | None:
-        """Find the oldest segment that is still needed; see `trimming.first_needed`.
+        """Find the oldest segment that holds a message at or after the first offset that is needed of its queue.
+
+        Only segments that end at or before the log position `before` are looked at, because the others are not about to
+        be removed. Of each, only the ends of its queues are read, which is one part of its index file. A queue that is
+        not in `needs` is not needed.
 
         Raises:
             StoreReadFailed: an I/O error.
         """
         try:
-            return first_needed(self._log, needs, before)
+            for segment in self._log.segments[:-1] if needs else ():
+                if segment.end_position > before:
+                    break
+                ends = self._log.ends(segment)
+                for key, offset in needs.items():
+                    if ends.get(key, 0) > offset:
+                        return FirstNeeded(segment.base_position, key)
         except OSError as error:
             raise self._read_error(error) from error
+        return None
 
     def _move_min_offsets(self) -> None:
         firsts = self._log.firsts(self._log.segments[0])

@@ -34,12 +34,8 @@ class QueueState:
     A plain record: only `MessageStore` changes it.
 
     Attributes:
-        min_offset: the oldest message that is still stored.
-        end_offset: the offset after the newest message that a reader may see.
-        flushed_offset: the offset after the newest message that is in the file; see `StoreWriter.show_only_synced`.
-        next_offset: the offset that the next append gets.
-        tail_base: offset of `tail[0]`.
-        tail: the newest records, encoded.
+        end_offset: a reader may see messages before it; see `StoreWriter.show_only_synced`.
+        tail: the newest records, encoded; the first one has the offset `tail_base`.
         longest_bytes: no record in `tail` is longer; lets a read skip adding up lengths.
         row: its row in the index of the segment being written.
         last_read_segment: where old records were last found: a reader that catches up asks for the same one again.

@@ -28,10 +28,7 @@ class RecoveryReport:
     """The findings and repairs of opening a store.
 
     Attributes:
-        segments: segments found.
-        scanned_segments: those without a usable index file.
-        scanned_bytes: their size.
-        scanned_records: messages found in them.
+        scanned_segments: segments without a usable index file; their size and the messages found in them follow.
         damaged_bytes: bytes in the middle of them that are no records; the damage log has the messages that were there.
         cut_bytes: torn tail that was cut off: the write that a crash interrupted; none of it was acknowledged.
     """
@@ -75,8 +72,12 @@ class Recovery:
             self.end_offsets = log.ends(log.active)
             self.first_offsets = {key: log.first_offset(log.segments[0], key) for key in self.end_offsets}
         if self._last_is_empty:
-            self._remove_empty_last()
-        self._begin_segment(max(now_ms, self.last_stored_ms))
+            # The new segment gets the name of the last one, and replaces its file in one step.
+            self._end_position = log.active.base_position
+            log.drop(log.active)
+        now_ms = max(now_ms, self.last_stored_ms)
+        head = encode_queue_table(self.end_offsets, now_ms)
+        log.begin_segment(self._end_position, head, MemoryIndex(self.end_offsets), now_ms=now_ms, durable=True)
         return RecoveryReport(
             segments=len(bases),
             scanned_segments=self._scanned_segments,
@@ -171,15 +172,3 @@ class Recovery:
             assert row is not None
             for first_offset, end_offset in row.lost_ranges(segment.size):
                 self._damage.note(segment.name, key, first_offset, end_offset)
-
-    def _remove_empty_last(self) -> None:
-        """Forget the last segment: the new one gets its name, and replaces the file in one step."""
-        log = self._log
-        segment = log.discard_newest()
-        log.files.remove(log.directory / segment.index_name)
-        log.files.remove(log.directory / segment.keys_name)
-        self._end_position = segment.base_position
-
-    def _begin_segment(self, now_ms: int) -> None:
-        head = encode_queue_table(self.end_offsets, now_ms)
-        self._log.begin_segment(self._end_position, head, MemoryIndex(self.end_offsets), now_ms=now_ms, durable=True)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.retention.plan import RetentionOptions, TrimReason, plan_trim, soft_end
-from broker.store.trimming import SegmentSpan
+from broker.store.message_store import SegmentSpan
 
 
 @st.composite

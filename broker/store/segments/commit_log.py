@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class CommitLog:
-    """The segments of one store, oldest first.
+    """The segments of one store, oldest first. A method that touches a file may raise `OSError`.
 
     Attributes:
         segments: all of them; the last one is being written (none before recovery has run).
@@ -78,11 +78,8 @@ class CommitLog:
     ) -> Segment:
         """Make a new segment, which is the active one from now on.
 
-        The file appears with its head, the queue table, complete or not at all. The index has a row for each queue in
-        the table.
-
-        Raises:
-            OSError: the file could not be made; the old segment is still active and can be written.
+        The file appears with its head, the queue table, complete or not at all; after an OSError the old segment is
+        still active and can be written. The index has a row for each queue in the table.
         """
         segment = Segment(base_position=base_position, size=len(head), index=index, last_stored_ms=now_ms)
         segment.fd = self.files.create(self.directory / segment.name, head, durable=durable)
@@ -101,14 +98,6 @@ class CommitLog:
         segment.synced_size = segment.size
         self.close_file(segment)
         self._unfinished.pop(segment, None)
-
-    def discard_newest(self) -> Segment:
-        """Forget the newest segment; its files stay."""
-        segment = self.segments.pop()
-        self._unfinished.pop(segment, None)
-        self.close_file(segment)
-        self.forget_files(segment)
-        return segment
 
     def append(self, data: bytes) -> None:
         """Write a batch of whole records at the end of the log: all of it or nothing.
@@ -140,11 +129,7 @@ class CommitLog:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, segment: Segment, length: int, position: int) -> bytes:
-        """Read bytes at a position inside a segment; fewer at the end of its file.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Read bytes at a position inside a segment; fewer at the end of its file."""
         fd = segment.fd if segment.fd is not None else self._open_file(segment.name)
         return self.files.pread(fd, length, position)
 
@@ -173,11 +158,7 @@ class CommitLog:
             return ask(segment.index)
 
     def scan(self, segment: Segment) -> Scan:
-        """Read a whole segment and rebuild its index.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """Read a whole segment and rebuild its index."""
         number = bisect_left(self.segments, segment.base_position, key=lambda other: other.base_position)
         ends_before = self.ends(self.segments[number - 1]) if number else None
         return scan_segment(lambda length, position: self.read(segment, length, position), segment.size, ends_before)
@@ -185,8 +166,7 @@ class CommitLog:
     def load_index(self, segment: Segment) -> IndexHeader | None:
         """Use the index file of a finished segment; None, and nothing changed, if there is no good one of this segment.
 
-        Raises:
-            OSError: the file is there but cannot be read.
+        An OSError means that the file is there but cannot be read.
         """
         try:
             header = decode_header(self._read_index(segment, HEADER_BYTES, 0))
@@ -224,9 +204,6 @@ class CommitLog:
         """Collect what is not durable yet, and which finished segments have no index file.
 
         With `finish_active`, the active segment will not be written again, and gets its index file too.
-
-        Raises:
-            OSError: out of file descriptors.
         """
         work: list[SegmentSync] = []
         try:
@@ -235,7 +212,17 @@ class CommitLog:
                 is_finished = segment is not self.active or (finish_active and segment.record_count > 0)
                 index = segment.index if is_finished and isinstance(segment.index, MemoryIndex) else None
                 if needs_sync or index is not None:
-                    work.append(self._sync_of(segment, index, needs_sync=needs_sync))
+                    assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"
+                    work.append(
+                        SegmentSync(
+                            segment=segment,
+                            size=segment.size,
+                            fd=self.files.duplicate(segment.fd) if needs_sync and segment.fd is not None else None,
+                            index=index,
+                            index_path=self.directory / segment.index_name,
+                            last_stored_ms=segment.last_stored_ms,
+                        )
+                    )
         except OSError:
             for item in work:
                 item.close(self.files)
@@ -243,17 +230,6 @@ class CommitLog:
         directory = self.directory if self._has_new_names else None
         self._has_new_names = False
         return SyncJob(self.files, self.written_position, work, directory)
-
-    def _sync_of(self, segment: Segment, index: MemoryIndex | None, *, needs_sync: bool) -> SegmentSync:
-        assert segment.fd is not None or not needs_sync, f"{segment.name} was closed before it was synced"
-        return SegmentSync(
-            segment=segment,
-            size=segment.size,
-            fd=self.files.duplicate(segment.fd) if needs_sync and segment.fd is not None else None,
-            index=index,
-            index_path=self.directory / segment.index_name,
-            last_stored_ms=segment.last_stored_ms,
-        )
 
     def finish_sync(self, job: SyncJob) -> None:
         """Take note of what a successful job has done."""
@@ -285,10 +261,8 @@ class CommitLog:
         The log file goes first: an index without its segment is removed when the store is opened, while a segment
         without its index would be scanned.
 
-        `free` is called with a descriptor of the log file, and closes it; see `MessageStore.trim`.
-
-        Raises:
-            OSError: the file could not be removed; the segment stays.
+        `free` is called with a descriptor of the log file, and closes it; see `MessageStore.trim`. The segment stays if
+        its file cannot be removed.
         """
         assert len(self.segments) > 1, "the segment being written cannot be removed"
         segment = self.segments[0]
@@ -301,16 +275,16 @@ class CommitLog:
         finally:
             if free is not None and last is not None:
                 free(last)
-        del self.segments[0]
+        self.drop(segment)
+
+    def drop(self, segment: Segment) -> None:
+        """Forget a segment, with everything about it but its log file."""
+        self.segments.remove(segment)
         self._unfinished.pop(segment, None)
         self.close_file(segment)
-        self.forget_files(segment)
+        self._forget(segment, segment.name, segment.index_name)
         self.files.remove(self.directory / segment.index_name)
         self.files.remove(self.directory / segment.keys_name)
-
-    def forget_files(self, segment: Segment) -> None:
-        """Close what is open of a segment's files, and drop what was loaded of its index."""
-        self._forget(segment, segment.name, segment.index_name)
 
     def _forget(self, segment: Segment, *names: str) -> None:
         self.parts.forget(segment.base_position)

@@ -14,6 +14,7 @@ checksum; damage raises `IndexFileCorrupt`, and the caller rebuilds the index fr
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -38,16 +39,7 @@ class IndexFileCorrupt(StoreError):
 
 
 class IndexHeader(NamedTuple):
-    """The header of an index file, which is all that opening a store reads of it.
-
-    Attributes:
-        base_position: log position of its segment.
-        covered_bytes: bytes of the segment that it describes: all of them when it was written.
-        last_stored_ms: time of the newest record, 0 without records.
-        row_count: number of queues.
-        hole_count: entries whose record was damaged when the index was built.
-        directory_crc: checksum of the directory.
-    """
+    """The header of an index file, which is all that opening a store reads of it; see the module header."""
 
     base_position: int
     covered_bytes: int
@@ -178,15 +170,9 @@ class FileIndex:
         directory = self._directory()
         # Big-endian numbers sort as bytes do, so the search compares slices and unpacks only the row that it finds.
         wanted = _KEY.pack(*key)
-        low, high = 0, self.header.row_count
-        while low < high:
-            middle = (low + high) // 2
-            at = middle * _DIRECTORY_ROW.size
-            if directory[at : at + _KEY.size] < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        at = low * _DIRECTORY_ROW.size
+        starts = range(0, self.header.row_count * _DIRECTORY_ROW.size, _DIRECTORY_ROW.size)
+        number = bisect_left(starts, wanted, key=lambda at: directory[at : at + _KEY.size])
+        at = number * _DIRECTORY_ROW.size
         if directory[at : at + _KEY.size] != wanted:
             return None
         _, _, first_offset, count, start, crc = _DIRECTORY_ROW.unpack_from(directory, at)

@@ -73,7 +73,6 @@ class Scan:
     """Result of a scan.
 
     Attributes:
-        index: rows of every record found.
         valid_bytes: end of the last whole record.
         record_count: records found, those of the store itself not counted.
         first_stored_ms, last_stored_ms: of the records found, 0 without any.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker.retention.plan import RETAIN_MS, RetentionOptions, TrimPlan, TrimReason, plan_trim, soft_end
-from broker.store.trimming import SegmentSpan
+from broker.store.message_store import SegmentSpan
 from model.errors import ConfigError
 
 AGE, SIZE, HARD = TrimReason.AGE, TrimReason.SIZE, TrimReason.HARD_LIMIT
