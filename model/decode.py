@@ -89,7 +89,7 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
 
 
 def _decode_each(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list[Undecodable]) -> list[M]:
-    """The same for a body in which something is wrong, one record after the other."""
+    """Decode a body in which something is wrong, one record after the other."""
     messages: list[M] = []
     bad: list[Undecodable] = []
     try:
@@ -108,11 +108,7 @@ def _decode_each(kind: type[M], queue: MessageQueue, body: bytes, undecodable: l
 
 
 def _fields_of(payload: bytes) -> tuple[Any, ...]:
-    """The fields of a payload.
-
-    Raises:
-        ValueError, TypeError, msgpack.UnpackException: it is not exactly a message.
-    """
+    """Return the fields of a payload; raises the errors that `_decode_each` catches unless it is exactly a message."""
     fields = msgpack.unpackb(payload, use_list=False)
     if (
         type(fields) is not tuple

@@ -17,7 +17,7 @@ certainly had no effect; false means that it may have been carried out although 
     +-- ServerError                    the server: its state or its disk
     |   +-- SystemError_                  unexpected failure                       SYSTEM_ERROR
     |   +-- SystemBusy                                                             SYSTEM_BUSY
-    |   +-- PollingFull                   too many pops are held                 POLLING_FULL
+    |   +-- PollingFull                   too many pops are held                   POLLING_FULL
     |   +-- FlowControl                   too many requests of one peer            FLOW_CONTROL
     |   +-- ServiceNotAvailable           starting or stopping                     SERVICE_NOT_AVAILABLE
     |   +-- FlushDiskTimeout                                                       FLUSH_DISK_TIMEOUT

@@ -95,7 +95,7 @@ class EventLog:
 
 def encode_events(events: Iterable[Event]) -> bytes:
     """Encode events as JSON Lines, one object a line with every column."""
-    return b"".join(json.dumps(event.to_json_dict()).encode() + b"\n" for event in events)
+    return b"".join(json.dumps(event._asdict()).encode() + b"\n" for event in events)
 
 
 def decode_events(lines: bytes) -> list[Event]:

@@ -10,7 +10,7 @@ requests, so that all events of one change have one id and nothing has to be gue
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class EventKind(StrEnum):
@@ -86,7 +86,3 @@ class Event(NamedTuple):
     def id(self) -> str:
         """The id that other events name as their cause when this one is the root."""
         return f"{self.node}/{self.seq}"
-
-    def to_json_dict(self) -> dict[str, Any]:
-        """Return the event as an object for JSON Lines."""
-        return self._asdict()

@@ -57,9 +57,8 @@ HEARTBEAT_INTERVAL_S = 30.0
 MEMBER_EXPIRY_S = 120.0
 LEASE_CLOSE_GRACE_S = 0.3
 """How long a member whose connection closed stays a member and keeps its leases. A client that lost a connection tries
-again after `RECONNECT_FIRST_S`, then after twice that, with a heartbeat once connected: two failed attempts and a third
-that
-succeeds fit. And a killed member's queues are consumed again well within a second."""
+again after `RECONNECT_FIRST_S`, then after twice that, and sends a heartbeat once connected: two failed attempts and a
+third that succeeds fit. And a killed member's queues are consumed again well within a second."""
 NOTIFY_WINDOW_S = 0.1
 """At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
 MAX_GROUPS = 100_000

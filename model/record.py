@@ -44,12 +44,11 @@ CONTROL_FLAG = 0x8000
 MAX_TIMES_DELIVERED = 0xFFFF
 
 _PREFIX = struct.Struct(">II")
-_AFTER_CRC = struct.Struct(">IIQQiHH")
 CONSUMED = struct.Struct(">I12xQQiHH")
 """The six fields that a consumer needs: it asked for the topic and the queue, so it knows them."""
 
 _pack_prefix = _PREFIX.pack
-_pack_after_crc = _AFTER_CRC.pack
+_pack_after_crc = struct.Struct(">IIQQiHH").pack
 _unpack_prefix = _PREFIX.unpack_from
 _unpack_header = HEADER.unpack_from
 _unpack_consumed = CONSUMED.unpack_from

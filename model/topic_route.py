@@ -78,11 +78,7 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerData:
-    """One broker name and its addresses. RocketMQ: BrokerData.
-
-    Attributes:
-        addresses: broker id -> `host:port`; id 0 is the master.
-    """
+    """One broker name and its addresses by broker id. RocketMQ: BrokerData."""
 
     cluster: str
     broker_name: str

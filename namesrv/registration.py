@@ -22,15 +22,7 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """The registration of a broker. RocketMQ: RegisterBrokerRequestHeader and its body.
-
-    Attributes:
-        broker_id: 0 for the master. Only the master's topics count.
-        address: `host:port` that clients connect to.
-        version: grows with every change of the topics.
-        expiry_s: silence after which the broker is considered dead.
-        topics: all of them, each once.
-    """
+    """The registration of a broker, whose topics count if it is the master. RocketMQ: RegisterBrokerRequestHeader."""
 
     cluster: str
     broker_name: str
@@ -53,6 +45,11 @@ def registration_of(request: Command) -> BrokerRegistration:
         InvalidParameter: a name or the address is illegal, or the body is not a list of topics, each once.
     """
     header = request.header
+    topics = tuple(
+        checked_topic_config(topic, read, write, Perm(perm)) for topic, read, write, perm in rows_of(request)
+    )
+    if len({config.topic for config in topics}) < len(topics):
+        raise InvalidParameter("a registration must list each topic once")
     return BrokerRegistration(
         cluster=check_id("cluster name", header["cluster"]),
         broker_name=check_id("broker name", header["broker_name"]),
@@ -60,7 +57,7 @@ def registration_of(request: Command) -> BrokerRegistration:
         address=checked_address(header["address"]),
         version=header["version"],
         expiry_s=header["expiry_ms"] / 1000,
-        topics=_topics_of(request),
+        topics=topics,
     )
 
 
@@ -79,12 +76,3 @@ def checked_address(address: str) -> str:
             f"field 'address': no client can connect to {address}: register the port that the broker listens on"
         )
     return format_address(host, port)
-
-
-def _topics_of(request: Command) -> tuple[TopicConfig, ...]:
-    topics = tuple(
-        checked_topic_config(topic, read, write, Perm(perm)) for topic, read, write, perm in rows_of(request)
-    )
-    if len({config.topic for config in topics}) < len(topics):
-        raise InvalidParameter("a registration must list each topic once")
-    return topics

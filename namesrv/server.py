@@ -20,12 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NameServer:
-    """A running name server; made by `run_name_server`.
-
-    Attributes:
-        address: `host:port` that it listens on, with the real port.
-        table: to be read; only requests change it.
-    """
+    """A running name server, with the `host:port` that it listens on; only requests change its table."""
 
     address: str
     table: RouteTable

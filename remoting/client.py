@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -37,7 +36,7 @@ def raise_for_code(response: Command) -> Command:
 
 
 class Backoff:
-    """Decides when to try an address again: capped exponential waits with jitter. Time and randomness are arguments."""
+    """Decides when to try an address again: capped exponential waits with jitter."""
 
     __slots__ = ("_failures", "retry_at")
 
@@ -87,9 +86,7 @@ class RemotingClient:
     async def __aenter__(self) -> RemotingClient:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.aclose()
 
     def connected(self, address: str) -> Connection | None:

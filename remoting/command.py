@@ -1,9 +1,8 @@
 """Command: one frame, decoded. RocketMQ: RemotingCommand. Pure.
 
-A connection handles some commands in an event-loop iteration, then lets other connections have theirs, and its answers
-be sent. Handled all at once, twenty requests would be answered all at once: then the peer works while this side waits,
-and the other way round, and half of each core idles. Handled one by one, requests that could share a write to the disk
-would not. So a command has a cost, of which an iteration takes `COMMANDS_PER_ITERATION`:
+A connection handles only some commands in an event-loop iteration (`connection.py` says why), but not one by one:
+requests that could share a write to the disk would not. So a command has a cost, of which an iteration takes
+`COMMANDS_PER_ITERATION`:
 
     a send, a heartbeat, an answer       1
     a batch of sends                     1, and 1 for each 512 bytes
@@ -33,7 +32,6 @@ class Command(NamedTuple):
         code: a request code, or in a response a response code.
         opaque: chosen by the sender of a request and returned in its response.
         header: short named fields; `remoting/wire/schema.py` lists them.
-        body: bytes, or None.
     """
 
     flags: int

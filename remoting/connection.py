@@ -8,17 +8,16 @@ also stops reading from that peer, so that a client which never reads cannot mak
 that it is owed already (held pulls, notifications) still go out, up to `MAX_UNSENT_BYTES`; beyond that the peer is cut
 off.
 
-Commands that arrive together are handled a few per iteration (`request_cost`). Two processes that each handle
-everything before they write would take turns: one waits while the other works. With slices the answers to the first
-commands leave while the next ones are handled; measured with 64 sends outstanding, that is nearly twice the rate on two
-cores.
+Commands that arrive together are handled a few per iteration (`request_cost`), so that other connections have theirs.
+And two processes that each handle everything before they write would take turns: one waits while the other works. With
+slices the answers to the first commands leave while the next ones are handled; measured with 64 sends outstanding, that
+is nearly twice the rate on two cores.
 
-A peer may vanish without a word: its machine lost power, or a router forgot the connection. RocketMQ's servers close a
-connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is no sign: the owner of an
-administrator's connection may think for an hour. So the system probes the peer's system (TCP keepalive), which answers
-as long as it knows the connection, however idle or busy the process is; after two minutes without an answer the
-connection ends like any other that is lost. Without it a server would keep the connections of vanished clients for
-ever, up to `MAX_CONNECTIONS`.
+A peer may vanish without closing: its machine lost power, or a router forgot the connection. RocketMQ's servers close a
+connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is no sign: an administrator may
+think for an hour. So the system probes the peer's system (TCP keepalive), which answers as long as it knows the
+connection, however idle or busy the process is; after two minutes without an answer the connection is lost like any
+other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from broker.store.damage import Damage, DamageLog
@@ -86,7 +85,7 @@ class StoreStatistics:
 
 
 class MessageStore(StoreWriter):
-    """Stores the messages of one broker in one directory; `recovery` says what opening it had to do."""
+    """Stores the messages of one broker in one directory; `recovery` reports what opening it had to do."""
 
     recovery: RecoveryReport
 
@@ -154,9 +153,7 @@ class MessageStore(StoreWriter):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ _unpack_checked = Struct(">IIIIQ").unpack_from
 
 
 class LogReader:
-    """Reads records that are no longer in memory."""
+    """Reads records that are no longer in memory. Its methods raise `OSError` if a file cannot be read."""
 
     def __init__(self, log: CommitLog, damage: DamageLog, scan_records: int) -> None:
         self._log = log
@@ -45,16 +45,11 @@ class LogReader:
         max_bytes: int,
         tag_hashes: frozenset[int] | None,
     ) -> tuple[bytes, int, int]:
-        """Read records of one queue in [offset, end_offset) from one segment.
-
-        The first record is returned even if it is longer than `max_bytes`.
+        """Read records of one queue in [offset, end_offset) from one segment, the first one however long it is.
 
         Returns:
             The records back to back, their number, and the offset to go on from. There may be none, because everything
             looked at was filtered or damaged; the offset has moved on then.
-
-        Raises:
-            OSError: a file cannot be read.
         """
         budget = self._scan_records
         while offset < end_offset and budget > 0:
@@ -78,9 +73,6 @@ class LogReader:
         """Return the first offset stored at or after a time; the queue's end if there is none.
 
         Times never decrease along the log, so one segment decides.
-
-        Raises:
-            OSError: a file cannot be read.
         """
         segments = self._log.segments
         number = bisect_left(segments, timestamp_ms, key=lambda segment: segment.last_stored_ms)
@@ -163,13 +155,9 @@ class LogReader:
     def _verify(
         self, segment: Segment, key: LogKey, picked: _Picked, start: int, block: bytes, parts: list[bytes]
     ) -> int:
-        """Append to `parts` the records of a fetched block that are what the index says, and note the others.
+        """Append to `parts` the records of a fetched block that match the index, and return how many; note the others.
 
-        Records that are back to back, as in a batch, become one part: a slice of each would cost a quarter of
-        the read.
-
-        Returns:
-            How many records were appended.
+        Records that are back to back, as in a batch, become one part: a slice of each would cost a quarter of the read.
         """
         view, size = memoryview(block), len(block)
         topic_id, queue_id = key

@@ -7,6 +7,8 @@ changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from model.limits import MAX_ACKED_OFFSETS, MAX_INVISIBLE_MS, MAX_POP_BATCH, MIN_INVISIBLE_MS
 from remoting.request_code import RequestCode
 from remoting.wire.field import CLIENT, GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC, Field, RequestSchema
@@ -14,15 +16,19 @@ from remoting.wire.field import CLIENT, GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHE
 ANY_QUEUE = -1
 """Queue id of a pop that takes messages from any queue of the topic."""
 
-_ACK_ROWS = (
-    TOPIC,
-    Field("queue_id", int, "queue of the topic on this broker"),
-    Field("token", int, "delivery token of the handle"),
-    Field("offset", list, "of the messages", items=int),
-)
-_ACK_ANSWER = (
-    "once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were dead: "
-    "acknowledged or redelivered before, or their invisible time was changed. The others are acknowledged"
+_ACK = RequestSchema(
+    "consumer -> broker",
+    "Messages were consumed.",
+    (GROUP, CLIENT),
+    rows=(
+        TOPIC,
+        Field("queue_id", int, "queue of the topic on this broker"),
+        Field("token", int, "delivery token of the handle"),
+        Field("offset", list, "of the messages", items=int),
+    ),
+    max_rows=MAX_ACKED_OFFSETS,
+    answer="once it is stored: body: msgpack array of [topic, queue id, offset] of the messages whose handles were "
+    "dead: acknowledged or redelivered before, or their invisible time was changed. The others are acknowledged",
 )
 
 POP_SCHEMA: dict[RequestCode, RequestSchema] = {
@@ -64,22 +70,8 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` is over, when the filter excluded so much that "
         "other requests should be served; POLLING_FULL when too many pops are held",
     ),
-    RequestCode.ACK_MESSAGE: RequestSchema(
-        "consumer -> broker",
-        "Messages were consumed.",
-        (GROUP, CLIENT),
-        rows=_ACK_ROWS,
-        max_rows=MAX_ACKED_OFFSETS,
-        answer=_ACK_ANSWER,
-    ),
-    RequestCode.BATCH_ACK_MESSAGE: RequestSchema(
-        "consumer -> broker",
-        "The same as ACK_MESSAGE.",
-        (GROUP, CLIENT),
-        rows=_ACK_ROWS,
-        max_rows=MAX_ACKED_OFFSETS,
-        answer=_ACK_ANSWER,
-    ),
+    RequestCode.ACK_MESSAGE: _ACK,
+    RequestCode.BATCH_ACK_MESSAGE: replace(_ACK, purpose="The same as ACK_MESSAGE."),
     RequestCode.CHANGE_MESSAGE_INVISIBLETIME: RequestSchema(
         "consumer -> broker",
         "Change the invisible time of a message, counted from now on; 0 makes it visible at once.",

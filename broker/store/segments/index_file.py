@@ -116,12 +116,11 @@ _PART_OVERHEAD_BYTES = 300
 
 
 class FileIndex:
-    """Reads the index of a finished segment from its file."""
+    """Reads the index of a finished segment from its file, whose header has been read; all segments share the cache."""
 
     __slots__ = ("_cache", "_read", "header")
 
     def __init__(self, header: IndexHeader, read: Read, cache: PartCache) -> None:
-        """Use an index file whose header has been read; the cache is shared by all segments."""
         self.header = header
         self._read = read
         self._cache = cache

@@ -91,10 +91,7 @@ def scan_segment(read: Read, size: int, ends_before: dict[LogKey, int] | None) -
     """Rebuild the index of a segment from the first `size` bytes of its file.
 
     Missing offsets between found ones are holes in the rows. `ends_before` is where the queues end in the segment
-    before, for the case that the queue table is damaged; None if there is no such segment.
-
-    Raises:
-        OSError: the file cannot be read.
+    before, for the case that the queue table is damaged; None if there is no such segment. Raises what `read` does.
     """
     scan = Scan(index=MemoryIndex(ends_before or {}))
     rows = scan.index.rows
@@ -135,10 +132,7 @@ def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = Fals
     """Yield every whole record in the first `size` bytes of a segment; the bytes between two of them are damaged.
 
     Begins at `position`, the start of a record. Without `with_payloads`, only the store's own records have their
-    payload.
-
-    Raises:
-        OSError: while iterating: the file cannot be read.
+    payload. Raises what `read` does.
     """
     block, base = b"", 0
     view = memoryview(block)

@@ -27,7 +27,7 @@ def test_each_event_is_one_line_and_a_file_is_added_to(tmp_path: Path) -> None:
         with TraceFile(path) as trace:
             for seq in seqs:
                 trace.write(event(seq))
-    assert lines(path) == [event(seq).to_json_dict() for seq in (1, 2, 3)]
+    assert lines(path) == [event(seq)._asdict() for seq in (1, 2, 3)]
 
 
 def test_what_is_flushed_can_be_read_while_the_file_is_open(tmp_path: Path) -> None:
