@@ -2,8 +2,8 @@
 
 A flag wins over the environment, the environment over the file of `--config`, the file over the default. Every option
 can be set by `RLAB_<COMMAND>_<OPTION>` (for instance RLAB_BROKER_LISTEN, RLAB_TOPIC_CREATE_QUEUES); `--namesrv` and
-`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command; values above
-the tables are for every command that has the option:
+`--config` by RLAB_NAMESRV and RLAB_CONFIG for all commands. The file has a table per command; values before the first
+table apply to every command that has the option:
 
     namesrv = "10.0.0.1:9876,10.0.0.2:9876"
     [broker]
@@ -40,7 +40,7 @@ def load_config(context: typer.Context, file: Path | None) -> Path | None:
         raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} is not valid TOML: {error}") from error
-    # "rlab topic create" is read from the root, [topic] and [topic.create]; only the last has to fit exactly.
+    # "rlab topic create" reads the root, [topic] and [topic.create]; only in the last an unknown name is an error.
     known = _parameters(context)
     values = {name: value for name, value in table.items() if name in known}
     path = context.command_path.split()[1:]
@@ -59,7 +59,7 @@ def load_config(context: typer.Context, file: Path | None) -> Path | None:
 
 
 def _parameters(context: typer.Context) -> dict[str, str]:
-    """Names of parameters: on the command line -> in the code."""
+    """Parameter name on the command line -> in the code."""
     names: dict[str, str] = {}
     for parameter in context.command.params:
         longest = max((*parameter.opts, parameter.name or ""), key=lambda opt: (opt.startswith("--"), len(opt)))
@@ -68,11 +68,10 @@ def _parameters(context: typer.Context) -> dict[str, str]:
     return names
 
 
-class NamesStrategies(TyperCommand):
-    """A command whose help names the allocation strategies where it says `{strategies}`.
+class StrategiesHelp(TyperCommand):
+    """A command whose help lists the allocation strategies in place of `{strategies}`.
 
-    They are read when somebody asks for that help: the list comes with the client, and loading it would slow every
-    command down.
+    The list is loaded only when the help is printed: importing the client would slow every command down.
     """
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

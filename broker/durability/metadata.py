@@ -27,7 +27,7 @@ from typing import Any
 
 import msgpack
 
-from broker.store.disk.directory import unusable
+from broker.store.disk.directory import to_store_error
 from broker.store.disk.files import Files
 from model.errors import ConfigError, StorageFull, SystemError_
 from model.record import FlushMode
@@ -223,7 +223,7 @@ def _check_writable(path: Path, files: Files) -> None:
         for each in (path, *filter(Path.exists, (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm")))):
             files.close(files.open(each, create=True))
     except OSError as error:
-        raise unusable(path, error) from error
+        raise to_store_error(path, error) from error
 
 
 def _open(path: Path, synchronous: str) -> sqlite3.Connection:

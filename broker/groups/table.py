@@ -5,21 +5,21 @@ heartbeat changed its group keep RocketMQ's names:
 
 - `update_channel` is true when the member is new. RocketMQ keys members by connection, so that a reconnect lists
   one client twice and causes a needless rebalance; here members are keyed by client id, and a newer connection
-  replaces the older one without a change. Two processes with one id are told apart by the epoch in their heartbeats:
-  the second is refused while the first is connected (`conflicting_member`), and evicts it after that
+  replaces the older one without a change. The run id in the heartbeats (`epoch`) distinguishes two processes with one
+  client id: the second is refused while the first is connected (`conflicting_member`), and evicts it after that
   (`evict_previous_process`).
-- `update_subscription` is true when a topic appears or disappears. A higher version of a topic that was there replaces
-  the expression and is no change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
+- `update_subscription` is true when a topic appears or disappears. A higher version of a known subscription replaces
+  its expression without a change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
 
-Every change raises the group's version. A member leaves by unregistering, by its connection closing, or by silence, and
-each of the three notifies the others: the first change of a quiet group at once, further ones at most every 100 ms.
-A member whose connection closed stays for a short grace: if it is back by then, nothing has happened. RocketMQ removes
-it at once, so that each hiccup of the network moves queues twice.
+Every change raises the group version and notifies the members: the first change of a quiet group at once, further ones
+at most every 100 ms. A member leaves when it unregisters, when its session expires, or when its connection closes: then
+it stays for a short grace period, and if it reconnects in time, the group does not change. RocketMQ removes it at once,
+so that each hiccup of the network moves queues twice.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
-    t=0.05  C joins   version 3, the same notification at 0.10 tells version 3
+    t=0.05  C joins   version 3, no second notification: the one at 0.10 carries version 3
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from model.quirks import Quirk
 
 
 class LeaveReason(StrEnum):
-    """How a member left."""
+    """Reason for which a broker removes a member."""
 
     UNREGISTER = "unregister"
     CLOSE = "close"
@@ -44,12 +44,12 @@ class LeaveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatOutcome:
-    """What a heartbeat did to one group.
+    """Effect of a heartbeat on one group.
 
     Attributes:
         joined: the member is new.
-        resubscribed: it is not new, and subscribes to other topics, or to a topic with another expression.
-        data_changed: its heartbeat said something new, which has to be stored.
+        resubscribed: the member is not new, and changed its topics or the expression of a topic.
+        data_changed: the member's data or run id differs from the stored one, and has to be stored.
     """
 
     group: ConsumerGroupInfo
@@ -71,8 +71,8 @@ class Leave:
 class GroupTable:
     """All groups of one broker.
 
-    Use: call a method, emit events for what it returns, then send what `take_notifications(now)` gives; wait for
-    `next_deadline()`, then call `expire(now)` and `take_notifications`.
+    Use: call a method, emit events for what it returns, then notify the members of the groups that
+    `take_notifications(now)` returns; wait for `next_deadline()`, then call `expire(now)` and `take_notifications`.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class GroupTable:
         close_grace_s: float = LEASE_CLOSE_GRACE_S,
     ) -> None:
         self._groups: dict[str, ConsumerGroupInfo] = {}
-        # connection key -> (group, key of the member) pairs that came over it: a close must not scan every group.
+        # connection -> (group, key) of the members that use it, so that its end does not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
-        # Groups that owe a notification, so that nobody scans all groups for them.
-        self._owing: dict[str, ConsumerGroupInfo] = {}
+        # Groups with a pending notification, so that looking for them does not scan every group.
+        self._to_notify: dict[str, ConsumerGroupInfo] = {}
         self._quirks = quirks
         self._notify_window_s = notify_window_s
         self._close_grace_s = close_grace_s
@@ -103,10 +103,10 @@ class GroupTable:
         return [self._groups[name] for name in sorted(self._groups)]
 
     def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
-        """A member of a group; if a connection is named, it must be the member's, unless that one is closed.
+        """A member of a group; if `connection` is given and the member is connected, it must be over this connection.
 
         Raises:
-            GroupNotExist: there is no such group or member; it has to send a heartbeat.
+            GroupNotExist: there is no such group or member; the client has to send a heartbeat.
         """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
@@ -121,7 +121,7 @@ class GroupTable:
     def conflicting_member(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
         """The connected member with this client id and another run id, so of another process; or None.
 
-        A connection that a newer one of the same process replaces is no rival, and neither is one that closed.
+        The member does not conflict if it is of the same process, which reconnects, or if its connection is closed.
         """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
@@ -131,7 +131,7 @@ class GroupTable:
         return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
 
     def _key(self, info: ConsumerGroupInfo, client_id: str, connection: int) -> str:
-        """What a member is listed under: its client id; under the quirk, each further connection with that id apart."""
+        """Key of a member: its client id, or under `DUPLICATE_MEMBERS` a key per further connection with that id."""
         first, own = info.members.get(client_id), f"{client_id} {connection}"
         if own in info.members:
             return own
@@ -141,11 +141,11 @@ class GroupTable:
     # --- joining and staying -----------------------------------------------------------------------------------------
 
     def restore(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
-        """Put back a group that an earlier run of the broker knew."""
+        """Restore a group that an earlier run of the broker has stored."""
         return self._groups.setdefault(group, ConsumerGroupInfo(group, version, created_ms))
 
     def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
-        """Put back a member of a restored group: it stays listed until `expires_at`, and returns without a change.
+        """Restore a member: it is listed until `expires_at`, and its next heartbeat does not change the group.
 
         Without this a restarted broker would list the first member that comes back as the only one, and it would take
         every queue, only to lose most of them again a moment later.
@@ -167,9 +167,9 @@ class GroupTable:
         now_ms: int,
         epoch: str = "",
     ) -> HeartbeatOutcome:
-        """Take one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
+        """Apply one group of a heartbeat. RocketMQ: ConsumerManager.registerConsumer.
 
-        The caller has looked for a `conflicting_member`, and evicted a previous process, before.
+        Before it, the caller looks for a `conflicting_member` and calls `evict_previous_process`.
 
         Raises:
             SystemBusy: too many groups, or too many members in this one; nothing has changed.
@@ -180,12 +180,12 @@ class GroupTable:
                 raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
             info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, now_ms)
         key = self._key(info, client_id, connection)
-        said = info.members[key].data if key in info.members else None
+        old_data = info.members[key].data if key in info.members else None
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
-        data_changed, member.epoch = said != data or member.epoch != epoch, epoch
-        if said != data:
-            if said is not None:
-                info.settings.remove(said)
+        data_changed, member.epoch = old_data != data or member.epoch != epoch, epoch
+        if old_data != data:
+            if old_data is not None:
+                info.settings.remove(old_data)
             info.settings.add(data)
         topics_changed, expression_changed = _update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
@@ -206,7 +206,7 @@ class GroupTable:
     def _update_channel(
         self, info: ConsumerGroupInfo, key: str, client_id: str, data: ConsumerData, connection: int, now: float
     ) -> tuple[Member, bool]:
-        """Note over which connection a member speaks, and until when it lives; returns it, and whether it is new."""
+        """Record the connection and session end of a member; returns the member, and whether it is new."""
         expires_at = now + data.session_timeout_s
         member = info.members.get(key)
         joined = member is None
@@ -224,7 +224,7 @@ class GroupTable:
         return member, joined
 
     def touch(self, group: str, client_id: str, now: float) -> None:
-        """Prolong a membership because of a pull under a lease, which is a sign of life like a heartbeat."""
+        """Extend the session of a member that pulled under a lease, which counts as a heartbeat."""
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
         if member is not None:
@@ -235,11 +235,11 @@ class GroupTable:
     def evict_previous_process(self, group: str, client_id: str, epoch: str, *, cause: str, now: float) -> Leave | None:
         """Remove the disconnected member of an earlier process with this client id: a new process must not inherit it.
 
-        The grace since its connection closed is for that process alone: its successor would go on under its leases, and
-        their fencing tokens would not tell the two apart when the first is back.
+        The grace period after a closed connection is for the process that had it. A successor that inherited the member
+        would inherit its leases, and their fencing tokens could not distinguish the two when the first reconnects.
 
         Returns:
-            The member that left; None if there is none, or its run id is this one, or one of the two is not known.
+            The member that left; None if there was none, or one with this run id, or if either run id is unknown.
         """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
@@ -250,9 +250,10 @@ class GroupTable:
     def unregister(
         self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
     ) -> Leave | None:
-        """Remove a member that unregisters; None if it was not there (then nobody is notified).
+        """Remove a member that unregisters; None, without a notification, if there was no such member.
 
-        Over another connection than its own, that is not the member: somebody was refused because it has its id.
+        Ignores a request over another connection than the member's: a process sent it that was refused because the
+        member has its client id.
         """
         info = self._groups.get(group)
         key = self._key(info, client_id, connection) if info is not None else client_id
@@ -262,12 +263,9 @@ class GroupTable:
         return self._leave(group, key, LeaveReason.UNREGISTER, cause, now)
 
     def connection_closed(self, connection: int, now: float) -> int:
-        """Let the grace begin of every member whose last heartbeat came over this connection.
+        """Begin the grace period of the members whose last heartbeat came over this connection; returns their number.
 
-        RocketMQ: doChannelCloseEvent, which takes them out.
-
-        Returns:
-            How many members that is.
+        RocketMQ: doChannelCloseEvent, which removes them.
         """
         pairs = self._by_connection.pop(connection, {})
         gone_at = now + self._close_grace_s
@@ -278,7 +276,7 @@ class GroupTable:
         return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
-        """Remove every member whose session or grace has ended.
+        """Remove every member whose session or grace period has ended.
 
         RocketMQ: scanNotActiveChannel.
         """
@@ -311,41 +309,41 @@ class GroupTable:
                 del self._by_connection[connection]
 
     def delete(self, group: str) -> None:
-        """Forget a group that has no members; nothing if it is not there."""
+        """Delete a group, which must have no members, if it exists."""
         info = self._groups.pop(group, None)
         assert info is None or not info.members, f"group {group!r} is deleted while it has members"
-        self._owing.pop(group, None)
+        self._to_notify.pop(group, None)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
     def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
-        """Raise the version of a group and owe its members a notification."""
+        """Raise the version of a group and schedule a notification of its members."""
         info.version += 1
         info.cause = cause
-        # Broadcasting members each read every queue, whichever other members there are.
+        # A broadcasting member reads every queue, so changes of other members do not concern it.
         if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
             info.notify_at = NEVER
-            self._owing.pop(info.group, None)
+            self._to_notify.pop(info.group, None)
         elif notify:
             info.notify_at = min(info.notify_at, max(now, info.quiet_until))
-            self._owing[info.group] = info
+            self._to_notify[info.group] = info
 
     def announce(self, info: ConsumerGroupInfo, cause: str, now: float) -> None:
-        """Owe the members a notification, although none of them came, went or changed."""
+        """Raise the version and schedule a notification without a change of the members, e.g. for a new route."""
         self._changed(info, cause, now)
 
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
-        due = [info for info in self._owing.values() if info.notify_at <= now]
+        due = [info for info in self._to_notify.values() if info.notify_at <= now]
         for info in due:
-            del self._owing[info.group]
+            del self._to_notify[info.group]
             info.notify_at = NEVER
             info.quiet_until = now + self._notify_window_s
         return due
 
     def next_deadline(self) -> float | None:
         """When to call `expire` and `take_notifications` next, or None when nothing is pending."""
-        earliest = min((info.notify_at for info in self._owing.values()), default=NEVER)
+        earliest = min((info.notify_at for info in self._to_notify.values()), default=NEVER)
         earliest = min(earliest, self._earliest_expiry)
         return None if earliest == NEVER else earliest
 

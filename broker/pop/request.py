@@ -14,23 +14,23 @@ from remoting.command import Command
 from remoting.connection import Connection
 from remoting.wire.pop import ANY_QUEUE
 
-# A client pops thousands of times with the same names; wrong ones are not kept.
+# Cached, because a client pops thousands of times with the same names; errors are not cached.
 _checked_group = lru_cache(maxsize=1024)(check_group)
 _checked_id = lru_cache(maxsize=1024)(check_id)
-_BEGINNINGS = {each.value: each for each in ConsumeFrom}
+_CONSUME_FROM = {each.value: each for each in ConsumeFrom}
 
 
 class PopRequest(NamedTuple):
-    """A pop.
+    """The fields of a POP_MESSAGE request.
 
     Attributes:
-        queue_id: `ANY_QUEUE` for any.
-        tag_hashes: of the wanted tags, or None for all.
+        queue_id: `ANY_QUEUE` if the broker chooses the queue.
+        tag_hashes: hashes of the wanted tags, or None for all tags.
         order: whether only one batch of a queue is invisible at a time.
         max_attempts: deliveries after which a message is sent to the DLQ.
-        consume_from: where the group starts without a committed offset, or None if the pop does not say.
+        consume_from: start of the group on a queue without a committed offset; None if the request does not say.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`.
-        retry_topic: that of the group, if its messages are wanted too.
+        retry_topic: the group's retry topic if its messages are delivered too, else None.
     """
 
     group: str
@@ -64,14 +64,14 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
     """Read the header of a pop, which has been checked against its schema.
 
     Raises:
-        InvalidParameter: an illegal name, or an unknown start.
+        InvalidParameter: an illegal name, or an unknown `consume_from`.
     """
     group, topic, queue_id = _checked_group(header["group"]), header["topic"], header["queue_id"]
     order = bool(header.get("order"))
     wants_retry = header.get("retry")
     if wants_retry is None:
         wants_retry = queue_id == ANY_QUEUE and not order
-    of_retry = retry_topic(group)
+    group_retry_topic = retry_topic(group)
     consume_from = header.get("consume_from")
     hashes = header.get("tag_hashes")
     return PopRequest(
@@ -86,13 +86,13 @@ def read_pop(header: dict[str, Any]) -> PopRequest:
         header.get("max_attempts") or MAX_ATTEMPTS,
         None if consume_from is None else _consume_from(consume_from),
         header.get("consume_timestamp_ms") or 0,
-        of_retry if wants_retry and topic != of_retry else None,
+        group_retry_topic if wants_retry and topic != group_retry_topic else None,
     )
 
 
 def _consume_from(word: str) -> ConsumeFrom:
-    found = _BEGINNINGS.get(word)
+    found = _CONSUME_FROM.get(word)
     if found is None:
-        words = ", ".join(_BEGINNINGS)
+        words = ", ".join(_CONSUME_FROM)
         raise InvalidParameter(f"POP_MESSAGE: field 'consume_from' must be one of {words}, got {word[:80]!r}")
     return found

@@ -23,11 +23,7 @@ from remoting.server import Handler
 
 
 class Sink(Feature):
-    """Serves sinks, for instance the one of `pipeline/sink/writer.py`.
-
-    Attributes:
-        service: stages and publishes.
-    """
+    """Serves sinks, for instance the one of `pipeline/sink/writer.py`."""
 
     def __init__(self, core: Core, topics: Topics) -> None:
         self._core = core
@@ -41,23 +37,23 @@ class Sink(Feature):
             RequestCode.SINK_STAGE: self.stage,
             RequestCode.SINK_COMMIT: self.commit,
             RequestCode.SINK_ABORT: self.abort,
-            RequestCode.SINK_SPREAD: self.fix_brokers,
+            RequestCode.SINK_SPREAD: self.fix_broker_set,
         }
 
     def next_deadline(self) -> float | None:
-        """When the service has something to write again, or to drop."""
+        """Time of the next retry of a failed write, or of the next search for expired chunks."""
         return self.service.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Let the service act."""
+        """Retry failed writes and drop expired chunks."""
         self.service.expire(now)
 
     def kept_from(self) -> dict[LogKey, int]:
-        """From where on the service needs the log."""
+        """See `Feature.kept_from`: offsets of staged chunks, and those that recovery reads in the target queues."""
         return self.service.kept_from()
 
     def stage(self, connection: Connection, request: Command) -> None:
-        """Stage messages until their batch is committed; answered once they are stored."""
+        """Stage messages until their batch is committed; responds once they are stored."""
         header, body = request.header, request.body or b""
         if len(body) > MAX_PAYLOAD_BYTES:
             raise MessageIllegal(f"a chunk has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: split it")
@@ -77,7 +73,7 @@ class Sink(Feature):
         self.service.stage(attempt, header["seq"], body, messages, staged)
 
     def commit(self, connection: Connection, request: Command) -> None:
-        """Publish a batch; answered once it is published, or was before."""
+        """Publish a batch; responds when it is published, or at once if it was published before."""
         header = request.header
 
         def published(failure: RlabError | None) -> None:
@@ -92,12 +88,12 @@ class Sink(Feature):
         )
 
     def abort(self, connection: Connection, request: Command) -> None:
-        """Drop the staged messages of a batch; one that is being published or is published stays."""
+        """Drop the staged messages of a batch, unless its publication has begun."""
         dropped = self.service.abort(request.header["query_id"], request.header["batch_id"])
         self._core.barrier.respond_after_commit(connection, request, {"dropped": dropped})
 
-    def fix_brokers(self, connection: Connection, request: Command) -> None:
-        """Fix the broker set of a batch; answered once that is stored."""
+    def fix_broker_set(self, connection: Connection, request: Command) -> None:
+        """Return the broker set of a batch: the one of the first request, which is stored before it is returned."""
         header = request.header
         brokers = self._broker_sets.fix(header["query_id"], header["batch_id"], header["topic"], _broker_names(request))
         self._core.barrier.respond_after_commit(connection, request, {"brokers": brokers})

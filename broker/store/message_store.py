@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from broker.store.damage import Damage, DamageLog
-from broker.store.disk.directory import DirectoryLock, claim_directory, unusable
+from broker.store.disk.directory import DirectoryLock, claim_directory, to_store_error
 from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
@@ -127,7 +127,7 @@ class MessageStore(StoreWriter):
         try:
             self.recovery = recovery.run(self._clock_ms())
         except OSError as error:
-            raise unusable(self._log.directory, error) from error
+            raise to_store_error(self._log.directory, error) from error
         self._begin(recovery.first_offsets, recovery.end_offsets, recovery.last_stored_ms)
         self.sync()
 

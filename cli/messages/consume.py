@@ -15,7 +15,7 @@ import anyio
 import typer
 
 from cli.messages.lines import write_all
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, NamesStrategies, Verbose, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose, switch
 from cli.runtime import run
 from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
@@ -34,7 +34,7 @@ _GRACE_S = 0.5
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("consume", cls=NamesStrategies)(consume)
+    app.command("consume", cls=StrategiesHelp)(consume)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

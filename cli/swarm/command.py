@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, NamesStrategies, Verbose
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose
 from cli.output import document, print_json, print_line, print_note
 from cli.runtime import FAILED, run
 from model.errors import RlabError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("swarm", cls=NamesStrategies)(swarm)
+    app.command("swarm", cls=StrategiesHelp)(swarm)
 
 
 _Order = Annotated[

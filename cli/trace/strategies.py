@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Config, Json, NamesStrategies
+from cli.options import Config, Json, StrategiesHelp
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(cls=NamesStrategies)(strategies)
+    app.command(cls=StrategiesHelp)(strategies)
 
 
 def strategies(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from cli.options import Config, Json, NamesStrategies
+from cli.options import Config, Json, StrategiesHelp
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
 from model.errors import ConfigError
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(cls=NamesStrategies)(whatif)
+    app.command(cls=StrategiesHelp)(whatif)
 
 
 _Notify = Annotated[

@@ -211,8 +211,8 @@ class _Replay:
         """A reconnected member learns which of its leases ended, and begins a pass."""
         begins: set[float] = set()
         for queue in member.missed:
-            heard_ms = member.missed[queue] = self._lookup.heard_of_loss(client, queue, at_ms)
-            if (begin_ms := self._lookup.begin_of(client, Trigger.LOCK, heard_ms)) is not None:
+            heard_ms = member.missed[queue] = self._lookup.loss_noticed(client, queue, at_ms)
+            if (begin_ms := self._lookup.pass_begin(client, Trigger.LOCK, heard_ms)) is not None:
                 begins.add(max(at_ms, begin_ms))
         for begin_ms in sorted(begins):
             self._at(begin_ms, partial(self._wake, client, Trigger.LOCK))
@@ -270,7 +270,7 @@ class _Replay:
         deadline = self._members[client].schedule.next_deadline()
         if deadline is not None:
             due_ms = max(deadline * 1000, now_ms)
-            begin_ms = self._lookup.begin_of(client, Trigger.TIMER, due_ms) or due_ms
+            begin_ms = self._lookup.pass_begin(client, Trigger.TIMER, due_ms) or due_ms
             self._at(begin_ms, lambda at_ms: self._pump(client, at_ms, due_ms))
 
     def _pump(self, client: str, at_ms: float, due_ms: float = 0.0) -> None:
@@ -397,7 +397,7 @@ class _Replay:
 
     def _stop_consuming(self, client: str, queue: MessageQueue, at_ms: float, why: str) -> None:
         member = self._members[client]
-        drained_ms = self._lookup.drained(client, queue, at_ms) or at_ms + self._timing.drain_ms
+        drained_ms = self._lookup.drain_end(client, queue, at_ms) or at_ms + self._timing.drain_ms
         self._spans.append(Span(queue, client, member.owned.pop(queue), at_ms, drained_ms, why))
         member.releasing[queue] = None
         released_ms = drained_ms
@@ -419,10 +419,10 @@ class _Replay:
         """The lease of a queue ends; the members that were refused it wake up."""
         lease.owner = ""
         for client, refused_ms in lease.waiters.items():
-            begin_ms = self._lookup.begin_of(client, Trigger.LOCK, at_ms)
+            begin_ms = self._lookup.pass_begin(client, Trigger.LOCK, at_ms)
             if begin_ms is None and as_recorded and self._lookup.was_refused(client, queue, refused_ms):
                 # The notification was lost in an outage shorter than the session timeout, of which the trace has no
                 # event: the member's next LOCK pass is the reaction.
-                begin_ms = self._lookup.begin_of(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
+                begin_ms = self._lookup.pass_begin(client, Trigger.LOCK, at_ms, self._rules.was_timeout_ms)
             self._at(max(at_ms, begin_ms or at_ms + self._timing.wake_ms), partial(self._wake, client, Trigger.LOCK))
         lease.waiters.clear()

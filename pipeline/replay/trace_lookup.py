@@ -1,7 +1,7 @@
 """Looks up when the same step happened in the recorded trace, and how long it took. Pure.
 
 A replay computes which queues members revoke and request. It copies times from the trace wherever the same member did
-the same at the same time there, with the look-ups of this module; where they find nothing, it takes a median.
+the same at the same time there, with the look-ups of this module; where they find nothing, it uses a median.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from pipeline.replay.recorded import Recorded
 NEAR_MS = 100.0
 """An event within this time after a trigger is attributed to that trigger."""
 SAME_MS = 1.5
-"""Two times that differ by no more are the same moment, on clocks that count milliseconds."""
+"""Times that differ by at most this count as equal, because the clocks of a trace are rounded to milliseconds."""
 
 
 class TraceLookup:
     """Looks up steps of a trace; times are milliseconds, as in `Recorded`."""
 
     def __init__(self, recorded: Recorded) -> None:
-        """Take the trace, which is only read."""
         self._recorded = recorded
 
-    def begin_of(self, client: str, trigger: Trigger, due_ms: float, within_ms: float = NEAR_MS) -> float | None:
-        """Return when the member's first pass with this trigger after `due_ms` began, if within `within_ms`."""
+    def pass_begin(self, client: str, trigger: Trigger, due_ms: float, within_ms: float = NEAR_MS) -> float | None:
+        """Time of the member's first pass with this trigger that began from `due_ms` to `within_ms` later, or None."""
         passes = self._recorded.passes.get(client, [])
-        place = bisect_left(passes, due_ms - SAME_MS, key=lambda each: each.begin_ms)
-        while place < len(passes) and passes[place].begin_ms <= due_ms + within_ms:
-            if trigger in passes[place].triggers:
-                return passes[place].begin_ms
-            place += 1
+        index = bisect_left(passes, due_ms - SAME_MS, key=lambda each: each.begin_ms)
+        while index < len(passes) and passes[index].begin_ms <= due_ms + within_ms:
+            if trigger in passes[index].triggers:
+                return passes[index].begin_ms
+            index += 1
         return None
 
-    def drained(self, client: str, queue: MessageQueue, stopped_ms: float) -> float | None:
-        """Return when the lease was released that a member stopped using at `stopped_ms`; infinite if it never was."""
+    def drain_end(self, client: str, queue: MessageQueue, stopped_ms: float) -> float | None:
+        """Time at which the lease was released that a member stopped using at `stopped_ms`.
+
+        Infinite if the trace has no release of it, None if the trace does not have the member stop.
+        """
         near = [
             drain
             for drain in self._recorded.drains.get((client, queue), ())
@@ -49,16 +51,19 @@ class TraceLookup:
 
     def was_released(self, client: str, queue: MessageQueue, at_ms: float) -> bool:
         """Return whether this member's lease of a queue was released at this time."""
-        return any(abs(at_ms - back_ms) <= SAME_MS for _, back_ms in self._recorded.drains.get((client, queue), ()))
+        return any(abs(at_ms - end_ms) <= SAME_MS for _, end_ms in self._recorded.drains.get((client, queue), ()))
 
     def was_refused(self, client: str, queue: MessageQueue, at_ms: float) -> bool:
         """Return whether a broker refused this member the lease of a queue at this time."""
         refusals = self._recorded.refusals.get((client, queue), [])
-        place = bisect_left(refusals, at_ms - SAME_MS)
-        return place < len(refusals) and refusals[place] <= at_ms + SAME_MS
+        index = bisect_left(refusals, at_ms - SAME_MS)
+        return index < len(refusals) and refusals[index] <= at_ms + SAME_MS
 
-    def heard_of_loss(self, client: str, queue: MessageQueue, back_ms: float) -> float:
-        """Return when a reconnected member dropped a queue whose lease had ended; else when it was back."""
+    def loss_noticed(self, client: str, queue: MessageQueue, back_ms: float) -> float:
+        """Time at which a member that reconnected at `back_ms` noticed that its lease of a queue had ended.
+
+        That is `back_ms` if the trace does not have it.
+        """
         drains = self._recorded.drains.get((client, queue), [])
-        place = bisect_left(drains, back_ms - SAME_MS, key=lambda drain: drain[0])
-        return drains[place][0] if place < len(drains) and drains[place][0] <= back_ms + NEAR_MS else back_ms
+        index = bisect_left(drains, back_ms - SAME_MS, key=lambda drain: drain[0])
+        return drains[index][0] if index < len(drains) and drains[index][0] <= back_ms + NEAR_MS else back_ms

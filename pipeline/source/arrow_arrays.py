@@ -3,8 +3,8 @@
 `pa.array`, `pa.repeat` and `pa.scalar` would do, but the first call of one imports pandas, which takes a third of a
 second in each of Spark's many Python workers.
 
-The layout is that of Arrow's columnar format: for strings and bytes the offset of each value and one more, then all
-values concatenated; a bit for each value that is not null, the lowest bit of a byte first.
+The buffers are those of Arrow's columnar format. An array of n strings or byte strings has n + 1 offsets, the last one
+the end, and the concatenated values. An array with nulls has a bit per value, 0 for null, lowest bit of a byte first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def numbers(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def binaries(values: Sequence[bytes]) -> pa.Array:
-    """An array of bytes, none of them null.
+    """An array of byte strings, none of them null.
 
     Raises:
         TypeError: a value is something else.
@@ -35,7 +35,7 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
 
     Raises:
         TypeError: a value is something else.
-        UnicodeEncodeError: a value has half of a character.
+        UnicodeEncodeError: a value has a lone surrogate.
     """
     joined = "".join(values)
     data = joined.encode()

@@ -178,7 +178,7 @@ def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None
     return pieces
 
 
-def together(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]]:
+def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]]:
     """Join neighbouring small pieces into tasks of up to `max_rows` messages; every piece is in one task, in order."""
     tasks: list[tuple[Range, ...]] = []
     room = 0

@@ -10,15 +10,15 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.source.columns import ColumnSettings, arrow_batches
-from pipeline.source.offsets import Range, split, together
+from pipeline.source.offsets import Range, join_small, split
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import PullSettings, QueueReader
 from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 SMALL_TASK_ROWS = 1_000
-"""Queues with few messages share a task up to this number. A task costs Spark as much time as reading 10,000 messages,
-but a query may need more time for a row than reading it takes."""
+"""Ranges with few messages share a task of up to this many messages. A task costs Spark as much time as reading 10,000
+messages; the limit is lower because a query may spend more time on a message than reading it takes."""
 
 
 class QueueRanges(InputPartition):
@@ -32,14 +32,14 @@ class QueueRanges(InputPartition):
 def plan_tasks(ranges: Iterable[Range], options: SourceOptions) -> list[InputPartition]:
     """Distribute the ranges over tasks, as the options say."""
     pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
-    most = options.max_rows_per_partition or SMALL_TASK_ROWS
-    # With minPartitions, small tasks are wanted.
-    small = 0 if options.min_partitions else min(most, SMALL_TASK_ROWS)
-    return [QueueRanges(task) for task in together(pieces, small)]
+    max_rows = options.max_rows_per_partition or SMALL_TASK_ROWS
+    # minPartitions asks for many small tasks, so none are joined.
+    shared_rows = 0 if options.min_partitions else min(max_rows, SMALL_TASK_ROWS)
+    return [QueueRanges(task) for task in join_small(pieces, shared_rows)]
 
 
 def open_client(options: SourceOptions) -> WireClient:
-    """Open connections as the options say."""
+    """A client with the name servers, timeout and retries of the options."""
     return WireClient(options.name_servers, timeout_s=options.pull_timeout_s, retries=options.fetch_retries)
 
 
@@ -50,7 +50,7 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         MessagesLost: messages of a range were deleted or are not decodable, and `failOnDataLoss` is set.
         RlabError: a broker cannot be reached, or refuses.
     """
-    # For a plan without partitions pyspark 4.3 calls this with another class.
+    # If a plan has no partitions, pyspark 4.3 passes an object of another class.
     if not isinstance(partition, QueueRanges):
         return
     pulls = PullSettings(
@@ -67,8 +67,8 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
         fail_on_data_loss=options.fail_on_data_loss,
     )
     decode = arrow_batches if options.use_arrow else rows
-    # There are no reference cycles to collect, and with the collector on a read takes nearly twice as long.
-    collected = gc.isenabled()
+    # There are no reference cycles to collect, and garbage collection nearly doubles the time of a read.
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         with open_client(options) as client:
@@ -76,5 +76,5 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
                 pulled = QueueReader(client, wanted, pulls).pulls()
                 yield from decode(wanted.queue, wanted.end, pulled, columns)
     finally:
-        if collected:
+        if was_enabled:
             gc.enable()

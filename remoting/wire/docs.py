@@ -2,8 +2,8 @@
 
     python -m remoting.wire.docs > docs/wire-protocol.md
 
-The example frames are made by the real codec; the meaning of each byte is found by encoding the parts one by one, and
-the parts have to add up to the frame.
+The example frames come from the real codec. To explain each byte, the parts of a frame are encoded one by one, and
+have to equal the frame when joined.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
 | header | map | named fields, at most {MAX_HEADER_FIELDS}; fields that are not known are ignored |
 | body | bin or nil | bytes; see each request |
 
-- A frame has at most {MAX_FRAME_BYTES} bytes after its length, which is checked before any of them is kept. A list or
-  map inside the header has at most {MAX_HEADER_ITEMS} elements.
-- Responses come in any order: a request that is held does not hold up those behind it.
+- A frame has at most {MAX_FRAME_BYTES} bytes after its length. The receiver checks the length before it stores any of
+  them. A list or map inside the header has at most {MAX_HEADER_ITEMS} elements.
+- Responses come in any order: a request that waits at the receiver does not delay later ones.
 - Anything but a frame of this version ends the connection, after one response with opaque 0, the code PROTOCOL_ERROR
   and a `remark` that says why. A server that takes no more connections does the same with SYSTEM_BUSY or
   SERVICE_NOT_AVAILABLE.
-- A response whose code is an error has a `remark` in its header, for people to read. A header field that is
-  missing, of another type or out of range is named in it, with INVALID_PARAMETER; a code that the server does not know
-  gives REQUEST_CODE_NOT_SUPPORTED.
-- Numbers below 90000 or above 99999 are RocketMQ's, where it has them.
+- A response whose code is an error has a `remark` in its header, for people to read. If a header field is missing, of
+  another type or out of range, the code is INVALID_PARAMETER and the remark names the field. A request code that the
+  server does not know gives REQUEST_CODE_NOT_SUPPORTED.
+- Request and response codes from 90000 to 99999 are this project's own; the others are RocketMQ's.
 """
 
 _RESPONSE_CODES = """\
@@ -157,7 +157,7 @@ def _request(code: RequestCode, schema: RequestSchema) -> Iterator[str]:
         )
     elif schema.body:
         yield from ("", f"Body: {schema.body}.")
-    answer = schema.answer or ("none" if "one-way" in schema.sender else "SUCCESS, nothing more")
+    answer = schema.answer or ("none" if "one-way" in schema.sender else "SUCCESS, without header fields or body")
     yield from ("", f"Answer: {answer}.")
 
 

@@ -1,6 +1,6 @@
 """Files on a disk that loses what was not synced when the power goes.
 
-The real files hold everything that was written; beside them this layer records what would be on the disk itself:
+The real files hold everything that was written. This layer records, in memory, what a disk would have of it:
 
     write, write, sync, write           the disk surely has two writes, and perhaps a part of the third
     create a, sync a                    the disk has a's content, and perhaps not its name
@@ -11,7 +11,7 @@ A random number generator decides what a power cut loses. Of the names created, 
 up to some moment and a part of the next one. Sometimes it also keeps a later write behind a gap of zeros, because
 systems write pages in any order.
 
-The database of the broker does not go through this layer and is left as it is.
+SQLite writes the broker's database itself, so a simulated power cut does not change that file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from random import Random
 from broker.durability.metadata import FILE_NAME
 from broker.store.disk.files import Files
 
-_GAP_SHARE = 0.25
-"""Share of cuts that keep a write behind a gap."""
+_GAP_PROBABILITY = 0.25
+"""Probability that a cut keeps a write behind a gap, in a file that lost several writes."""
 
 
 class _DiskFile:
-    """A file as the disk has it, and the changes since: (position, bytes), or (size, None) for a truncation."""
+    """Durable content of a file, and the changes since: (position, bytes), or (size, None) for a truncation."""
 
     __slots__ = ("durable", "pending")
 
@@ -35,7 +35,7 @@ class _DiskFile:
         self.durable = bytearray(durable)
         self.pending: list[tuple[int, bytes | None]] = []
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         for change in self.pending:
             _change(self.durable, *change)
         self.pending.clear()
@@ -50,7 +50,7 @@ class _DiskFile:
         if lost:
             at, data = lost[0]
             _change(content, at, data[: random.randrange(len(data))])
-            if len(lost) > 1 and random.random() < _GAP_SHARE:
+            if len(lost) > 1 and random.random() < _GAP_PROBABILITY:
                 _change(content, *random.choice(lost[1:]))
         return bytes(content)
 
@@ -65,7 +65,7 @@ def _change(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 class _DiskDirectory:
-    """The names in a directory: as the system has them, as the disk has them, and the changes in between."""
+    """The names in a directory: all of them, the durable ones, and the changes since those."""
 
     __slots__ = ("durable", "names", "pending")
 
@@ -75,16 +75,16 @@ class _DiskDirectory:
         self.pending: list[dict[str, _DiskFile | None]] = []
 
     def change(self, changes: dict[str, _DiskFile | None]) -> None:
-        """Give names to files, or with None remove them: all at once, as a rename does."""
-        _rename(self.names, changes)
+        """Give names to files, or with None remove names, as one change that a power cut does not split."""
+        _change_names(self.names, changes)
         self.pending.append(changes)
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         self.durable = dict(self.names)
         self.pending.clear()
 
 
-def _rename(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | None]) -> None:
+def _change_names(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | None]) -> None:
     for name, file in changes.items():
         if file is None:
             names.pop(name, None)
@@ -95,7 +95,7 @@ def _rename(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | None]) -
 class PowerCutFiles(Files):
     """The file layer of brokers whose power `simulation/runs/power_cuts.py` cuts.
 
-    A sync here does not reach the real disk. A file from before is taken to be on the disk.
+    A sync does not reach the real disk. A file that existed before its first use here counts as durable.
     """
 
     def __init__(self) -> None:
@@ -103,13 +103,13 @@ class PowerCutFiles(Files):
         self._open: dict[int, _DiskFile] = {}
 
     def cut(self, directory: Path, survivor: Path, random: Random) -> None:
-        """Cut the power of the machine that has a directory; `survivor`, a copy of it, becomes what the disk has."""
+        """Change `survivor`, a copy of `directory`, to the content that the disk has after a power cut."""
         known = self._directories.get(directory, _DiskDirectory())
         names = dict(known.durable)
         for changes in known.pending[: random.randint(0, len(known.pending))]:
-            _rename(names, changes)
-        ever = {*known.names, *known.durable, *(name for changes in known.pending for name in changes)}
-        for name in sorted(ever):
+            _change_names(names, changes)
+        all_names = {*known.names, *known.durable, *(name for changes in known.pending for name in changes)}
+        for name in sorted(all_names):
             (survivor / name).unlink(missing_ok=True)
         for name in sorted(names):
             (survivor / name).write_bytes(names[name].after_cut(random))
@@ -121,8 +121,8 @@ class PowerCutFiles(Files):
     def _directory(self, path: Path) -> _DiskDirectory:
         return self._directories.setdefault(path.parent, _DiskDirectory())
 
-    def _known(self, path: Path) -> _DiskFile:
-        """The record of an existing file."""
+    def _record_of(self, path: Path) -> _DiskFile:
+        """The record of an existing file; made durable if there is none."""
         directory = self._directory(path)
         if path.name not in directory.names:
             directory.names[path.name] = directory.durable[path.name] = _DiskFile(path.read_bytes())
@@ -136,7 +136,7 @@ class PowerCutFiles(Files):
         fd = super().open(path, create=create)
         if is_new:
             self._directory(path).change({path.name: _DiskFile()})
-        self._open[fd] = self._known(path)
+        self._open[fd] = self._record_of(path)
         return fd
 
     def duplicate(self, fd: int) -> int:
@@ -163,23 +163,23 @@ class PowerCutFiles(Files):
 
     def sync(self, fd: int) -> None:
         """See `Files.sync`."""
-        self._open[fd].settle()
+        self._open[fd].make_durable()
 
     def sync_directory(self, path: Path) -> None:
         """See `Files.sync_directory`."""
-        self._directories.setdefault(path, _DiskDirectory()).settle()
+        self._directories.setdefault(path, _DiskDirectory()).make_durable()
 
     def rename(self, source: Path, target: Path) -> None:
         """See `Files.rename`."""
-        file = self._known(source)
+        file = self._record_of(source)
         if target.exists():
-            self._known(target)
+            self._record_of(target)
         super().rename(source, target)
         self._directory(target).change({source.name: None, target.name: file})
 
     def remove(self, path: Path) -> None:
         """See `Files.remove`."""
         if path.exists():
-            self._known(path)
+            self._record_of(path)
             super().remove(path)
             self._directory(path).change({path.name: None})

@@ -4,7 +4,7 @@ STORE                        marker: one line with the format version
 LOCK                         held by the process that has the store open
 00000000000000000000.log     segments, named after the log position of their first byte
 00000000000000000000.index   their queue indexes (`segments/index.py`)
-00000000000000000000.keys    what is in them by key and message id, once somebody asked (`keys/file.py`)
+00000000000000000000.keys    their indexes by key and message id, made by the first query (`keys/file.py`)
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def claim_directory(directory: Path, files: Files) -> DirectoryLock:
     """Create or check the directory of a store, and lock it; the caller has to release the lock.
 
     Raises:
-        StoreUnusable: one of its kinds; the directory is left as it was.
+        StoreUnusable: a subclass of it says why; the directory is unchanged.
     """
     try:
         files.make_directory(directory)
-        # Before the lock file is made: a foreign directory must not get as much as a file of ours.
+        # Checked before the lock file is created, so that a foreign directory gets no file of ours.
         is_new = _is_new(directory, files.list_names(directory))
         lock = DirectoryLock.acquire(directory, files)
         try:
@@ -51,7 +51,7 @@ def claim_directory(directory: Path, files: Files) -> DirectoryLock:
             lock.release()
             raise
     except OSError as error:
-        raise unusable(directory, error) from error
+        raise to_store_error(directory, error) from error
     return lock
 
 
@@ -86,8 +86,8 @@ def _check_format(directory: Path, files: Files) -> None:
     )
 
 
-def unusable(directory: Path, error: OSError) -> StoreUnusable:
-    """Turn the error that the system raised while the store was opened into one that says what to change."""
+def to_store_error(directory: Path, error: OSError) -> StoreUnusable:
+    """Turn an error of the operating system while a store is opened into one that says what to change."""
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return StoreNotADirectory(f"{error.filename or directory} is not a directory: name another data directory")
     if error.errno in _NOT_WRITABLE:
@@ -107,9 +107,9 @@ _PID_BYTES = 32
 class DirectoryLock:
     """The lock that keeps two brokers out of one data directory, held until `release`, or until the process ends.
 
-    `flock` on the file `LOCK`, not the existence of the file: the system releases it however the process ends, so a
-    crash leaves nothing to clean up. The file holds the process id of the holder, only for the message. It is never
-    removed: another process may have it open, and would lock a nameless file.
+    The lock is an `flock` on the file `LOCK`; that the file exists means nothing. The system releases the lock however
+    the process ends, so a crash leaves nothing to clean up. The file has the holder's process id, only for the error
+    message. It is never removed, because a process that has it open would then lock a file without a name.
     """
 
     def __init__(self, files: Files, fd: int) -> None:
@@ -122,7 +122,7 @@ class DirectoryLock:
 
         Raises:
             StoreInUse: another process (or another store of this one) holds it.
-            OSError: the lock file cannot be made.
+            OSError: the lock file cannot be created.
         """
         fd = files.open(directory / LOCK_NAME, create=True)
         try:

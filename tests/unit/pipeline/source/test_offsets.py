@@ -14,6 +14,7 @@ from pipeline.source.offsets import (
     Range,
     from_json,
     is_due,
+    join_small,
     limited,
     parse_offsets,
     parse_queues,
@@ -21,7 +22,6 @@ from pipeline.source.offsets import (
     split,
     to_json,
     to_text,
-    together,
 )
 
 queues = st.builds(
@@ -109,7 +109,7 @@ def test_the_pieces_of_a_split_join_to_what_was_split(
 
 @given(ranges(longest=20), st.integers(0, 60))
 def test_pieces_put_together_keep_their_order_and_are_no_more_than_they_may_be(found: list[Range], most: int) -> None:
-    tasks = together(found, most)
+    tasks = join_small(found, most)
     assert [piece for task in tasks for piece in task] == found
     sizes = [[piece.end - piece.start for piece in task] for task in tasks]
     assert all(sum(task) <= most for task in sizes if len(task) > 1)
