@@ -214,18 +214,16 @@ class Admin(ClientLife):
             ServiceNotAvailable: no broker is registered.
             ConnectFailed: no broker answers.
         """
-        members: dict[str, int] = {}
-        brokers: dict[str, list[str]] = {}
         masters = await self._cluster.masters()
         answers, _ = await self._cluster.ask_reachable(masters, RequestCode.GET_GROUP_LIST, {})
+        members: dict[str, dict[str, int]] = {}
         for name, answer in answers.items():
             for group, n, _ in unpack(answer):
-                # Every broker lists the whole group, so the counts are not added up.
-                members[group] = max(n, members.get(group, 0))
-                brokers.setdefault(group, []).append(name)
+                members.setdefault(group, {})[name] = n
+        # Every broker lists the whole group, so the counts are not added up.
         return tuple(
-            GroupSummary(group=group, members=members[group], brokers=tuple(brokers[group]))
-            for group in sorted(members)
+            GroupSummary(group=group, members=max(counts.values()), brokers=tuple(counts))
+            for group, counts in sorted(members.items())
         )
 
     async def delete_group(self, group: str) -> None:

@@ -49,10 +49,8 @@ class ResendTo(StrEnum):
 class DeadLetter(NamedTuple):
     """One dead letter.
 
-    Attributes:
-        message: as it is stored in `%DLQ%group`; `message.topic` is the topic that its producer sent it to, and
-            `message.times_delivered` counts its retries.
-        resent: whether it was sent again before.
+    `message.queue` is in `%DLQ%group`, `message.topic` is the topic that its producer sent it to, and
+    `message.times_delivered` counts its retries. `resent`: it was sent again before.
     """
 
     message: MessageExt
@@ -61,13 +59,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterQueue:
-    """The dead letters on one broker.
-
-    Attributes:
-        letters: number of stored letters.
-        resent: number of letters that were sent again.
-        oldest_ms, newest_ms: when the first and the last were stored, wall clock; None without any.
-    """
+    """Numbers of the dead letters on one broker; and when the first and the last were stored, wall clock in ms."""
 
     queue: MessageQueue
     letters: int
@@ -144,38 +136,24 @@ class DeadLetterAdmin:
                         yield DeadLetter(message, marks.resent(message.offset))
 
     async def find(self, message_ids: Iterable[str], *, again: bool = False) -> dict[str, list[DeadLetter]]:
-        """Find letters by the message id that the producer gave.
+        """Find letters by the message id that the producer gave; returns those that are to be sent, by id.
 
-        Args:
-            message_ids: the ids.
-            again: where all letters of an id were sent again already, return the newest of them.
-
-        Returns:
-            Id -> its letters that are to be sent, in the order given; a message that failed again has two.
+        A message that failed again has several. With `again`, if all letters of an id were sent again already, the
+        newest of them is returned.
         """
         found: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
-        resent: dict[str, DeadLetter] = {}
         async for letter in self.letters():
-            message_id = letter.message.message_id
-            if message_id in found and not letter.resent:
-                found[message_id].append(letter)
-            elif message_id in found and (
-                message_id not in resent or resent[message_id].message.stored_ms <= letter.message.stored_ms
-            ):
-                resent[message_id] = letter
-        for message_id, letter in resent.items():
-            if again and not found[message_id]:
-                found[message_id] = [letter]
+            if letter.message.message_id in found:
+                found[letter.message.message_id].append(letter)
+        for message_id, letters in found.items():
+            newest = sorted(letters, key=lambda letter: letter.message.stored_ms)[-1:]
+            found[message_id] = [letter for letter in letters if not letter.resent] or (newest if again else [])
         return found
 
     async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
         """Send every letter again that was not sent again before, and return how many.
 
-        Args:
-            to: the receivers.
-            progress: called with the number sent so far.
-
-        Cancellation: see `resend`.
+        `progress` is called with the number sent so far. Cancellation: see `resend`.
         """
         sent, batch = 0, list[DeadLetter]()
         async for letter in self.letters():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from model.assignment import BROKER_STRATEGY
 from model.message_queue import MessageQueue
@@ -77,21 +77,13 @@ class LeftToBroker:
 
     name = BROKER_STRATEGY
 
-    def allocate(
-        self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
-    ) -> list[MessageQueue]:
+    def allocate(self, consumer_group: str, *args: Any, **kwargs: Any) -> list[MessageQueue]:
         """Never called: see the class."""
         raise AssertionError(f"the queues of group {consumer_group!r} are assigned by a broker")
 
-    def allocate_group(
-        self,
-        consumer_group: str,
-        current_cid: str,
-        queues_of: Mapping[str, Sequence[MessageQueue]],
-        topics_of: Mapping[str, Collection[str]],
-    ) -> list[MessageQueue]:
+    def allocate_group(self, *args: Any, **kwargs: Any) -> list[MessageQueue]:
         """Never called. It makes this a `GroupWideStrategy`, for which a member reports the routes of all topics."""
-        raise AssertionError(f"the queues of group {consumer_group!r} are assigned by a broker")
+        return self.allocate(*args, **kwargs)
 
 
 def position_of(

@@ -27,12 +27,10 @@ class AckBatch:
     Attributes:
         by_delivery: (topic, queue id, token) -> offsets.
         tokens: queue -> offset -> token, because the answer names dead handles without it.
-        size: number of acknowledgements.
         until: loop time in seconds after which it is not sent again.
         unsure: whether an earlier attempt may have been executed.
-        done: set when it was answered, or failed.
+        done: set when it was answered, or failed with an `error`.
         dead: handle -> error, of acknowledgements that were too late.
-        error: of the last attempt, if it failed.
     """
 
     broker_name: str
@@ -47,17 +45,10 @@ class AckBatch:
 
 
 class PopAcks:
-    """The acknowledgements of one consumer.
+    """The acknowledgements of one consumer; each is repeated for `retry_s` to a broker that does not answer.
 
-    Args:
-        instance: the client instance.
-        requests: the requests of the group.
-        background: where requests run.
-        retry_s: how long a request is repeated to a broker that does not answer; 0 for never.
-
-    Attributes:
-        late: acknowledgements that were too late, so that their messages are redelivered. Not counted are those that an
-            earlier attempt may have executed.
+    `late` counts those that were too late, so that their messages are redelivered; not those that an earlier attempt
+    may have executed.
     """
 
     def __init__(
@@ -164,17 +155,14 @@ class PopAcks:
                 "%s: %d acknowledgements to %s: %s",
                 *(self._instance.client_id, batch.size, batch.broker_name, outcome),
             )
-        else:
-            self._note(batch, outcome)
-        del self._sending[batch]
-        batch.done.set()
-
-    def _note(self, batch: AckBatch, dead: Dead) -> None:
+            outcome = []
         if not batch.unsure:
-            self.late += len(dead)
-        for topic, queue_id, offset in dead:
+            self.late += len(outcome)
+        for topic, queue_id, offset in outcome:
             queue = MessageQueue(topic, batch.broker_name, queue_id)
             batch.dead[queue, offset, batch.tokens[queue][offset]] = ReceiptHandleDead(
                 f"{queue} {offset} was acknowledged before, or its invisible time ended and it is redelivered: use a "
                 "longer invisible_s, or extend it while you work on it"
             )
+        del self._sending[batch]
+        batch.done.set()

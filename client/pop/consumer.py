@@ -186,12 +186,6 @@ class PopConsumer(GroupConsumer):
         self._receiver = PopReceiver(context, order=self._order)
         return self._receiver
 
-    def _begin(self, context: MemberContext) -> MemberContext:
-        return context
-
-    def _prepare_shutdown(self) -> None:
-        pass
-
     def _running(self) -> PopReceiver:
         if self._receiver is None or not self._background.running:
             raise IllegalOperation("this consumer does not run: start it, or use it as `async with PopConsumer(...)`")

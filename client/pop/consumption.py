@@ -208,8 +208,7 @@ class PopConsumption(PopIntake):
     async def close(self, cause: str) -> None:
         """Leave: pop no more, wait for listeners, acknowledge, and return all other messages to the broker.
 
-        `cause` is the id of the root trigger. Cancellation: messages that are not returned are redelivered when their
-        time ends.
+        Cancellation: messages that are not returned are redelivered when their time ends.
         """
         self._closing = True
         for loop in self._loops.values():

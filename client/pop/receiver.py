@@ -46,14 +46,9 @@ _LINGER_S = 0.25
 
 @dataclass(slots=True, eq=False)
 class _Target:
-    """A topic on a broker.
+    """A topic on a broker, with the result of the last pop, and the number of outstanding ones.
 
-    Attributes:
-        queue: topic and broker, with `ANY_QUEUE`.
-        had_messages: whether the last pop brought messages.
-        popping: outstanding requests.
-        error: of the last request, if it failed.
-        not_before: when to ask again after a failure, loop time.
+    After a failure it is not asked again before the loop time `not_before`.
     """
 
     queue: MessageQueue
@@ -84,10 +79,10 @@ class _Receive:
     hurrying: int = 0
     news: asyncio.Future[bool] | None = None
 
-    def wake(self) -> None:
-        """End its wait."""
+    def wake(self, news: bool = True) -> None:
+        """End its wait, with or without news."""
         if self.news is not None and not self.news.done():
-            self.news.set_result(True)
+            self.news.set_result(news)
 
 
 _Outcome = list[PopMessage] | RlabError
@@ -150,7 +145,7 @@ class PopReceiver(PopIntake):
         news: asyncio.Future[bool] = self._loop.create_future()
         this.news = news
         self._waiting[this] = None
-        timer = self._loop.call_later(patience_s, _over, news)
+        timer = self._loop.call_later(patience_s, this.wake, False)
         try:
             return await news
         except BaseException:
@@ -309,7 +304,7 @@ class PopReceiver(PopIntake):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     async def close(self, cause: str) -> None:
-        """Receive no more, and return kept messages to their brokers. `cause` is the id of the root trigger.
+        """Receive no more, and return kept messages to their brokers; see `QueueOwnership.close`.
 
         Cancellation: messages that are not returned are redelivered when their time ends.
         """
@@ -324,11 +319,6 @@ class PopReceiver(PopIntake):
                 self._answered = anyio.Event()
                 await self._answered.wait()
             await self.wait_idle()
-
-
-def _over(news: asyncio.Future[bool]) -> None:
-    if not news.done():
-        news.set_result(False)
 
 
 def _return_at(kept: _Kept) -> float:

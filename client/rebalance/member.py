@@ -7,7 +7,6 @@ lite pull, pop) add what users call and what becomes of messages.
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Collection
 from contextlib import suppress
 
@@ -151,11 +150,10 @@ class GroupConsumer(ClientLife, GroupMember):
                 tasks.start_soon(self._instance.wait_stopped)
             await self._background.wait()
 
-    @abstractmethod
     def _begin(self, context: MemberContext) -> MemberContext:
         """Make what consumes, and start it in the background; returns the context with its callbacks."""
+        return context
 
-    @abstractmethod
     def _prepare_shutdown(self) -> None:
         """Refuse a shutdown that would wait for itself, and return messages that will not be processed."""
 
