@@ -39,7 +39,6 @@ class BrokerInfo:
         address: `host:port` that it was asked at.
         uptime_s: seconds since its start.
         topics: sorted by name, system topics included.
-        groups: how many consumer groups it knows.
         held_pulls: pulls that wait for messages now.
         producers: producer groups, counted once per connection.
         events_dropped: events lost because they came faster than they could be stored.
@@ -100,8 +99,7 @@ class GroupMemberInfo:
     Attributes:
         address: `host:port` its connections come from, "" while it is not connected.
         subscriptions: sorted by topic.
-        strategy: name of its allocation strategy.
-        expires_in_s: seconds until the broker that hears of it most forgets it.
+        expires_in_s: seconds until its session expires on the broker that received its last heartbeat.
         queues: queues that it holds leases of now, sorted.
         brokers: names of the brokers that list it, sorted; others do not know it (yet, or any more).
     """
@@ -123,8 +121,7 @@ class QueueProgress:
 
     Attributes:
         committed: offset that the group consumes next, or None when nothing was committed yet.
-        owner: client id of the member that holds its lease, or None.
-        token: fencing token of that lease, or None.
+        owner, token: client id of the member that holds its lease, and the fencing token of that lease, or None.
         targets: client ids that the strategy gives the queue to. One, in a group whose members agree; several if
             their strategies or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     """
@@ -182,8 +179,7 @@ class AssignmentInfo:
     """The newest assignment of a group that any broker knows of.
 
     Attributes:
-        coordinator: name of the broker that made it, "" if there is none.
-        version: number of the assignment, 0 if there is none.
+        coordinator, version: name of the broker that made it, and its number; "" and 0 if there is none.
         shares: client id -> its part.
         modes: what operators set for topics of the group, sorted.
     """
@@ -220,8 +216,8 @@ class PoppedQueue:
         next_offset: first offset that was never delivered.
         in_flight: messages that are invisible.
         to_come_again: messages whose invisible time ended, or that were requeued, and that wait for the next pop.
-        oldest_ms: since when the oldest invisible message is; None if none is.
-        next_visible_ms: milliseconds until the next of them is redelivered if nobody acknowledges it; None if none is.
+        oldest_ms: age of the oldest delivery of an invisible message, in milliseconds; None without any.
+        next_visible_ms: milliseconds until the next of them is redelivered unless it is acknowledged; None without any.
         most_attempts: deliveries of the message that was delivered most often.
         handing_over: whether the queue drains, because members want to pull it.
         in_flight_of: client id -> its invisible messages; also of members that have left, until their time ends.
@@ -263,14 +259,12 @@ class GroupInfo:
     Attributes:
         version: the newest version of its member list on any broker; 0 if no broker has one.
         created_ms: wall clock in milliseconds; 0 if not known.
-        members: sorted by client id.
         queues: every queue of every topic that it subscribes to or has offsets on, sorted.
         disagreements: settings that must be the same for all members and are not, sorted.
         unknown_strategies: strategies of members that are neither built in nor installed here; `targets` leaves their
             members out.
         unreachable: names of brokers that did not answer; what only they know is missing.
         assignment: by a broker, for the members that leave it to one.
-        popped_queues: queues of which messages are popped and not acknowledged, sorted.
     """
 
     group: str

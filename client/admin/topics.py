@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from client.admin.records import BrokerInfo, QueueProgress
+from client.admin.records import BrokerInfo, QueueProgress, TopicInfo
 from client.admin.requests import ClusterRequests, fail, masters_of, succeeded, unpack, unpack_group, unpack_route
 from model.errors import IllegalOperation, InvalidParameter, NetworkError, RequestTimeout, RlabError, TopicNotExist
 from model.message_queue import MessageQueue
@@ -71,7 +71,7 @@ async def scale_topic(
             old.perm,
         )
         if new.read_queue_nums < old.read_queue_nums and not force:
-            await _check_drained(cluster, info, topic, new.read_queue_nums)
+            await _check_drained(cluster, info, found, new.read_queue_nums)
     return await _put(cluster, topic, configs)
 
 
@@ -86,16 +86,16 @@ async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     await cluster.ask(cluster.addresses, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
-async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, topic: str, read: int) -> None:
+async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: TopicInfo, read: int) -> None:
     """Refuse to hide messages that a group has still to consume, or that no group has begun to.
 
     Messages that a producer with an old route stores after this check are missed; lowering the write count first
     avoids that.
     """
-    found = info.topic(topic)
+    topic = found.config.topic
     filled = {
         MessageQueue(topic, info.name, queue_id): False
-        for queue_id, held in enumerate(found.ranges if found is not None else ())
+        for queue_id, held in enumerate(found.ranges)
         if queue_id >= read and held.max_offset > held.min_offset
     }
     if not filled:

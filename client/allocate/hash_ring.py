@@ -127,12 +127,8 @@ def deal_evenly(positions: Positions, ring: Ring, members: int) -> Ints:
 def deal(positions: Positions, ring: Ring, rooms: Ints, extra: int = 0, *, nearest: NextPoints | None = None) -> Ints:
     """Assign queues to owners with limited room, see the module header; returns the number of the owner of each queue.
 
-    Args:
-        positions: of the queues.
-        ring: of the owners.
-        rooms: number of queues of each owner.
-        extra: number of owners that get one more. Rooms and extra add up to the number of queues.
-        nearest: `next_points` of these positions and this ring, if known already.
+    `rooms` is the number of queues of each owner, and `extra` of the owners get one more; together they are the number
+    of queues. `nearest` is `next_points` of these positions and this ring, if known already.
     """
     left = rooms.copy()
     owner_of = np.full(len(positions.at), -1)

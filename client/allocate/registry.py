@@ -41,7 +41,7 @@ class BuiltInStrategy(NamedTuple):
 
     Attributes:
         make: its class; it is made without arguments, so a name stands for the defaults.
-        shares: how it shares the queues, for tables.
+        shares: how it assigns the queues, for tables.
         even: whether loads of members with the same topics differ by at most one in each topic, or in total.
     """
 
@@ -95,11 +95,7 @@ def strategy_named(name: str) -> AllocateMessageQueueStrategy:
 
 
 def check_strategy_name(what: str, name: str) -> None:
-    """Refuse a name that `strategy_named` does not know; nothing is loaded.
-
-    Raises:
-        ConfigError: naming the option and its values.
-    """
+    """Refuse a name that `strategy_named` does not know, by a ConfigError; nothing is loaded."""
     if not has_strategy(name):
         raise ConfigError(f"{what} must be one of {', '.join(strategy_names())}; got {name!r}")
 

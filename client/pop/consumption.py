@@ -1,4 +1,4 @@
-"""PopConsumption: what a push consumer in POP mode pops, hands to its listeners and acknowledges.
+"""PopConsumption: pops messages for a push consumer in mode pop, dispatches them to listeners, acknowledges them.
 
 RocketMQ: RebalanceImpl.updateMessageQueueAssignment, ConsumeMessagePopConcurrentlyService. It takes the place of
 `client/rebalance/leased_queues.py`, which owns whole queues. A message passes through

@@ -25,7 +25,7 @@ class PopLoop:
 
     Args:
         context: of the consumer; this loop waits while `max_unacked` of its messages are unfinished.
-        requests: the requests of the group.
+        requests: of the group.
         queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
         arrived: called with this loop, the messages, and the loop time of their request.
 
@@ -85,7 +85,8 @@ class PopLoop:
                 if subscription is None:
                     await anyio.sleep(PULL_RETRY_ERROR_S)  # unsubscribed; the next pass stops this loop
                 elif self._room < self._least_room:
-                    await self._wait_progress()
+                    self._progress = asyncio.get_running_loop().create_future()
+                    await self._progress
                 else:
                     await self._pop(subscription)
 
@@ -118,7 +119,3 @@ class PopLoop:
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
         self._progress = None
-
-    async def _wait_progress(self) -> None:
-        self._progress = asyncio.get_running_loop().create_future()
-        await self._progress

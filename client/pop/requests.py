@@ -56,11 +56,7 @@ class PopTerms(TypedDict):
 
 
 class PopRequests:
-    """The requests of one group.
-
-    Attributes:
-        pass_over: acknowledges a record that is not a message; set by `PopAcks`.
-    """
+    """The requests of one group; `pass_over` acknowledges a record that is not a message, and is set by `PopAcks`."""
 
     def __init__(self, instance: ClientInstance, group: str, options: ConsumerOptions, *, order: bool) -> None:
         self.pass_over: Callable[[Handle], object] = lambda handle: None
@@ -80,11 +76,9 @@ class PopRequests:
 
         Raises:
             NetworkError: the broker may have delivered messages that did not arrive; they are redelivered when their
-                invisible time ends.
+                invisible time ends. The same holds for a cancellation.
             RlabError: the broker refused.
             RecordCorrupt: the answer is damaged.
-
-        Cancellation: as for a network error.
         """
         header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
         answer = await self._request(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s)
@@ -135,9 +129,7 @@ class PopRequests:
         """Acknowledge messages on one broker, durably; returns those whose handles were dead.
 
         Raises:
-            RlabError: if it is not `definite`, any of them may be acknowledged.
-
-        Cancellation: any of them may be acknowledged.
+            RlabError: if it is not `definite`, any of them may be acknowledged. The same holds for a cancellation.
         """
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         body = _acked_body(acked)
@@ -158,9 +150,8 @@ class PopRequests:
 
         Raises:
             ReceiptHandleDead: it was acknowledged or redelivered before.
-            RlabError: if it is not `definite`, the old handle may be dead and the new one unknown.
-
-        Cancellation: as for an error that is not `definite`.
+            RlabError: if it is not `definite`, the old handle may be dead and the new one unknown. The same holds for
+                a cancellation.
         """
         header = {
             "group": self._group,
