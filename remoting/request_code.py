@@ -5,9 +5,10 @@ RocketMQ: RequestCode. `remoting/wire/schema.py` says what each request carries 
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
 
+@unique
 class RequestCode(IntEnum):
     """Kinds of requests."""
 
@@ -50,12 +51,18 @@ class RequestCode(IntEnum):
     ACK_MESSAGE = 200_051
     CHANGE_MESSAGE_INVISIBLETIME = 200_053
     BATCH_ACK_MESSAGE = 200_151
+
+    # Our own. A new one gets the next free number of its block.
+    # Servers and groups:
     GET_GROUP_LIST = 90_001
     NOTIFY_QUEUES_RELEASED = 90_002
     GET_SERVER_STATE = 90_003
+    # Dead-letter messages:
     MARK_DEAD_LETTERS = 90_020
+    # POP and assignment:
     GET_POP_STATS = 90_030
     GET_GROUP_ASSIGNMENT = 90_031
+    # Sinks:
     SINK_STAGE = 90_040
     SINK_COMMIT = 90_041
     SINK_ABORT = 90_042

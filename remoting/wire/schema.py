@@ -18,6 +18,7 @@ from remoting.wire.groups import GROUP_SCHEMA
 from remoting.wire.leases import LEASE_SCHEMA
 from remoting.wire.messages import MESSAGE_SCHEMA
 from remoting.wire.pop import POP_SCHEMA
+from remoting.wire.servers import SERVER_SCHEMA
 from remoting.wire.sink import SINK_SCHEMA
 from remoting.wire.topics import TOPIC_SCHEMA
 
@@ -25,6 +26,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **MESSAGE_SCHEMA,
     **GROUP_SCHEMA,
     **LEASE_SCHEMA,
+    **SERVER_SCHEMA,
     **TOPIC_SCHEMA,
     **POP_SCHEMA,
     **ASSIGNMENT_SCHEMA,

@@ -1,0 +1,60 @@
+"""The requests about servers as a whole: health, counters, which brokers there are and whether one can be written.
+
+RocketMQ: RegisterBrokerRequestHeader.
+"""
+
+from __future__ import annotations
+
+from model.limits import MAX_TOPICS
+from remoting.request_code import RequestCode
+from remoting.wire.field import BROKER, CAUSE, TOPIC, Field, RequestSchema
+from remoting.wire.topics import TOPIC_CONFIG
+
+SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.REGISTER_BROKER: RequestSchema(
+        "broker -> name server",
+        "Announce a broker and all its topics; repeated every 30 s and at every change.",
+        (
+            Field("cluster", str, "cluster name"),
+            BROKER,
+            Field("broker_id", int, "0 for the master", minimum=0),
+            Field("address", str, "host:port that clients connect to"),
+            Field("version", int, "data version; grows with every change of the topics", minimum=0),
+            Field("expiry_ms", int, "silence after which the broker is considered dead", minimum=1),
+            CAUSE,
+        ),
+        rows=(TOPIC, *TOPIC_CONFIG),
+        max_rows=MAX_TOPICS,
+        answer="header `changed`: whether any route changed",
+    ),
+    RequestCode.UNREGISTER_BROKER: RequestSchema(
+        "broker -> name server",
+        "Leave at once.",
+        (BROKER, Field("broker_id", int, "0 for the master", minimum=0), Field("address", str, "host:port")),
+    ),
+    RequestCode.GET_BROKER_CLUSTER_INFO: RequestSchema(
+        "admin -> name server",
+        "All brokers.",
+        answer="body: msgpack array of [cluster, broker name, [[broker id, address], ...]]",
+    ),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: RequestSchema(
+        "admin -> name server",
+        "Take the write permission from every topic of a broker, so that producers leave it.",
+        (BROKER,),
+        answer="header `n`: topics changed",
+    ),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: RequestSchema(
+        "admin -> name server",
+        "Restore the write permission of every topic of a broker.",
+        (BROKER,),
+        answer="header `n`: topics changed",
+    ),
+    RequestCode.GET_BROKER_RUNTIME_INFO: RequestSchema(
+        "admin -> broker", "Counters and topics of a broker.", answer="body: msgpack map"
+    ),
+    RequestCode.GET_SERVER_STATE: RequestSchema(
+        "anyone -> any server",
+        "Health: kind, name and uptime of a server.",
+        answer="header `kind` (namesrv, broker), `name`, `uptime_s`",
+    ),
+}
