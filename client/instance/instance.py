@@ -34,7 +34,7 @@ from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
 from model.quirks import Quirk
 from remoting.address import parse_addresses
-from remoting.client import RemotingClient, raise_for_code
+from remoting.client import PushHandler, RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -63,15 +63,7 @@ class ClientInstance:
         self.config = config
         self.client_id = ""
         self.routes = RouteCache()
-        self.remoting = RemotingClient(
-            {
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
-                RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
-                RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
-            },
-            on_lost=self._connection_lost,
-            rng=config.rng,
-        )
+        self.remoting = RemotingClient(self.handlers(), on_lost=self._connection_lost, rng=config.rng)
         addresses = parse_addresses(config.name_servers)
         self.name_servers = NameServers(self.remoting, addresses, config.rng, config.request_timeout_s)
         any_of = config.rng if Quirk.RANDOM_VIEW in config.quirks else None
@@ -286,6 +278,14 @@ class ClientInstance:
     def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
         """Ask for a pass of a group."""
         self._passes.wake(group, trigger, cause)
+
+    def handlers(self) -> dict[RequestCode, PushHandler]:
+        """Request code -> handler of the requests that brokers push."""
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
+            RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
+        }
 
     def _members_changed(self, address: str, command: Command) -> None:
         group, version = str(command.header.get("group")), command.header.get("version", -1)

@@ -23,6 +23,7 @@ from model.limits import (
 )
 from model.names import TRACE_TOPIC
 from remoting.request_code import RequestCode
+from remoting.wire.schema import SCHEMA
 from simulation.cluster.cluster import BROKER_PORT, SimulatedCluster
 from tests.simulation.conftest import Simulate
 from tests.simulation.wire import WireTap, wire
@@ -43,6 +44,14 @@ async def settled(instance: ClientInstance, member: FakeMember) -> None:
     await introduce(instance, member)
     await anyio.sleep(2)  # the first poll has found its retry topic
     member.passes.clear()
+
+
+def test_every_request_that_is_pushed_has_a_handler_and_no_other(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        handlers = ClientInstance(ClientConfig(name_servers=cluster.addresses, trace=False)).handlers()
+        assert set(handlers) == {code for code, schema in SCHEMA.items() if schema.sender.endswith("member, one-way")}
+
+    simulate(scenario, brokers=0)
 
 
 # -------------------------------------------------------------------------------------------------------- start, stop

@@ -13,6 +13,8 @@ from remoting.request_code import RequestCode
 from remoting.wire.field import Field
 from remoting.wire.schema import SCHEMA, check_header
 
+RECEIVERS = ("-> broker", "-> name server", "-> any server", "member, one-way")
+
 EXAMPLES: dict[type, Any] = {str: "text", int: 1, bool: True, list: [1]}
 
 
@@ -43,7 +45,7 @@ def test_a_header_with_every_field_passes_and_fields_from_a_newer_version_do_no_
 @pytest.mark.parametrize("code", RequestCode, ids=lambda code: code.name)
 def test_every_code_says_who_sends_it_and_why(code: RequestCode) -> None:
     schema = SCHEMA[code]
-    assert schema.sender
+    assert schema.sender.endswith(RECEIVERS), "the tests that every receiver has its handlers go by these"
     assert schema.purpose.endswith(".")
     names = [field.name for field in schema.fields]
     assert len(names) == len(set(names))
