@@ -21,7 +21,6 @@ from broker.config import BrokerConfig, Part
 from broker.durability.barrier import WriteBarrier
 from broker.durability.metadata import MetadataStore
 from broker.feature import Core, Feature, Features
-from broker.groups.delete import DeleteGroupHandler
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
 from broker.leases.handlers import LeaseHandlers
@@ -36,7 +35,8 @@ from broker.retention.service import Retention
 from broker.retry.dead_letters import DeadLetters
 from broker.retry.delays import Delays
 from broker.retry.send_back import SendBack
-from broker.sink.handlers import Sink
+from broker.sink.handlers import SinkHandlers
+from broker.sink.service import Sink
 from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from broker.topics.registration import Announcement
@@ -70,7 +70,7 @@ class Broker(Feature):
 
     Attributes:
         features: calls the hooks of all features.
-        topics, groups, locks, offsets: the pure tables, for tests and embedded use.
+        topics, groups, leases: with their pure tables, for tests and embedded use, as the rooms below.
         barrier: writes at the end of each event-loop iteration.
         driver: acts on the deadlines of all features.
         events: what happened here.
@@ -106,18 +106,15 @@ class Broker(Feature):
         )
         add = features.add
         add(self)
-        topics = self.topic_service = add(Topics(core, announcement, auto_create=config.auto_create_topics))
-        groups = self.group_service = add(Groups(core, config.restore_grace_s))
+        topics = self.topics = add(Topics(core, announcement, auto_create=config.auto_create_topics))
+        groups = self.groups = add(Groups(core, config.restore_grace_s))
         add(GroupHandlers(core, topics, groups))
-        add(DeleteGroupHandler(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups))
         add(LeaseHandlers(core, topics, groups, leases))
         add(ResetHandlers(core, topics, groups, leases))
         add(GroupStatsHandlers(core, topics, groups, leases))
         if Part.ASSIGNMENT in config.parts:
             self.assignment = add(Assignment(core, groups))
-        self.registration = topics.registration
-        self.topics, self.groups, self.locks, self.offsets = topics.table, groups.table, leases.table, leases.offsets
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays))
         add(DeadLetters(core, topics))
@@ -128,6 +125,7 @@ class Broker(Feature):
             self.pop = leases.rival = add(Pop(core, topics, groups, leases, config.rng))
         if Part.SINK in config.parts:
             self.sink = add(Sink(core, topics))
+            add(SinkHandlers(core, topics, self.sink))
         if Part.RETENTION in config.parts:
             add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
@@ -146,7 +144,7 @@ class Broker(Feature):
 
     def runtime_info(self, connection: Connection, request: Command) -> Reply:
         """Counters of this broker."""
-        topics = [[*config.to_wire(), self._ranges(config)] for config in self.topics.configs()]
+        topics = [[*config.to_wire(), self._ranges(config)] for config in self.topics.table.configs()]
         info: dict[str, Any] = {
             "name": self.config.name,
             "cluster": self.config.cluster,
@@ -161,7 +159,7 @@ class Broker(Feature):
 
     def _ranges(self, config: TopicConfig) -> list[list[int]]:
         """[min offset, max offset] of every queue of a topic."""
-        store, topic_id = self.store, self.topics.existing(config.topic).topic_id
+        store, topic_id = self.store, self.topics.table.existing(config.topic).topic_id
         queues = range(queue_count(config))
         return [[store.min_offset(topic_id, queue_id), store.max_offset(topic_id, queue_id)] for queue_id in queues]
 
@@ -176,7 +174,7 @@ class Broker(Feature):
         events = self.events.take()
         if not events:
             return
-        topic_id, now_ms = self.topics.existing(TRACE_TOPIC).topic_id, int(self.config.clock_ms())
+        topic_id, now_ms = self.topics.table.existing(TRACE_TOPIC).topic_id, int(self.config.clock_ms())
         for start in range(0, len(events), _TRACE_EVENTS_PER_MESSAGE):
             part = events[start : start + _TRACE_EVENTS_PER_MESSAGE]
             message = Message(TRACE_TOPIC, encode_events(part), tags="broker")
@@ -242,14 +240,14 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                     tasks.start_soon(_sync, broker)
                 if config.trace:
                     tasks.start_soon(_store_trace, broker)
-                broker.registration.start(tasks, server.address)
+                broker.topics.registration.start(tasks, server.address)
                 logger.info("broker %s listens on %s", config.name, server.address)
                 try:
                     yield RunningBroker(config.name, server.address, broker, recovery_s)
                 finally:
                     stopping = True
                     with anyio.CancelScope(shield=True):
-                        await broker.registration.stop()
+                        await broker.topics.registration.stop()
                     broker.barrier.close()  # while there are connections to answer over
         finally:
             broker.events.emit(EventKind.BROKER_DOWN, broker=config.name, detail="stop")

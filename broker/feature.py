@@ -9,7 +9,8 @@ happened, and the list calls every feature that has a hook for that, in the orde
     features.add(Messages(core, topics, groups, leases))
     features.queue_changed("orders", 0)      # calls Messages.queue_changed, and not Leases: it has no such hook
 
-Hooks are collected when a feature is added, so a send pays for those that exist and not for a walk over all features.
+A feature without a hook inherits one that does nothing. Only `queue_changed` is collected when a feature is added, so
+that a send pays for those that have it and not for a walk over all features.
 """
 
 from __future__ import annotations
@@ -50,10 +51,7 @@ class Feature:
         """A client's connection is gone, however it went."""
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """A queue has new messages, was reset, or is gone with its topic: look at the requests parked on it."""
-
-    def queue_granted(self, topic: str, queue_id: int) -> None:
-        """A member of some group was granted the lease of a queue: parked requests of earlier owners are refused."""
+        """A queue has new messages, was leased or reset, or is gone: look at the requests parked on it."""
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """A member was taken out of its group; the reason is the value of a `LeaveReason`."""
@@ -94,104 +92,85 @@ class Features:
     """The features of one broker, in the order in which their hooks are called: lower floors first."""
 
     def __init__(self) -> None:
-        self._handlers: list[Callable[[], Mapping[RequestCode, Handler]]] = []
-        self._next_deadline: list[Callable[[], float | None]] = []
-        self._expire: list[Callable[[float], None]] = []
-        self._connection_closed: list[Callable[[Connection], None]] = []
+        self._features: list[Feature] = []
         self._queue_changed: list[Callable[[str, int], None]] = []
-        self._queue_granted: list[Callable[[str, int], None]] = []
-        self._member_left: list[Callable[[str, str, str, str], None]] = []
-        self._client_unregistered: list[Callable[[Connection, str, str], None]] = []
-        self._knows_group: list[Callable[[str], bool]] = []
-        self._group_deleted: list[Callable[[str, str], None]] = []
-        self._topic_deleted: list[Callable[[str, str], None]] = []
-        self._is_popped: list[Callable[[str, str], bool]] = []
-        self._kept_from: list[Callable[[], Mapping[LogKey, int]]] = []
-        self._stats: list[Callable[[], Mapping[str, int]]] = []
-        self._close: list[Callable[[], None]] = []
 
     def add(self, feature: FeatureT) -> FeatureT:
         """Add a feature behind the others; returns it."""
-        for name, default in vars(Feature).items():
-            if callable(default) and getattr(type(feature), name) is not default:
-                hooks: list[Callable[..., Any]] = getattr(self, f"_{name}")
-                hooks.append(getattr(feature, name))
+        self._features.append(feature)
+        if type(feature).queue_changed is not Feature.queue_changed:
+            self._queue_changed.append(feature.queue_changed)
         return feature
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """The handlers of all features; a request has one at most."""
         handlers: dict[RequestCode, Handler] = {}
-        for hook in self._handlers:
-            more = hook()
+        for feature in self._features:
+            more = feature.handlers()
             assert not handlers.keys() & more.keys(), f"two features serve {handlers.keys() & more.keys()}"
             handlers.update(more)
         return handlers
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of all features."""
-        deadlines = [deadline for hook in self._next_deadline if (deadline := hook()) is not None]
+        deadlines = [deadline for one in self._features if (deadline := one.next_deadline()) is not None]
         return min(deadlines, default=None)
 
     def expire(self, now: float) -> None:
         """Let every feature act on its deadlines."""
-        for hook in self._expire:
-            hook(now)
+        for feature in self._features:
+            feature.expire(now)
 
     def connection_closed(self, connection: Connection) -> None:
         """See `Feature`; as all that follow."""
-        for hook in self._connection_closed:
-            hook(connection)
+        for feature in self._features:
+            feature.connection_closed(connection)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """On the path of every message that is stored: no work of its own here."""
+        """On the path of every message that is stored: no work of its own, and only the features that have the hook."""
         for hook in self._queue_changed:
-            hook(topic, queue_id)
-
-    def queue_granted(self, topic: str, queue_id: int) -> None:
-        """See `Feature`."""
-        for hook in self._queue_granted:
             hook(topic, queue_id)
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """See `Feature`."""
-        for hook in self._member_left:
-            hook(group, client_id, cause, reason)
+        for feature in self._features:
+            feature.member_left(group, client_id, cause, reason)
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """See `Feature`."""
-        for hook in self._client_unregistered:
-            hook(connection, group, client_id)
+        for feature in self._features:
+            feature.client_unregistered(connection, group, client_id)
 
     def knows_group(self, group: str) -> bool:
         """Whether any feature has something stored for a group."""
-        return any(hook(group) for hook in self._knows_group)
+        return any(feature.knows_group(group) for feature in self._features)
 
     def group_deleted(self, group: str, cause: str) -> None:
         """See `Feature`."""
-        for hook in self._group_deleted:
-            hook(group, cause)
+        for feature in self._features:
+            feature.group_deleted(group, cause)
 
     def topic_deleted(self, topic: str, cause: str) -> None:
         """See `Feature`."""
-        for hook in self._topic_deleted:
-            hook(topic, cause)
+        for feature in self._features:
+            feature.topic_deleted(topic, cause)
 
     def is_popped(self, group: str, topic: str) -> bool:
         """See `Feature`."""
-        return any(hook(group, topic) for hook in self._is_popped)
+        return any(feature.is_popped(group, topic) for feature in self._features)
 
     def kept_from(self) -> dict[LogKey, int]:
-        """What the features together still need."""
-        return {key: offset for hook in self._kept_from for key, offset in hook().items()}
+        """First offsets that the features together still need."""
+        return {key: offset for feature in self._features for key, offset in feature.kept_from().items()}
 
     def stats(self) -> dict[str, int]:
         """The counters of all features."""
-        return {name: n for hook in self._stats for name, n in hook().items()}
+        return {name: n for feature in self._features for name, n in feature.stats().items()}
 
     def close(self) -> None:
         """See `Feature`."""
-        for hook in self._close:
-            hook()
+        for feature in self._features:
+            feature.close()
 
 
 @dataclass(frozen=True, slots=True)

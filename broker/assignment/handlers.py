@@ -33,8 +33,7 @@ create table if not exists request_modes (
 class Assignment(Feature):
     """Assigns queues for groups that ask their coordinator for it, and keeps how groups get messages.
 
-    Attributes:
-        assignments: of the groups; request modes are stored, the rest is restored from members' reports.
+    The modes are stored; the assignments of a broker that starts again come from the reports of members.
     """
 
     def __init__(self, core: Core, groups: Groups) -> None:

@@ -41,8 +41,7 @@ class MinCostFlow:
     def settle(self, surplus: list[int]) -> None:
         """Send what nodes have too much to those that have too little, at the least cost.
 
-        Args:
-            surplus: by node, negative where units are missing; the sum is 0. It is all 0 afterwards.
+        `surplus` is by node, negative where units are missing; its sum is 0, and afterwards all of it is 0.
         """
         while any(surplus):
             distance = self._distances(surplus)

@@ -31,9 +31,7 @@ _NO_HEADER: Mapping[str, Any] = {}
 class WriteBarrier:
     """The write at the end of an event-loop iteration.
 
-    Args:
-        on_new_messages: called with (topic, queue id) of every queue that has something new to read.
-        flush: whether answers about messages wait for a sync too.
+    It calls `on_new_messages` with (topic, queue id) of every queue that has something new to read.
     """
 
     def __init__(
@@ -84,14 +82,7 @@ class WriteBarrier:
         body: bytes | None = None,
     ) -> None:
         """Answer a request once the metadata that this iteration changed is written, or with the error of the write."""
-
-        def respond(failure: RlabError | None) -> None:
-            if failure is None:
-                connection.respond(request, header, body)
-            else:
-                connection.respond_error(request, failure)
-
-        self.after_commit(respond)
+        self.after_commit(lambda failure: answer(connection, request, failure, header, body))
 
     def metadata_changed(self) -> None:
         """Write changed metadata at the end of this iteration although no request waits for it."""
@@ -167,3 +158,17 @@ class WriteBarrier:
         """Wait until something was written since the last call that is not synced yet. Cancellation: harmless."""
         await self._unsynced.wait()
         self._unsynced.clear()
+
+
+def answer(
+    connection: Connection,
+    request: Command,
+    failure: RlabError | None,
+    header: Mapping[str, Any] = _NO_HEADER,
+    body: bytes | None = None,
+) -> None:
+    """Answer a request with what it asked for, or with the error of the write."""
+    if failure is None:
+        connection.respond(request, header, body)
+    else:
+        connection.respond_error(request, failure)

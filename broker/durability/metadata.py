@@ -41,12 +41,9 @@ _SCHEMA = "create table if not exists numbers (name text primary key, value inte
 
 
 class MetadataStore:
-    """The open file; a context manager.
+    """The open file in a broker's data directory, which the message store has already locked; a context manager.
 
-    Args:
-        directory: the broker's data directory, already locked by the message store.
-        flush: what a commit has to survive.
-        files: the file layer, which is asked whether the file may be written; the real one by default.
+    `flush` says what a commit has to survive, and `files` is asked whether the file may be written.
 
     Raises:
         ConfigError: the file cannot be opened or written, or is not a database; the text says what to do.
@@ -141,12 +138,7 @@ class MetadataStore:
 
 
 class Table:
-    """A table of a room. Its columns are those of its schema, the primary key first.
-
-    Args:
-        metadata: the open file, to which the schema was added.
-        name: as in the schema.
-    """
+    """A table of a room, which `add_tables` made. Its columns are those of its schema, the primary key first."""
 
     def __init__(self, metadata: MetadataStore, name: str) -> None:
         self._metadata = metadata
@@ -185,10 +177,6 @@ class Table:
 
 class Journal:
     """Entries in the order in which they were appended; those of one commit are one row of a table (seq, data).
-
-    Args:
-        metadata: the open file, to which the schema was added.
-        table: as in the schema.
 
     Attributes:
         pending: entries that are not committed yet: many, if the disk is full.

@@ -1,6 +1,11 @@
-"""Membership: HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP. RocketMQ: ClientManageProcessor."""
+"""Membership: HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP; and DELETE_SUBSCRIPTIONGROUP.
+
+RocketMQ: ClientManageProcessor.
+"""
 
 from __future__ import annotations
+
+import logging
 
 import msgpack
 
@@ -8,21 +13,25 @@ from broker.feature import Core, Feature
 from broker.groups.members import Client, Groups
 from broker.groups.table import HeartbeatOutcome
 from broker.topics.service import Topics
+from model.errors import GroupNotExist, IllegalOperation
 from model.events import EventKind
 from model.heartbeat import ConsumerData, HeartbeatData
-from model.names import check_group
+from model.names import check_group, retry_topic
 from remoting.body import unpacked
 from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.server import Handler
 
+logger = logging.getLogger(__name__)
+
 _MAX_WARNINGS = 16
-"""In one answer; a client with more groups than that in trouble has been told enough."""
+"""In one answer; a client with more groups than that in trouble is warned enough."""
+_SHOWN_MEMBERS = 5
 
 
 class GroupHandlers(Feature):
-    """Serves members: they join, stay, change and leave, and ask for the member list."""
+    """Serves members: they join, stay, change and leave, and ask for the member list. Operators delete a group."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
         self._core = core
@@ -35,6 +44,7 @@ class GroupHandlers(Feature):
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
         }
 
     def heartbeat(self, connection: Connection, request: Command) -> Reply:
@@ -57,11 +67,7 @@ class GroupHandlers(Feature):
         return Reply({"groups": groups, "warnings": warnings[:_MAX_WARNINGS]} if warnings else {"groups": groups})
 
     def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
-        """Refuse a second process with one client id: first, so that it joins none of its groups.
-
-        Raises:
-            ClientIdConflict: the member that it would replace is alive, and another process.
-        """
+        """Refuse a second process with the client id of a live member: first, so that it joins none of its groups."""
         table = self._groups.table
         for data in heartbeat.consumers:
             member = table.conflicting_member(data.group, heartbeat.client_id, heartbeat.epoch, connection.number)
@@ -115,7 +121,7 @@ class GroupHandlers(Feature):
         return outcome
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
-        """Leave groups. RocketMQ also notifies when nothing was removed; here nothing changed and nobody is told."""
+        """Leave groups. If nothing was removed, nobody is notified; RocketMQ notifies all the same."""
         core, groups, client_id = self._core, self._groups, request.header["client_id"]
         cause = core.events.cause_of(request.header.get("cause"))
         now = core.loop.time()
@@ -138,3 +144,29 @@ class GroupHandlers(Feature):
         if info.encoded_version != info.version:
             info.encoded_view, info.encoded_version = msgpack.packb(info.view().to_wire()), info.version
         return Reply({"version": info.version}, info.encoded_view)
+
+    def delete(self, connection: Connection, request: Command) -> None:
+        """Delete a group with its offsets and its retry topic; its dead-letter messages stay. Answered once stored.
+
+        RocketMQ: AdminBrokerProcessor.deleteSubscriptionGroup, which deletes the settings of a group even while it
+        consumes, and its offsets only if asked. Here it is refused while there are members: they would go on, commit,
+        and be a group again with half of its past gone.
+        """
+        core, group, cause = self._core, check_group(request.header["group"]), request.header.get("cause") or ""
+        if not core.features.knows_group(group):
+            raise GroupNotExist(f"group {group!r} is not known to broker {core.name!r}")
+        info = self._groups.table.get(group)
+        if info is not None and info.members:
+            names = sorted(info.members)
+            more = f" and {len(names) - _SHOWN_MEMBERS} more" if len(names) > _SHOWN_MEMBERS else ""
+            raise IllegalOperation(
+                f"group {group!r} has members on broker {core.name!r}: {', '.join(names[:_SHOWN_MEMBERS])}"
+                f"{more}; stop them first. One that was killed is a member until its session or the grace after a "
+                "restart is over"
+            )
+        core.features.group_deleted(group, cause)
+        if self._topics.table.get(retry_topic(group)) is not None:
+            # The next group of this name must not get what this one has failed on.
+            self._topics.delete(retry_topic(group), cause)
+        logger.info("broker %s: group %r was deleted", core.name, group)
+        core.barrier.respond_after_commit(connection, request)

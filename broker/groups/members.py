@@ -36,15 +36,9 @@ class Client(NamedTuple):
 
 
 class Groups(Feature):
-    """The groups of one broker.
+    """The groups of one broker: `table` to look groups and members up, and `clients` by connection number.
 
-    Args:
-        restore_grace_s: how long members of an earlier run stay listed without coming back.
-
-    Attributes:
-        table: for those that only look groups and members up.
-        watch: reports groups that are inconsistent.
-        clients: connection number -> client.
+    Members of an earlier run stay listed for `restore_grace_s` without coming back.
     """
 
     def __init__(self, core: Core, restore_grace_s: float) -> None:
@@ -146,13 +140,7 @@ class Groups(Feature):
                 client = self.clients.get(member.connection)
                 if client is not None:
                     sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
-            core.emit(
-                EventKind.NOTIFY_SENT,
-                cause=info.cause,
-                group=info.group,
-                version=info.version,
-                n=sent,
-            )
+            core.emit(EventKind.NOTIFY_SENT, cause=info.cause, group=info.group, version=info.version, n=sent)
         deadline = self.table.next_deadline()
         if deadline is not None:
             core.driver.wake_by(deadline)
@@ -160,7 +148,7 @@ class Groups(Feature):
     def notify_all(self, info: ConsumerGroupInfo, cause: str) -> None:
         """Let every member of a group rebalance, although none of them came, left or changed."""
         now = self._core.loop.time()
-        self.table.announce(info, cause, now)
+        self.table.changed(info, cause, now)
         self.save_group(info)
         self.notify_members(now)
 

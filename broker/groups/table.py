@@ -194,7 +194,7 @@ class GroupTable:
         if data.group_created_ms > 0:
             info.created_ms = min(info.created_ms, data.group_created_ms)
         if joined or topics_changed:
-            self._changed(info, cause, now)
+            self.changed(info, cause, now)
         return HeartbeatOutcome(
             group=info,
             member=member,
@@ -276,10 +276,7 @@ class GroupTable:
         return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
-        """Remove every member whose session or grace period has ended.
-
-        RocketMQ: scanNotActiveChannel.
-        """
+        """Remove every member whose session or grace period has ended. RocketMQ: scanNotActiveChannel."""
         if now < self._earliest_expiry:
             return []
         members = [(info.group, key, m) for info in self._groups.values() for key, m in info.members.items()]
@@ -298,7 +295,7 @@ class GroupTable:
         self._forget_connection(member.connection, group, key)
         info.settings.remove(member.data)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
-        self._changed(info, cause, now, notify=not silent)
+        self.changed(info, cause, now, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
 
     def _forget_connection(self, connection: int, group: str, key: str) -> None:
@@ -316,7 +313,7 @@ class GroupTable:
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
-    def _changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
+    def changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
         """Raise the version of a group and schedule a notification of its members."""
         info.version += 1
         info.cause = cause
@@ -327,10 +324,6 @@ class GroupTable:
         elif notify:
             info.notify_at = min(info.notify_at, max(now, info.quiet_until))
             self._to_notify[info.group] = info
-
-    def announce(self, info: ConsumerGroupInfo, cause: str, now: float) -> None:
-        """Raise the version and schedule a notification without a change of the members, e.g. for a new route."""
-        self._changed(info, cause, now)
 
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""

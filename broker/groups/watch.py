@@ -50,11 +50,7 @@ class GroupWatch:
     def refuse(
         self, group: str, member: Member, member_at: str, *, epoch: str, newcomer_at: str, cause: str, now: float
     ) -> ClientIdConflict:
-        """Report a second process with the client id of a live member, once for each run id (`epoch`).
-
-        Returns:
-            The error for the newcomer.
-        """
+        """Report a second process with the client id of a live member, once for each run id; returns its error."""
         client_id = member.client_id
         if member.rival != epoch:
             member.rival = epoch
@@ -66,11 +62,7 @@ class GroupWatch:
                 *(group, newcomer_at, client_id, member_at, _REMEDY),
             )
             self._core.emit(
-                EventKind.CLIENT_ID_CONFLICT,
-                cause=cause,
-                group=group,
-                client=client_id,
-                detail=newcomer_at,
+                EventKind.CLIENT_ID_CONFLICT, cause=cause, group=group, client=client_id, detail=newcomer_at
             )
         return ClientIdConflict(
             f"client id {client_id!r} is taken: a live member of group {group!r}, at {member_at}, has it: {_REMEDY}. "

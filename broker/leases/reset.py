@@ -1,9 +1,10 @@
 """INVOKE_BROKER_TO_RESET_OFFSET: reset the offsets of a group while its members consume.
 
-RocketMQ: AdminBrokerProcessor.resetOffset, which tells every member to suspend for 10 s, or makes the broker ignore
-commits until the next pull. Here the lease is the switch. In one turn of the loop the new offset is set and the lease
-of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset. The
-owner is told to drop what it has fetched, asks for the queue like any member, and is granted it from the new offset on.
+RocketMQ: AdminBrokerProcessor.resetOffset, which makes every member suspend for 10 s, or makes the broker ignore
+commits until the next pull. Here the lease is the switch. In one event-loop iteration the new offset is set and the
+lease of the queue is revoked, so whatever the owner still commits under its token is refused and cannot undo the reset.
+The owner is notified to drop what it has fetched, asks for the queue like any member, and is granted it from the new
+offset on.
 """
 
 from __future__ import annotations
@@ -74,11 +75,7 @@ class ResetHandlers(Feature):
         core.barrier.respond_after_commit(connection, request, {"known": known}, msgpack.packb(rows))
 
     def _check_group(self, group: str) -> bool:
-        """Whether the group is known here.
-
-        Raises:
-            IllegalOperation: it is a broadcasting one.
-        """
+        """Whether the group is known here; a broadcasting one is refused."""
         info = self._groups.table.get(group)
         members = info.members.values() if info is not None else ()
         if any(member.data.model is MessageModel.BROADCASTING for member in members):
@@ -150,11 +147,7 @@ class ResetHandlers(Feature):
 
 
 def _queue_ids(entry: TopicEntry, wanted: list[int] | None) -> list[int]:
-    """The queues to reset, sorted.
-
-    Raises:
-        InvalidParameter: there are none, or one is not there.
-    """
+    """The queues to reset, sorted: all, or those that are wanted, which must exist."""
     if wanted is None:
         return list(range(queue_count(entry.config)))
     queue_ids = sorted(set(wanted))

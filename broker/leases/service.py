@@ -125,7 +125,7 @@ class Leases(Feature):
         lease = self.table.acquire(group, client_id, queue)
         if lease is not None:
             self._leases.put(group, *queue, client_id, lease.token)
-            self._core.features.queue_granted(*queue)
+            self._core.features.queue_changed(*queue)
         return lease
 
     def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:

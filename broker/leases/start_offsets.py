@@ -16,11 +16,7 @@ from model.names import is_retry_topic
 def policy_offset(
     store: MessageStore, entry: TopicEntry, queue_id: int, data: ConsumerData, group_created_ms: int
 ) -> int:
-    """Return the offset that a member's policy starts a queue from.
-
-    Raises:
-        StoreReadFailed: an I/O error.
-    """
+    """Return the offset that a member's policy starts a queue from; see `start_offset`."""
     return start_offset(store, entry, queue_id, data.consume_from, data.consume_timestamp_ms, group_created_ms)
 
 

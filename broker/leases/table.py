@@ -64,11 +64,7 @@ class Freed(NamedTuple):
 
 
 class QueueLeases:
-    """All leases of one broker.
-
-    Args:
-        first_token: tokens start above it; the caller makes sure that it grows over restarts.
-    """
+    """All leases of one broker. Tokens start above `first_token`, which has to grow over restarts."""
 
     def __init__(self, first_token: int = 0, *, quirks: frozenset[Quirk] = frozenset()) -> None:
         self._leases: dict[str, dict[QueueKey, Lease]] = {}

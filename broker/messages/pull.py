@@ -98,13 +98,9 @@ class Pulls(Feature):
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """Run the parked pulls of a queue again: there is something new."""
+        """Run the parked pulls of a queue again; one of an earlier owner is answered that its lease is lost."""
         for parked in self._parked.take_all(topic, queue_id):
             self._run_again(parked, parked.deadline)
-
-    def queue_granted(self, topic: str, queue_id: int) -> None:
-        """Run the parked pulls of a queue again: a pull of its earlier owner is answered that the lease is lost."""
-        self.queue_changed(topic, queue_id)
 
     def expire(self, now: float) -> None:
         """Answer the parked pulls whose time is over."""

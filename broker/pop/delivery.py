@@ -83,11 +83,7 @@ class PopDelivery:
         return self._take(pop, self._places(pop, self._next_turn(pop)))
 
     def take_from(self, pop: PopRequest, topic: str, queue_id: int) -> Taken:
-        """Deliver messages from one of the queues that the pop asks for.
-
-        Raises:
-            RlabError: likewise.
-        """
+        """Deliver messages from one of the queues that the pop asks for; raises as `take` does."""
         return self._take(pop, iter([(topic, queue_id)]))
 
     def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
@@ -227,7 +223,8 @@ class PopDelivery:
         self._core.driver.wake_by(times.now + pop.invisible_s)
         self.commit(queue.key, window.committed)
         if n_due:
-            self._emit_redelivered(pop, queue, offsets[0], n_due)
+            note = {"client": pop.client_id, "offset": offsets[0], "n": n_due}
+            self._core.emit_queue(EventKind.MESSAGES_REDELIVERED, pop.group, queue.key[1:], **note)
         body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
         if is_retry_topic(queue.key.topic):
             counts = [count + record.times_delivered for count, record in zip(counts, iter_records(body), strict=True)]
@@ -277,18 +274,6 @@ class PopDelivery:
         header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
         self._leases.moves.note(header, result, self._core.loop.time())
 
-    def _emit_redelivered(self, pop: PopRequest, queue: GroupQueue, first: int, n: int) -> None:
-        self._core.events.emit(
-            EventKind.MESSAGES_REDELIVERED,
-            group=pop.group,
-            topic=queue.key.topic,
-            broker=self._core.name,
-            queue_id=queue.key.queue_id,
-            client=pop.client_id,
-            offset=first,
-            n=n,
-        )
-
 
 def pop_start_offset(
     store: MessageStore,
@@ -301,9 +286,6 @@ def pop_start_offset(
     """Return the offset that a pop starts a queue from when its group has committed none.
 
     The pop may name it; else the heartbeat of its member does. A group that never had a member here is created now.
-
-    Raises:
-        StoreReadFailed: an I/O error.
     """
     consume_from, timestamp_ms = pop.consume_from, pop.consume_timestamp_ms
     if consume_from is None:

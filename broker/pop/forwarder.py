@@ -133,13 +133,5 @@ class PopForwarder:
         self._ledger.ack(queue, token, offsets)
         core.barrier.metadata_changed()
         if is_dead:
-            core.events.emit(
-                EventKind.DEAD_LETTER,
-                group=key.group,
-                topic=key.topic,
-                broker=core.name,
-                queue_id=key.queue_id,
-                offset=offsets[0],
-                n=len(offsets),
-            )
+            core.emit_queue(EventKind.DEAD_LETTER, key.group, key[1:], offset=offsets[0], n=len(offsets))
         self._forwarded(queue)

@@ -148,11 +148,6 @@ class PopLedger:
             self._note((FORGET, queue.number))
             self._forgotten(queue)
 
-    def forget_all(self, queues: Iterable[GroupQueue]) -> None:
-        """Drop queues."""
-        for queue in list(queues):
-            self.forget(queue)
-
     def of_group(self, group: str) -> list[GroupQueue]:
         """The queues of a group, sorted."""
         return [self.queues[key] for key in sorted(self.queues) if key.group == group]
@@ -163,7 +158,8 @@ class PopLedger:
 
     def _forget_idle(self) -> None:
         # A window without unacknowledged messages says no more than the committed offset.
-        self.forget_all(queue for queue in self.queues.values() if queue.window.is_idle and not queue.waiters)
+        for queue in [one for one in self.queues.values() if one.window.is_idle and not one.waiters]:
+            self.forget(queue)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

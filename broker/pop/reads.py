@@ -110,10 +110,6 @@ def _before(body: bytes, end: int) -> bytes:
 def read_records(
     store: MessageStore, topic_id: int, queue_id: int, offsets: Sequence[int], *, max_bytes: int
 ) -> tuple[list[StoredRecord], DueRead]:
-    """As `read_due`, with the records decoded.
-
-    Raises:
-        StoreReadFailed: an I/O error.
-    """
+    """As `read_due`, with the records decoded."""
     due = read_due(store, topic_id, queue_id, offsets, max_bytes=max_bytes)
     return [record for body in due.bodies for record in iter_records(body)], due

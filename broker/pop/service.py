@@ -54,12 +54,9 @@ _EXTENSION_STEP_S = 0.01
 
 
 class Pop(Feature):
-    """POP on one broker.
+    """POP on one broker; `ledger` has the invisible messages of every group.
 
     A receipt handle is checked against the delivery token, which is random: neither a guess nor an old handle works.
-
-    Attributes:
-        ledger: the invisible messages of every group.
     """
 
     def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, rng: Random) -> None:
@@ -366,7 +363,7 @@ class Pop(Feature):
     def _forget(self, queues: list[GroupQueue]) -> None:
         for queue in queues:
             self._draining.pop(queue, None)
-        self.ledger.forget_all(queues)
+            self.ledger.forget(queue)
 
 
 def _answer_nothing(taken: list[ParkedPop]) -> None:

@@ -19,12 +19,7 @@ create table if not exists pop_journal (seq integer primary key, data blob not n
 
 
 class PopStore:
-    """The two tables of POP.
-
-    Attributes:
-        journal: the entries since the snapshot.
-        journal_limit: size in bytes at which a new snapshot has to be stored.
-    """
+    """The two tables of POP. When the journal has `journal_limit` bytes, a new snapshot has to be stored."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         metadata.add_tables(_SCHEMA)

@@ -52,7 +52,6 @@ class PopBatch:
 
     Attributes:
         since: when they were delivered.
-        visible_at: when their invisible time ends.
         offsets: ascending; some may be acknowledged, or extended under another token.
         left: how many are neither.
     """

@@ -23,12 +23,7 @@ from model.names import TRACE_TOPIC, is_retry_topic, retry_topic
 
 
 class Need(NamedTuple):
-    """The first offset of a queue that is needed.
-
-    Attributes:
-        offset: the lowest offset that any group has still to read.
-        group: the group whose offset this is.
-    """
+    """The first offset of a queue that any group has still to read, and which group that is."""
 
     offset: int
     group: str

@@ -28,11 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Retention(Feature):
-    """The retention of one broker.
-
-    Args:
-        files: closes removed files, which gives their space back.
-    """
+    """The retention of one broker; `files` closes removed files, which gives their space back."""
 
     def __init__(
         self, core: Core, topics: Topics, groups: Groups, leases: Leases, options: RetentionOptions, files: Files

@@ -40,13 +40,9 @@ class Delays(Feature):
     """The delayed messages of one broker."""
 
     def __init__(self, core: Core, topics: Topics) -> None:
-        self._loop = core.loop
+        self._core = core
         self._store = core.store
-        self._metadata = core.metadata
         self._topics = topics.table
-        self._barrier = core.barrier
-        self._clock_ms = core.clock_ms
-        self._wake_by = core.driver.wake_by
         self._topic_id = self._topics.existing(SCHEDULE_TOPIC).topic_id
         low = self._load_low_water()
         self._table = DelayTable(low)
@@ -78,14 +74,14 @@ class Delays(Feature):
         def written(failure: RlabError | None) -> None:
             if failure is None:
                 self._table.add(offset, due_ms)
-                self._wake_by(self._loop_time_of(due_ms))
+                self._core.driver.wake_by(self._loop_time_of(due_ms))
 
-        self._barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
+        self._core.barrier.after_append(written, SCHEDULE_TOPIC, DELAYED)
 
     # --- delivering --------------------------------------------------------------------------------------------------
 
     def _loop_time_of(self, due_ms: int) -> float:
-        return self._loop.time() + max(0.0, due_ms - self._clock_ms()) / 1000
+        return self._core.loop.time() + max(0.0, due_ms - self._core.clock_ms()) / 1000
 
     def next_deadline(self) -> float | None:
         """When the next message is due, loop time in seconds."""
@@ -94,7 +90,7 @@ class Delays(Feature):
 
     def expire(self, now: float) -> None:
         """Deliver the messages that are due, some at a time."""
-        for _, offset in self._table.take_due(int(self._clock_ms()), _AT_ONCE):
+        for _, offset in self._table.take_due(int(self._core.clock_ms()), _AT_ONCE):
             try:
                 delayed = self._read(offset)
             except StoreError as error:
@@ -105,9 +101,9 @@ class Delays(Feature):
                 self._deliver_one(offset, delayed)
 
     def _try_later(self, offset: int) -> None:
-        retry_ms = int(self._clock_ms()) + _RETRY_MS
+        retry_ms = int(self._core.clock_ms()) + _RETRY_MS
         self._table.put_back(offset, retry_ms)
-        self._wake_by(self._loop_time_of(retry_ms))
+        self._core.driver.wake_by(self._loop_time_of(retry_ms))
 
     def _deliver_one(self, offset: int, delayed: list[Any]) -> None:
         _, topic, queue_id, tag_hash, times_delivered, payload = delayed
@@ -124,7 +120,7 @@ class Delays(Feature):
             else:
                 self._try_later(offset)
 
-        self._barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
+        self._core.barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
 
     def _read(self, offset: int) -> list[Any] | None:
         result = self._store.read(self._topic_id, DELAYED, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
@@ -143,7 +139,7 @@ class Delays(Feature):
         The lowered numbers are stored with the next commit, before any new message is acknowledged: it gets the offset
         of a lost one, and the next start would not read it otherwise.
         """
-        noted = LowWater(self._metadata.number("delay_parked"), self._metadata.number("delay_marks"))
+        noted = LowWater(self._core.metadata.number("delay_parked"), self._core.metadata.number("delay_marks"))
         low = LowWater(
             min(noted.delayed, self._store.max_offset(self._topic_id, DELAYED)),
             min(noted.marks, self._store.max_offset(self._topic_id, MARKS)),
@@ -176,6 +172,6 @@ class Delays(Feature):
         self._save(self._table.low_water())
 
     def _save(self, low: LowWater) -> None:
-        self._metadata.save_number("delay_parked", low.delayed)
-        self._metadata.save_number("delay_marks", low.marks)
-        self._barrier.metadata_changed()
+        self._core.metadata.save_number("delay_parked", low.delayed)
+        self._core.metadata.save_number("delay_marks", low.marks)
+        self._core.barrier.metadata_changed()

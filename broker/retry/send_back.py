@@ -7,8 +7,7 @@ to `%DLQ%group`, where an operator finds it.
 
 from __future__ import annotations
 
-from typing import Any
-
+from broker.durability.barrier import answer
 from broker.feature import Core, Feature
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
@@ -63,26 +62,13 @@ class SendBack(Feature):
                 due_ms=int(core.clock_ms()) + wait_ms,
             )
 
-        def answer(failure: RlabError | None) -> None:
-            if failure is None:
-                if dead:
-                    self._emit_dead_letter(group, header)
-                connection.respond(request, {"dead": dead})
-            else:
-                connection.respond_error(request, failure)
+        def written(failure: RlabError | None) -> None:
+            if failure is None and dead:
+                queue = (header["topic"], header["queue_id"])
+                core.emit_queue(EventKind.DEAD_LETTER, group, queue, offset=header["offset"], n=1)
+            answer(connection, request, failure, {"dead": dead})
 
-        core.barrier.after_append(answer, dlq_topic(group) if dead else retry_topic(group), 0)
-
-    def _emit_dead_letter(self, group: str, header: dict[str, Any]) -> None:
-        self._core.events.emit(
-            EventKind.DEAD_LETTER,
-            group=group,
-            topic=header["topic"],
-            broker=self._core.name,
-            queue_id=header["queue_id"],
-            offset=header["offset"],
-            n=1,
-        )
+        core.barrier.after_append(written, dlq_topic(group) if dead else retry_topic(group), 0)
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
         entry = self._topics.table.existing(topic)

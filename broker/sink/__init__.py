@@ -3,8 +3,8 @@
 A task stages messages, which no consumer sees; the driver of the query commits the batch, and the broker publishes it.
 `stage_table.py` (pure) decides which staged chunks a commit publishes, and whether a batch was published before.
 `service.py` stages, publishes, and completes after a crash; `store.py` stores its state in the metadata.
-`broker_sets.py` fixes the brokers that a batch is written to. `handlers.py` is the feature and serves the requests.
+`broker_sets.py` fixes the brokers that a batch is written to. `handlers.py` serves the requests.
 
 Read in this order: stage_table, service, broker_sets, handlers, store. Outside this room only `broker/broker.py`
-imports from it: `Sink`. The other side is `pipeline/sink/`.
+imports from it: `Sink` and `SinkHandlers`, two features. The other side is `pipeline/sink/`.
 """

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgpack
 
+from broker.durability.barrier import answer
 from broker.feature import Core, Feature
 from broker.sink.broker_sets import SinkBrokerSets
-from broker.sink.service import SinkService
+from broker.sink.service import Sink
 from broker.sink.stage_table import Attempt, staged_messages
-from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from broker.topics.table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
@@ -22,14 +20,14 @@ from remoting.request_code import RequestCode
 from remoting.server import Handler
 
 
-class Sink(Feature):
+class SinkHandlers(Feature):
     """Serves sinks, for instance the one of `pipeline/sink/writer.py`."""
 
-    def __init__(self, core: Core, topics: Topics) -> None:
+    def __init__(self, core: Core, topics: Topics, sink: Sink) -> None:
         self._core = core
         self._topics = topics
         self._broker_sets = SinkBrokerSets(core.metadata, core.clock_ms)
-        self.service = SinkService(core, topics)
+        self._sink = sink
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -39,18 +37,6 @@ class Sink(Feature):
             RequestCode.SINK_ABORT: self.abort,
             RequestCode.SINK_SPREAD: self.fix_broker_set,
         }
-
-    def next_deadline(self) -> float | None:
-        """Time of the next retry of a failed write, or of the next search for expired chunks."""
-        return self.service.next_deadline()
-
-    def expire(self, now: float) -> None:
-        """Retry failed writes and drop expired chunks."""
-        self.service.expire(now)
-
-    def kept_from(self) -> dict[LogKey, int]:
-        """See `Feature.kept_from`: offsets of staged chunks, and those that recovery reads in the target queues."""
-        return self.service.kept_from()
 
     def stage(self, connection: Connection, request: Command) -> None:
         """Stage messages until their batch is committed; responds once they are stored."""
@@ -68,18 +54,18 @@ class Sink(Feature):
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
 
         def staged(failure: RlabError | None) -> None:
-            self._answer(connection, request, failure, {"n": self.service.table.messages_staged(attempt)})
+            answer(connection, request, failure, {"n": self._sink.table.messages_staged(attempt)})
 
-        self.service.stage(attempt, header["seq"], body, messages, staged)
+        self._sink.stage(attempt, header["seq"], body, messages, staged)
 
     def commit(self, connection: Connection, request: Command) -> None:
         """Publish a batch; responds when it is published, or at once if it was published before."""
         header = request.header
 
         def published(failure: RlabError | None) -> None:
-            self._answer(connection, request, failure, {"published": is_new})
+            answer(connection, request, failure, {"published": is_new})
 
-        is_new = self.service.commit(
+        is_new = self._sink.commit(
             header["query_id"],
             header["batch_id"],
             list(rows_of(request)),
@@ -89,7 +75,7 @@ class Sink(Feature):
 
     def abort(self, connection: Connection, request: Command) -> None:
         """Drop the staged messages of a batch, unless its publication has begun."""
-        dropped = self.service.abort(request.header["query_id"], request.header["batch_id"])
+        dropped = self._sink.abort(request.header["query_id"], request.header["batch_id"])
         self._core.barrier.respond_after_commit(connection, request, {"dropped": dropped})
 
     def fix_broker_set(self, connection: Connection, request: Command) -> None:
@@ -97,13 +83,6 @@ class Sink(Feature):
         header = request.header
         brokers = self._broker_sets.fix(header["query_id"], header["batch_id"], header["topic"], _broker_names(request))
         self._core.barrier.respond_after_commit(connection, request, {"brokers": brokers})
-
-    @staticmethod
-    def _answer(connection: Connection, request: Command, failure: RlabError | None, header: dict[str, Any]) -> None:
-        if failure is None:
-            connection.respond(request, header)
-        else:
-            connection.respond_error(request, failure)
 
 
 def _broker_names(request: Command) -> tuple[str, ...]:

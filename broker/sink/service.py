@@ -24,7 +24,7 @@ from collections import deque
 from typing import NamedTuple
 
 from broker.durability.group_commit import Written
-from broker.feature import Core
+from broker.feature import Core, Feature
 from broker.sink.stage_table import Attempt, Chunk, LastBatch, StagedMessage, StageTable, staged_messages
 from broker.sink.store import Intent, SinkStore
 from broker.store.disk.errors import StoreError
@@ -47,7 +47,7 @@ class _Publishing:
     """One batch that is being published: its `intent` has its chunks, and where the target queues ended.
 
     Attributes:
-        at: (chunk, message of it) that is next.
+        at: the next (chunk, message of it).
         skip: queue -> messages that an earlier run has published already.
         waiting: called at the end, or with the error that keeps the batch from being published now.
         kept_s: how long the batch is remembered once it is published.
@@ -74,22 +74,15 @@ class _Slice(NamedTuple):
     skip: dict[LogKey, int]
 
 
-class SinkService:
-    """The staged messages of one broker, and the batch that is being published.
-
-    Attributes:
-        table: staged chunks, and the last batch of each query.
-    """
+class Sink(Feature):
+    """The staged messages of one broker, and the batch that is being published."""
 
     def __init__(self, core: Core, topics: Topics) -> None:
         self.table = StageTable()
-        self._loop = core.loop
+        self._core = core
         self._store = core.store
         self._sinks = SinkStore(core.metadata)
         self._topics = topics.table
-        self._barrier = core.barrier
-        self._clock_ms = core.clock_ms
-        self._wake_by = core.driver.wake_by
         self._topic_id = topics.ensure_own(STAGE_TOPIC).topic_id
         self._queue: deque[_Publishing] = deque()
         self._chunk: tuple[int, list[StagedMessage]] | None = None
@@ -117,14 +110,14 @@ class SinkService:
             SystemBusy: there is no room.
         """
         if self.table.has(attempt, seq):
-            self._barrier.after_commit(staged)
+            self._core.barrier.after_commit(staged)
             return
         self.table.check_room(attempt.query_id)
         counts: dict[tuple[str, int], int] = {}
         for topic, queue_id, _, _ in messages:
             counts[(topic, queue_id)] = counts.get((topic, queue_id), 0) + 1
         offset = self._store.append(self._topic_id, 0, body, 0)
-        chunk = Chunk(seq, offset, tuple(counts.items()), int(self._clock_ms()))
+        chunk = Chunk(seq, offset, tuple(counts.items()), int(self._core.clock_ms()))
         self._sinks.save_chunk(attempt, chunk)
 
         def written(failure: RlabError | None) -> None:
@@ -132,10 +125,10 @@ class SinkService:
                 self.table.add(attempt, chunk)
             else:
                 self._sinks.delete_chunks([(attempt, seq)])
-                self._barrier.metadata_changed()
+                self._core.barrier.metadata_changed()
             staged(failure)
 
-        self._barrier.after_append(written, STAGE_TOPIC, 0)
+        self._core.barrier.after_append(written, STAGE_TOPIC, 0)
 
     def commit(
         self,
@@ -164,7 +157,7 @@ class SinkService:
         if batch_id <= self.table.last_batch(query_id):
             # Perhaps in this very iteration, and not committed yet. Chunks staged since are of no use.
             self._sinks.delete_chunks(self.table.drop_batch(query_id, batch_id))
-            self._barrier.after_commit(published)
+            self._core.barrier.after_commit(published)
             return False
         chunks = self.table.chunks_to_publish(query_id, batch_id, wanted)
         starts = {
@@ -187,7 +180,7 @@ class SinkService:
             return 0
         dropped = self.table.drop_batch(query_id, batch_id)
         self._sinks.delete_chunks(dropped)
-        self._barrier.metadata_changed()
+        self._core.barrier.metadata_changed()
         return len(dropped)
 
     # --- publishing --------------------------------------------------------------------------------------------------
@@ -200,7 +193,7 @@ class SinkService:
             intent.starts[key] = self._store.max_offset(*key)
         self._sinks.save_intent(intent)
         self._is_writing = True
-        self._barrier.after_commit(self._go_on)
+        self._core.barrier.after_commit(self._go_on)
 
     def _go_on(self, failure: RlabError | None) -> None:
         """Write the next messages, or end the batch; called when the write before is done."""
@@ -208,8 +201,8 @@ class SinkService:
         publishing = self._queue[0]
         if failure is not None:
             self._answer(publishing, failure)
-            self._retry_at = self._loop.time() + _RETRY_S
-            self._wake_by(self._retry_at)
+            self._retry_at = self._core.loop.time() + _RETRY_S
+            self._core.driver.wake_by(self._retry_at)
             return
         if publishing.is_through:
             self._end(publishing)
@@ -227,8 +220,8 @@ class SinkService:
             self._go_on(failure)
 
         for topic, queue_id in part.targets[1:]:
-            self._barrier.after_append(_nothing, topic, queue_id)
-        self._barrier.after_append(written, *(part.targets[0] if part.targets else (STAGE_TOPIC, 0)))
+            self._core.barrier.after_append(_nothing, topic, queue_id)
+        self._core.barrier.after_append(written, *(part.targets[0] if part.targets else (STAGE_TOPIC, 0)))
 
     def _append_slice(self, publishing: _Publishing) -> _Slice:
         """Append the next messages of a batch, of one chunk.
@@ -279,11 +272,11 @@ class SinkService:
             else:
                 self._go_on(failure)
 
-        self._barrier.after_commit(committed)
+        self._core.barrier.after_commit(committed)
 
     def _save_end(self, publishing: _Publishing) -> LastBatch:
         intent = publishing.intent
-        last = LastBatch(intent.batch_id, int(self._clock_ms() + publishing.kept_s * 1000))
+        last = LastBatch(intent.batch_id, int(self._core.clock_ms() + publishing.kept_s * 1000))
         self._sinks.save_published(intent, last)
         self._sinks.delete_chunks(self.table.drop_batch(intent.query_id, intent.batch_id))
         return last
@@ -306,13 +299,13 @@ class SinkService:
             self._retry_at = None
             if self._queue and not self._is_writing:
                 self._is_writing = True
-                self._barrier.after_commit(self._go_on)
+                self._core.barrier.after_commit(self._go_on)
         if now >= self._next_scan:
             self._next_scan = now + _EXPIRY_SCAN_S
             self._drop_old()
 
     def _drop_old(self) -> None:
-        now_ms = int(self._clock_ms())
+        now_ms = int(self._core.clock_ms())
         publishing = frozenset((p.intent.query_id, p.intent.batch_id) for p in self._queue)
         dropped = self.table.drop_older(int(now_ms - STAGE_EXPIRY_S * 1000), publishing)
         if dropped:
@@ -320,7 +313,7 @@ class SinkService:
             self._sinks.delete_chunks(dropped)
         for query_id in self.table.forget_expired(now_ms):
             self._sinks.delete_query(query_id)
-        self._barrier.metadata_changed()
+        self._core.barrier.metadata_changed()
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
@@ -347,7 +340,7 @@ class SinkService:
                 self._store.sync()
             except StoreError as error:
                 logger.error("batch %d of %s is published later: %s", intent.batch_id, intent.query_id, error)
-                self._retry_at = self._loop.time() + _RETRY_S
+                self._retry_at = self._core.loop.time() + _RETRY_S
                 continue
             self._queue.pop()
             self.table.set_last_batch(intent.query_id, self._save_end(publishing))

@@ -30,8 +30,7 @@ _ANY_HOST = ("0.0.0.0", "::", "")
 class Announcement(NamedTuple):
     """What registrations say of a broker, and how often.
 
-    Attributes:
-        version: of the first registration of this run; grows over restarts, as the wall clock in milliseconds does.
+    `version` is that of the first one of this run, and grows over restarts, as the wall clock in milliseconds does.
     """
 
     name: str

@@ -12,6 +12,7 @@ from broker.store.disk.errors import StoreError
 from broker.topics.registration import Announcement, Registration
 from broker.topics.table import TopicEntry, TopicTable, queue_count
 from model.events import EventKind
+from model.names import dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command
 from remoting.connection import Connection
@@ -25,15 +26,7 @@ _LAST_ID = "last_topic_id"
 
 
 class Topics(Feature):
-    """The topics of one broker. Other rooms get the topics they need here; a new one is stored and announced.
-
-    Args:
-        announcement: what registrations say of this broker.
-        auto_create: whether a send may create its topic from the template.
-
-    Attributes:
-        table: for those that only look topics up.
-    """
+    """The topics of one broker: `table` to look them up, and methods that store and announce what they make."""
 
     def __init__(self, core: Core, announcement: Announcement, *, auto_create: bool) -> None:
         self.table = TopicTable(auto_create=auto_create)
@@ -57,7 +50,7 @@ class Topics(Feature):
         number of an old one would begin with its messages. A full disk leaves them as they are, for the next start.
         """
         store = self._core.store
-        unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.ids())
+        unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.names().keys())
         if not unknown:
             return
         self.table.restore_last_topic_id(unknown[-1])
@@ -93,64 +86,41 @@ class Topics(Feature):
         self._core.barrier.respond_after_commit(connection, request)
 
     def put(self, config: TopicConfig, cause: str = "") -> TopicEntry:
-        """Create a topic or change an existing one; see `TopicTable.put`.
-
-        Raises:
-            IllegalOperation, SystemBusy: it is a system topic, or there are too many.
-        """
-        return self._announced(*self.table.put(config), cause)
+        """Create a topic or change an existing one; see `TopicTable.put`."""
+        return self._stored(*self.table.put(config), cause)
 
     # --- topics that other rooms need --------------------------------------------------------------------------------
 
     def for_send(self, topic: str) -> TopicEntry:
-        """The topic that a message is sent to, made from the template if it may be; see `TopicTable.entry_for_send`.
-
-        Raises:
-            TopicNotExist, InvalidParameter, SystemBusy: it is unknown, and cannot be made.
-        """
-        return self._announced(*self.table.entry_for_send(topic))
+        """The topic that a message is sent to, made from the template if it may be; see `TopicTable.entry_for_send`."""
+        return self._stored(*self.table.entry_for_send(topic))
 
     def ensure_retry(self, group: str, cause: str = "") -> TopicEntry:
-        """The retry topic of a group, made if it is missing.
-
-        Raises:
-            SystemBusy: too many topics.
-        """
-        return self._announced(*self.table.ensure_retry_topic(group), cause)
+        """The retry topic of a group, made if it is missing; see `TopicTable.ensure`. RocketMQ: retryQueueNums = 1."""
+        return self._stored(*self.table.ensure(retry_topic(group)), cause)
 
     def ensure_dlq(self, group: str) -> TopicEntry:
-        """The topic of a group's dead letters, made if it is missing.
-
-        Raises:
-            SystemBusy: too many topics.
-        """
-        return self._announced(*self.table.ensure_dlq_topic(group))
+        """The topic of a group's dead-letter messages, made if it is missing; see `TopicTable.ensure`."""
+        return self._stored(*self.table.ensure(dlq_topic(group)))
 
     def ensure_own(self, topic: str) -> TopicEntry:
         """A topic of a feature's own, which is stored, and not announced because no client may use it."""
-        entry, is_new = self.table.ensure_own_topic(topic)
+        entry, is_new = self.table.ensure(topic, Perm.NONE)
         if is_new:
             self._save(entry)
         return entry
 
-    def _announced(self, entry: TopicEntry, is_changed: bool, cause: str = "") -> TopicEntry:
+    def _stored(self, entry: TopicEntry, is_changed: bool, cause: str = "") -> TopicEntry:
+        """Store and announce a topic if it is new or changed."""
         if is_changed:
-            self._changed(entry, cause)
+            config = entry.config
+            self._save(entry)
+            detail = f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}"
+            self._announce(config.topic, config.read_queue_nums, detail, cause)
         return entry
 
-    def _changed(self, entry: TopicEntry, cause: str) -> None:
-        config = entry.config
-        self._save(entry)
-        detail = f"read={config.read_queue_nums} write={config.write_queue_nums} perm={int(config.perm)}"
-        self._announce(config.topic, config.read_queue_nums, detail, cause)
-
     def delete(self, topic: str, cause: str) -> None:
-        """Forget a topic with its messages, offsets and leases, and announce it.
-
-        Raises:
-            TopicNotExist: it is not there.
-            IllegalOperation: it is a system topic.
-        """
+        """Forget a topic with its messages, offsets and leases, and announce it; see `TopicTable.delete`."""
         entry = self.table.delete(topic)
         self._rows.delete(topic)
         self._core.features.topic_deleted(topic, cause)

@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_TOPICS, TEMPLATE_TOPIC_QUEUES
-from model.names import (
-    SCHEDULE_TOPIC,
-    TEMPLATE_TOPIC,
-    TRACE_TOPIC,
-    dlq_topic,
-    is_system_topic,
-    retry_topic,
-)
+from model.names import SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, is_system_topic
 from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_config
 
 
@@ -50,11 +43,7 @@ class TopicEntry:
 
 
 class TopicTable:
-    """Topic name -> entry.
-
-    Args:
-        auto_create: whether a send may create its topic from the template. RocketMQ: autoCreateTopicEnable.
-    """
+    """Topic name -> entry. `auto_create` lets a send create its topic. RocketMQ: autoCreateTopicEnable."""
 
     def __init__(self, *, auto_create: bool) -> None:
         self._topics: dict[str, TopicEntry] = {}
@@ -107,10 +96,6 @@ class TopicTable:
             raise TopicNotExist(f"topic {topic!r} does not exist on this broker: create it with 'rlab topic create'")
         return entry
 
-    def ids(self) -> set[int]:
-        """The ids of all topics."""
-        return {entry.topic_id for entry in self._topics.values()}
-
     def configs(self) -> list[TopicConfig]:
         """All topics, sorted by name: what a registration announces."""
         return [self._topics[topic].config for topic in sorted(self._topics)]
@@ -144,19 +129,12 @@ class TopicTable:
         perm = template.config.perm & ~Perm.INHERIT
         return self._put(checked_topic_config(topic, queues, queues, perm)), True
 
-    def ensure_retry_topic(self, group: str) -> tuple[TopicEntry, bool]:
-        """The retry topic of a group, made if it is missing, and whether it is new. RocketMQ: retryQueueNums = 1."""
-        return self._ensure(retry_topic(group))
+    def ensure(self, topic: str, perm: Perm = READ_WRITE) -> tuple[TopicEntry, bool]:
+        """A topic with one queue, made if it is missing, and whether it is new; `Perm.NONE` keeps clients off.
 
-    def ensure_dlq_topic(self, group: str) -> tuple[TopicEntry, bool]:
-        """The topic of a group's dead-letter messages, made if it is missing, and whether it is new."""
-        return self._ensure(dlq_topic(group))
-
-    def ensure_own_topic(self, topic: str) -> tuple[TopicEntry, bool]:
-        """A topic of a feature's own, which no client may use, made if it is missing, and whether it is new."""
-        return self._ensure(topic, Perm.NONE)
-
-    def _ensure(self, topic: str, perm: Perm = READ_WRITE) -> tuple[TopicEntry, bool]:
+        Raises:
+            SystemBusy: too many topics.
+        """
         entry = self._topics.get(topic)
         if entry is not None:
             return entry, False

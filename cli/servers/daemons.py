@@ -151,7 +151,7 @@ async def _serve_broker(
         config = made(None if trace_file is None else trace_file.write)
         async with run_broker(config) as running, flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
-            await running.broker.registration.wait_tried()
+            await running.broker.topics.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
             announce("broker", running.name, running.address, as_json=as_json, recovery=recovery)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())

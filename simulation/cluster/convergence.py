@@ -32,7 +32,7 @@ def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> list[Messag
     """Every queue of a topic that any of these brokers serves."""
     queues = []
     for broker in brokers:
-        entry = broker.broker.topics.get(topic)
+        entry = broker.broker.topics.table.get(topic)
         if entry is not None and entry.config.perm & Perm.READ:
             queues += [MessageQueue(topic, broker.name, queue_id) for queue_id in range(entry.config.read_queue_nums)]
     return sorted(queues)
@@ -87,7 +87,7 @@ def differences(group: str, target: Owners, owners: Owners, brokers: Iterable[Ru
     ]
     for broker in brokers:
         for queue, (client_id, *_) in target.items():
-            leased = broker.broker.locks.held_by(group, client_id)
+            leased = broker.broker.leases.table.held_by(group, client_id)
             if queue.broker_name == broker.name and QueueKey(queue.topic, queue.queue_id) not in leased:
                 found.append(f"{queue} is not leased to {client_id}")
     return found

@@ -144,12 +144,12 @@ class _PopRun:
         for name, server in self.cluster.brokers.items():
             broker = server.running.broker
             for topic in (TOPIC, retry_topic(GROUP)):
-                entry = broker.topics.get(topic)
+                entry = broker.topics.table.get(topic)
                 if entry is None:
                     continue
                 for queue_id in range(entry.serves_below):
                     end = broker.store.max_offset(entry.topic_id, queue_id)
-                    n = end - (broker.offsets.read(GROUP, topic, queue_id) or 0)
+                    n = end - (broker.leases.offsets.read(GROUP, topic, queue_id) or 0)
                     if n:
                         left[name, f"{topic}:{queue_id}"] = n
         return left

@@ -75,5 +75,5 @@ async def sent(cluster: SimulatedCluster, n: int, first: int = 0, queue: Message
 
 
 def committed(cluster: SimulatedCluster, queue: MessageQueue = Q0) -> int | None:
-    rows = cluster.brokers["broker-a"].running.broker.offsets.of_group("g")
+    rows = cluster.brokers["broker-a"].running.broker.leases.offsets.of_group("g")
     return {(topic, queue_id): offset for topic, queue_id, offset in rows}.get((queue.topic, queue.queue_id))

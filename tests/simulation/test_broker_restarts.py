@@ -39,5 +39,5 @@ def lease_tokens(cluster: SimulatedCluster) -> dict[object, int]:
     return {
         (name, queue): lease.token
         for name, server in cluster.brokers.items()
-        for queue, lease in server.running.broker.locks._leases["g"].items()
+        for queue, lease in server.running.broker.leases.table._leases["g"].items()
     }

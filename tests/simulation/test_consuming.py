@@ -27,7 +27,9 @@ def numbers(consumer: SimulatedConsumer) -> list[int]:
 
 def committed(cluster: SimulatedCluster, group: str = "g", topic: str = "t") -> int:
     """How far a group has committed, over all queues of a topic."""
-    offsets = [row for server in cluster.brokers.values() for row in server.running.broker.offsets.of_group(group)]
+    offsets = [
+        row for server in cluster.brokers.values() for row in server.running.broker.leases.offsets.of_group(group)
+    ]
     return sum(offset for at, _, offset in offsets if at == topic)
 
 

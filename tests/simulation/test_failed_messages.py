@@ -56,7 +56,7 @@ def test_a_failed_message_holds_nobody_up_and_ends_as_a_dead_letter(simulate: Si
         assert attempts == [0, 1, 2]
         assert committed(cluster) == 10
         broker = cluster.brokers["broker-a"].running.broker
-        dead = broker.topics.existing("%DLQ%g").topic_id
+        dead = broker.topics.table.existing("%DLQ%g").topic_id
         assert broker.store.max_offset(dead, 0) == 1
         assert len(broker.delays) == 0
 
@@ -78,7 +78,7 @@ def test_a_retry_that_comes_to_a_member_without_its_topic_is_not_lost(simulate: 
         await producer.send_many("t", 10)
         await anyio.sleep(10)
         brokers = [server.running.broker for server in cluster.brokers.values()]
-        dead = [broker.store.max_offset(broker.topics.existing("%DLQ%g").topic_id, 0) for broker in brokers]
+        dead = [broker.store.max_offset(broker.topics.table.existing("%DLQ%g").topic_id, 0) for broker in brokers]
         assert sum(dead) == 10
 
     simulate(scenario)

@@ -255,7 +255,7 @@ def test_under_the_quirk_two_processes_with_one_client_id_consume_everything_of_
             await anyio.sleep(5)
             assert first.queues == twin.queues
             assert len(first.queues) == 4, "the share of the second in the list is nobody's"
-            info = cluster.brokers["broker-a"].running.broker.groups.get("g")
+            info = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
             assert info is not None
             assert info.view().members_of("t") == ["10.0.0.7@app"] * 2
         else:

@@ -99,7 +99,7 @@ def test_a_cancelled_start_leaves_nothing_running(simulate: Simulate) -> None:
             await anyio.sleep(LEASE_CLOSE_GRACE_S + 0.1)
             assert cluster.simulation.network.connections(consumer.host) == ()
             for broker in cluster.brokers.values():
-                group = broker.running.broker.groups.get("g")
+                group = broker.running.broker.groups.table.get("g")
                 assert group is None or not group.members
 
     simulate(scenario)

@@ -64,7 +64,7 @@ def ends(cluster: SimulatedCluster) -> dict[MessageQueue, int]:
     found = {}
     for name, server in cluster.brokers.items():
         broker = server.running.broker
-        topic_id = broker.topics.existing("t").topic_id
+        topic_id = broker.topics.table.existing("t").topic_id
         found.update({MessageQueue("t", name, n): broker.store.max_offset(topic_id, n) for n in range(4)})
     return found
 
@@ -73,7 +73,7 @@ def committed(cluster: SimulatedCluster) -> dict[MessageQueue, int]:
     return {
         MessageQueue(topic, name, queue_id): offset
         for name, server in cluster.brokers.items()
-        for topic, queue_id, offset in server.running.broker.offsets.of_group("g")
+        for topic, queue_id, offset in server.running.broker.leases.offsets.of_group("g")
         if topic == "t"
     }
 

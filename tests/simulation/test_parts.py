@@ -67,7 +67,7 @@ def test_a_broker_without_a_part_serves_everything_else(simulate: Simulate, miss
         await cluster.wait_converged(5)
         received = {body for consumer in consumers for body in consumer.bodies}
         assert received == {b"%d" % number for number in range(20)} | {b"later"}
-        assert (STAGE_TOPIC in cluster.brokers["broker-a"].running.broker.topics.names().values()) == (
+        assert (STAGE_TOPIC in cluster.brokers["broker-a"].running.broker.topics.table.names().values()) == (
             Part.SINK in parts
         )
         for part in REQUESTS:

@@ -123,8 +123,8 @@ def test_a_message_that_fails_comes_again_from_its_own_queue_and_ends_as_a_dead_
         waits = [later.time_s - sooner.time_s for sooner, later in pairwise(failed)]
         assert waits == pytest.approx([2, 2], abs=0.05)
         broker = cluster.brokers["broker-a"].running.broker
-        assert broker.store.max_offset(broker.topics.existing(dlq_topic("g")).topic_id, 0) == 1
-        assert broker.offsets.read("g", "t", 0) == 10
+        assert broker.store.max_offset(broker.topics.table.existing(dlq_topic("g")).topic_id, 0) == 1
+        assert broker.leases.offsets.read("g", "t", 0) == 10
 
     simulate(scenario, brokers=1)
 
@@ -193,8 +193,8 @@ def test_a_message_that_fails_for_good_in_order_becomes_a_dead_letter_and_its_qu
         await anyio.sleep(5)
         assert consumer.bodies == [b"0", b"1", b"2", b"3", b"3", b"3", b"4", b"5"]
         broker = cluster.brokers["broker-a"].running.broker
-        assert broker.store.max_offset(broker.topics.existing(dlq_topic("g")).topic_id, 0) == 1
-        assert broker.offsets.read("g", "t", 0) == 6
+        assert broker.store.max_offset(broker.topics.table.existing(dlq_topic("g")).topic_id, 0) == 1
+        assert broker.leases.offsets.read("g", "t", 0) == 6
 
     simulate(scenario, brokers=1)
     assert caplog.text.count("failed 3 times and is a dead letter now") == 1
@@ -209,7 +209,7 @@ def test_only_messages_with_a_wanted_tag_are_handed_out_and_the_others_are_done_
             await producer.send("t", b"%d" % n, tags=tags)
         await anyio.sleep(1)
         assert consumer.bodies == [b"0"]
-        assert cluster.brokers["broker-a"].running.broker.offsets.read("g", "t", 0) == 4
+        assert cluster.brokers["broker-a"].running.broker.leases.offsets.read("g", "t", 0) == 4
 
     simulate(scenario, brokers=1)
 

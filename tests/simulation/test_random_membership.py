@@ -77,7 +77,7 @@ class Day:
 
     async def grow(self) -> None:
         topic, queues = self.random.choice(["t", "u"]), self.random.randrange(4, 8)
-        entry = self.cluster.brokers["broker-a"].running.broker.topics.existing(topic)
+        entry = self.cluster.brokers["broker-a"].running.broker.topics.table.existing(topic)
         queues = max(queues, entry.config.read_queue_nums)
         self.log.append(f"{topic} has {queues} queues")
         await self.cluster.create_topic(topic, queues=queues)

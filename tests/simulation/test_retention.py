@@ -48,7 +48,7 @@ def numbers(consumer: SimulatedConsumer) -> list[int]:
 def ranges(cluster: SimulatedCluster) -> list[tuple[int, int]]:
     """(oldest offset, end) of each queue of topic t."""
     broker = cluster.brokers["broker-a"].running.broker
-    topic_id = broker.topics.existing("t").topic_id
+    topic_id = broker.topics.table.existing("t").topic_id
     return [(broker.store.min_offset(topic_id, q), broker.store.max_offset(topic_id, q)) for q in range(2)]
 
 

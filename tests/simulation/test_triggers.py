@@ -322,7 +322,7 @@ def test_a_broker_that_restarts_gets_its_members_back_without_waiting_for_the_ne
         await broker.start()
         took_s = await cluster.wait_converged(RECONNECT_MAX_S + AT_ONCE_S)
         assert took_s < HEARTBEAT_INTERVAL_S / 2
-        members = broker.running.broker.groups.get("g")
+        members = broker.running.broker.groups.table.get("g")
         assert members is not None
         assert len(members.members) == 3
 

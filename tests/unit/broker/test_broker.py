@@ -82,17 +82,17 @@ async def restart(world: World, how: str, **options: object) -> Broker:
 @simulated
 async def test_a_restart_keeps_topics_messages_offsets_members_and_leases(world: World, how: str) -> None:
     a, b, token = await a_life(world)
-    before = world.broker.groups.get("g")
+    before = world.broker.groups.table.get("g")
     assert before is not None
     broker = await restart(world, how)
-    config = broker.topics.existing("t").config
+    config = broker.topics.table.existing("t").config
     assert (config.read_queue_nums, config.write_queue_nums) == (3, 2)
     assert [record.payload for record in records(await a.pull())] == [payload_of(b"%d" % n) for n in range(3)]
     assert await a.committed() == 2
     assert await a.members() == [a.client_id, b.client_id]
     assert await b.lock(0) == ([], [["t", 0, a.client_id]])
     assert await a.commit(3, token) == []
-    after = broker.groups.get("g")
+    after = broker.groups.table.get("g")
     assert after is not None
     assert after.created_ms == before.created_ms
     assert after.version >= before.version
@@ -111,7 +111,7 @@ async def test_members_come_back_without_anybody_being_told(world: World, how: s
     assert await a.token_of(0) == token
     assert len(a.pushes) == pushes
     assert world.of_kind(EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE) == []
-    assert broker.groups.next_deadline() is not None
+    assert broker.groups.table.next_deadline() is not None
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -172,7 +172,7 @@ async def test_what_a_member_says_anew_is_restored_too(world: World) -> None:
     a, _, _ = await a_life(world)
     await a.heartbeat(consumer(strategy="AVG_BY_CIRCLE", group_created_ms=7))
     broker = await restart(world, "kill")
-    info = broker.groups.get("g")
+    info = broker.groups.table.get("g")
     assert info is not None
     assert (info.members[a.client_id].data.strategy, info.created_ms) == ("AVG_BY_CIRCLE", 7)
 
@@ -225,7 +225,7 @@ async def test_a_broker_that_only_starts_and_stops_writes_nothing_new(world: Wor
 # --- events ----------------------------------------------------------------------------------------------------------
 def stored_trace(broker: Broker) -> list[tuple[int, list[Event]]]:
     """(tag hash, events) of each message in SYS_TRACE."""
-    topic_id = broker.topics.existing(TRACE_TOPIC).topic_id
+    topic_id = broker.topics.table.existing(TRACE_TOPIC).topic_id
     body = broker.store.read(topic_id, 0, 0, max_n=1_000, max_bytes=2**30).body
     messages = decode_messages(MessageQueue(TRACE_TOPIC, "broker-a", 0), body)
     hashes = [record.tag_hash for record in iter_records(body)]

@@ -77,13 +77,29 @@ def test_a_hook_is_called_for_every_feature_that_has_it_in_the_order_of_the_list
     ]
 
 
-def test_a_feature_costs_nothing_at_hooks_that_it_does_not_override() -> None:
+def test_a_feature_that_does_not_override_the_hook_for_new_messages_costs_a_send_nothing() -> None:
     features = Features()
     features.add(Feature())
-    features.add(Parked("only", []))
-    counts = {name: len(getattr(features, f"_{name}")) for name in HOOKS}
-    assert {name for name, n in counts.items() if n} == {"queue_changed", "expire"}
-    assert counts["queue_changed"] == 1
+    only = features.add(Parked("only", []))
+    features.add(Serving(RequestCode.PULL_MESSAGE, None, 1))
+    assert features._queue_changed == [only.queue_changed]
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_every_hook_is_called_for_every_feature_that_has_it(name: str) -> None:
+    calls: list[str] = []
+    answers: dict[str, Any] = {"handlers": {}, "kept_from": {}, "stats": {}, "knows_group": False, "is_popped": False}
+
+    def hook(feature: Feature, *arguments: object) -> Any:
+        calls.append(name)
+        return answers.get(name)
+
+    features = Features()
+    for _ in range(2):
+        features.add(type("One", (Feature,), {name: hook})())
+        features.add(Feature())
+    getattr(features, name)(*[None] * (len(inspect.signature(getattr(Feature, name)).parameters) - 1))
+    assert calls == [name, name]
 
 
 def test_the_list_has_a_method_with_the_parameters_of_every_hook() -> None:

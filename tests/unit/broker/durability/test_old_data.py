@@ -112,14 +112,14 @@ async def test_every_room_loads_what_an_old_broker_stored(world: World) -> None:
         path.unlink()
     old_file(world.data_dir / FILE_NAME, topic_id=20)
     broker = await world.start_broker()
-    assert broker.topics.existing("old").topic_id == 20
-    assert broker.topics.existing("old").config.read_queue_nums == 2
-    assert broker.topics.last_topic_id > 27, "the system topics, which were not in the file"
-    info = broker.groups.get("g")
+    assert broker.topics.table.existing("old").topic_id == 20
+    assert broker.topics.table.existing("old").config.read_queue_nums == 2
+    assert broker.topics.table.last_topic_id > 27, "the system topics, which were not in the file"
+    info = broker.groups.table.get("g")
     assert info is not None
     assert (info.version, info.created_ms) == (2**50, 77)
     assert (info.members["A"].data, info.members["A"].epoch) == (consumer("g", "old"), "run-1")
-    assert broker.locks.check("g", QueueKey("old", 1), "A", 2**60)
-    assert broker.offsets.read("g", "old", 0) == 0
+    assert broker.leases.table.check("g", QueueKey("old", 1), "A", 2**60)
+    assert broker.leases.offsets.read("g", "old", 0) == 0
     assert broker.assignment.assignments.mode_of("g", "old").mode is RequestMode.POP
     assert broker.metadata.number("runs") == 4

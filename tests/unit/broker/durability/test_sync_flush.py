@@ -62,7 +62,7 @@ async def test_a_consumer_sees_a_message_only_once_it_is_durable(world: World) -
     await world.sleep(SYNC_S / 2)
     assert broker.store.written_position > broker.store.synced_position
     assert (await b.pull()).code == ResponseCode.PULL_NOT_FOUND
-    assert broker.store.max_offset(broker.topics.existing("t").topic_id, 0) == 0
+    assert broker.store.max_offset(broker.topics.table.existing("t").topic_id, 0) == 0
     assert not sent.done()
     assert len(records(await held)) == 1
 
@@ -130,7 +130,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_while_pulls_and_commi
     world.simulation.loop.blocking_s = 0.0
     broker = await world.start_broker(flush=FlushMode.SYNC)
     b = world.peer("b")
-    end_offset = broker.store.max_offset(broker.topics.existing("t").topic_id, 0)
+    end_offset = broker.store.max_offset(broker.topics.table.existing("t").topic_id, 0)
     assert end_offset >= 1
     assert await b.send() == end_offset
 

@@ -53,9 +53,9 @@ async def test_nothing_is_left_of_a_deleted_group_but_its_dead_letters_not_even_
         with pytest.raises(QueryNotFound):
             await peer.committed()
         with pytest.raises(TopicNotExist):
-            broker.topics.existing(retry_topic("g"))
-        assert broker.store.max_offset(broker.topics.existing(dlq_topic("g")).topic_id, 0) == 1
-        assert broker.locks.owners() == []
+            broker.topics.table.existing(retry_topic("g"))
+        assert broker.store.max_offset(broker.topics.table.existing(dlq_topic("g")).topic_id, 0) == 1
+        assert broker.leases.table.owners() == []
 
 
 @simulated
@@ -121,7 +121,7 @@ async def test_what_only_a_deleted_group_held_back_is_deleted(world: World) -> N
     broker = await world.start_broker(store=store, retention=retention)
     peer = await left(world)
     await world.sleep(60)
-    topic_id = broker.topics.existing("t").topic_id
+    topic_id = broker.topics.table.existing("t").topic_id
     for _ in range(5):
         await peer.send()
     await world.sleep(2 * RETENTION_INTERVAL_S)

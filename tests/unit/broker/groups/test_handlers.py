@@ -97,7 +97,7 @@ async def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_and_tells_
 async def test_the_first_heartbeat_makes_the_retry_topic_of_its_group(world: World) -> None:
     broker = await world.start_broker()
     await world.peer("a").heartbeat(consumer())
-    config = broker.topics.existing("%RETRY%g").config
+    config = broker.topics.table.existing("%RETRY%g").config
     assert (config.read_queue_nums, config.write_queue_nums) == (1, 1)
 
 

@@ -146,7 +146,7 @@ async def test_a_broker_brings_them_together_before_it_serves_anybody(world: Wor
     for _ in range(3):
         await a.send()
     await a.commit(3)
-    topic_id = broker.topics.existing("t").topic_id
+    topic_id = broker.topics.table.existing("t").topic_id
     await world.stop_broker()
     # The end of the log is gone, and so is the deletion of a topic.
     for path in world.data_dir.glob("*.index"):

@@ -82,7 +82,7 @@ async def test_an_offset_that_was_deleted_is_moved_to_the_oldest_that_is_left(wo
     for _ in range(4):
         await a.send()
     assert world.broker.store.trim(world.broker.store.written_position) > 0
-    oldest = world.broker.store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    oldest = world.broker.store.min_offset(world.broker.topics.table.existing("t").topic_id, 0)
     assert oldest > 0
     answer = await a.pull(suspend_ms=15_000)
     assert (answer.code, offsets(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (oldest, oldest, 4))
@@ -368,7 +368,7 @@ async def test_a_queue_tells_its_oldest_and_its_next_offset(world: World) -> Non
     assert [await ask(a, code) for code in QUESTIONS] == [0, 4, 0]
     store = world.broker.store
     store.trim(store.written_position)
-    oldest = store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    oldest = store.min_offset(world.broker.topics.table.existing("t").topic_id, 0)
     assert oldest > 0
     assert [await ask(a, code) for code in QUESTIONS] == [oldest, 4, oldest]
 

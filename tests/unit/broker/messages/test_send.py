@@ -59,7 +59,7 @@ async def test_the_first_send_makes_a_topic_from_the_template(world: World) -> N
     broker = await world.start_broker()
     a = world.peer("a")
     assert await a.send("new", queue_id=DEFAULT_TOPIC_QUEUES - 1) == 0
-    assert broker.topics.existing("new").config.write_queue_nums == DEFAULT_TOPIC_QUEUES
+    assert broker.topics.table.existing("new").config.write_queue_nums == DEFAULT_TOPIC_QUEUES
     with pytest.raises(InvalidParameter, match=f"no queue {DEFAULT_TOPIC_QUEUES}"):
         await a.send("new", queue_id=DEFAULT_TOPIC_QUEUES)
 
@@ -72,7 +72,7 @@ async def test_without_automatic_creation_an_unknown_topic_is_refused(world: Wor
         await a.send("new")
     with pytest.raises(TopicNotExist, match="rlab topic create"):
         await send_batch(a, b"x")
-    assert broker.topics.get("new") is None
+    assert broker.topics.table.get("new") is None
 
 
 @simulated
@@ -101,7 +101,7 @@ async def test_a_message_of_the_greatest_size_is_taken_and_one_byte_more_is_refu
     header = {"topic": "t", "queue_id": 0, "tag_hash": 0}
     with pytest.raises(MessageIllegal, match=f"more than {MAX_PAYLOAD_BYTES}"):
         await a.call(RequestCode.SEND_MESSAGE, header, bytes(MAX_PAYLOAD_BYTES + 1))
-    assert broker.topics.get("t") is None  # what cannot be stored makes no topic either
+    assert broker.topics.table.get("t") is None  # what cannot be stored makes no topic either
     answer = await a.call(RequestCode.SEND_MESSAGE, header, bytes(MAX_PAYLOAD_BYTES))
     assert answer.header["offset"] == 0
     assert len(records(await a.pull())) == 1
@@ -157,7 +157,7 @@ async def test_a_malformed_batch_is_refused_and_nothing_of_it_is_stored(world: W
     broker = await world.start_broker()
     with pytest.raises(InvalidParameter, match="batch"):
         await world.peer("a").call(RequestCode.SEND_BATCH_MESSAGE, BATCH, body)
-    assert broker.topics.get("t") is None
+    assert broker.topics.table.get("t") is None
 
 
 @simulated

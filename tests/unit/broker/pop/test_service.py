@@ -270,7 +270,7 @@ async def test_messages_that_were_deleted_while_they_were_in_flight_are_passed_o
     for _ in range(40):
         await a.send(body=bytes(100))
     await world.sleep(30)
-    low = world.broker.store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    low = world.broker.store.min_offset(world.broker.topics.table.existing("t").topic_id, 0)
     assert low > 10
     batch = await pop_one(a)
     assert (batch.offsets[0], batch.attempts[0]) == (low, 1)
@@ -301,7 +301,7 @@ async def test_one_of_two_who_wait_gets_what_is_left_when_the_first_messages_wer
         await a.send(body=bytes(100))
     await pop_one(a, invisible_ms=40_000)
     await world.sleep(30)
-    low = world.broker.store.min_offset(world.broker.topics.existing("t").topic_id, 0)
+    low = world.broker.store.min_offset(world.broker.topics.table.existing("t").topic_id, 0)
     assert 0 < low < 31
     one = await a.begin(RequestCode.POP_MESSAGE, header(a, suspend_ms=30_000, max_n=31))
     other = await b.begin(RequestCode.POP_MESSAGE, header(b, suspend_ms=30_000, max_n=31))

@@ -44,7 +44,7 @@ async def send(peer: Peer, count: int) -> None:
 
 
 def low(broker: Broker, topic: str = "t") -> int:
-    return broker.store.min_offset(broker.topics.existing(topic).topic_id, 0)
+    return broker.store.min_offset(broker.topics.table.existing(topic).topic_id, 0)
 
 
 async def pull_moved(peer: Peer, offset: int, **fields: Any) -> tuple[int, int]:

@@ -74,7 +74,7 @@ def test_a_message_for_a_topic_that_was_deleted_meanwhile_is_let_go(simulate: Si
         producer = await cluster.start_producer()
         await send_later(producer, b"x", 5_000)
         broker = cluster.brokers["broker-a"].running.broker
-        broker.topics.delete("t")
+        broker.topics.table.delete("t")
         assert len(broker.delays) == 1
         await anyio.sleep(6)
         assert len(broker.delays) == 0
@@ -101,7 +101,7 @@ def test_a_disk_that_cannot_be_read_delays_a_message_and_loses_none(
         producer = await cluster.start_producer()
         await send_later(producer, b"x", 2_000)
         broker = cluster.brokers["broker-a"].running.broker
-        parked_id, read = broker.topics.existing(SCHEDULE_TOPIC).topic_id, broker.store.read
+        parked_id, read = broker.topics.table.existing(SCHEDULE_TOPIC).topic_id, broker.store.read
 
         def fails_for_parked(topic_id: int, *rest: Any, **options: Any) -> ReadResult:
             if topic_id == parked_id:

@@ -28,8 +28,8 @@ def test_a_message_that_is_sent_back_waits_and_keeps_its_payload(simulate: Simul
         async with RemotingClient() as client:
             answer = await send_back(client, cluster, 0, delay_ms=0)
             assert answer.header["dead"] is False
-        original = broker.store.read(broker.topics.existing("t").topic_id, 0, 0, max_n=1, max_bytes=1 << 20)
-        retry = broker.store.read(broker.topics.existing("%RETRY%g").topic_id, 0, 0, max_n=1, max_bytes=1 << 20)
+        original = broker.store.read(broker.topics.table.existing("t").topic_id, 0, 0, max_n=1, max_bytes=1 << 20)
+        retry = broker.store.read(broker.topics.table.existing("%RETRY%g").topic_id, 0, 0, max_n=1, max_bytes=1 << 20)
         (sent,), (again,) = list(iter_records(original.body)), list(iter_records(retry.body))
         assert (again.payload, again.tag_hash) == (sent.payload, sent.tag_hash)
         assert (sent.times_delivered, again.times_delivered) == (0, 1)
@@ -47,7 +47,7 @@ def test_after_the_last_attempt_it_is_a_dead_letter_at_once(simulate: Simulate) 
             answer = await send_back(client, cluster, 0, max_attempts=0)
         assert answer.header["dead"] is True
         assert len(broker.delays) == 0
-        assert broker.store.max_offset(broker.topics.existing("%DLQ%g").topic_id, 0) == 1
+        assert broker.store.max_offset(broker.topics.table.existing("%DLQ%g").topic_id, 0) == 1
 
     simulate(scenario, brokers=1)
 

@@ -94,7 +94,7 @@ async def test_only_the_attempts_that_the_commit_names_are_published_in_the_orde
     await stage(peer, range(3, 6), partition=0, attempt=1, seq=1)
     assert await commit(peer, (1, 0, 6), (0, 1, 6))
     assert await published(peer) == expected(range(12))
-    assert len(world.broker.sink.service.table) == 0, "the attempt that was not named is dropped"
+    assert len(world.broker.sink.table) == 0, "the attempt that was not named is dropped"
 
 
 @simulated
@@ -118,11 +118,11 @@ async def test_what_is_staged_anew_for_a_published_batch_goes_with_its_commit(wo
     await commit(peer, (0, 0, 3))
     await stage(peer, range(3), attempt=7)
     assert not await commit(peer, (0, 7, 3))
-    assert len(world.broker.sink.service.table) == 0
+    assert len(world.broker.sink.table) == 0
     await world.stop_broker()
     await world.sleep(1)  # until the peer has heard of it
     await world.start_broker()
-    assert len(world.broker.sink.service.table) == 0
+    assert len(world.broker.sink.table) == 0
 
 
 @simulated
@@ -134,7 +134,7 @@ async def test_a_query_of_one_batch_is_soon_forgotten_and_others_are_not(world: 
     await world.sleep(ONLY_BATCH_KEPT_S - 1200)
     assert not await commit(peer, (0, 0, 3), is_only=True)
     await world.sleep(2400)
-    last_batch = world.broker.sink.service.table.last_batch
+    last_batch = world.broker.sink.table.last_batch
     assert (last_batch(QUERY), last_batch("stream")) == (-1, 0)
 
 
@@ -199,9 +199,9 @@ async def test_stages_that_nobody_commits_are_dropped_by_age_also_after_a_restar
     await world.start_broker()
     await world.sleep(STAGE_EXPIRY_S / 2)
     await stage(peer, range(3), batch_id=1)
-    assert len(world.broker.sink.service.table) == 2
+    assert len(world.broker.sink.table) == 2
     await world.sleep(STAGE_EXPIRY_S / 2 + 1200)
-    assert len(world.broker.sink.service.table) == 1
+    assert len(world.broker.sink.table) == 1
     assert await commit(peer, (0, 0, 3), batch_id=1)
 
 
@@ -209,7 +209,7 @@ async def test_stages_that_nobody_commits_are_dropped_by_age_also_after_a_restar
 async def test_stages_survive_a_restart_and_hold_their_segments(world: World) -> None:
     peer = await started(world)
     await stage(peer, range(30))
-    stage_id = world.broker.topics.existing(STAGE_TOPIC).topic_id
+    stage_id = world.broker.topics.table.existing(STAGE_TOPIC).topic_id
     assert world.broker.sink.kept_from() == {(stage_id, 0): 0}
     await world.stop_broker()
     await world.sleep(1)  # until the peer has heard of it
@@ -297,7 +297,7 @@ async def test_what_may_not_be_written_cannot_be_staged(world: World, topic: str
     header = {**batch(), "partition": 0, "attempt": 0, "seq": 0}
     with pytest.raises((NoPermission, InvalidParameter, RlabError)):
         await peer.call(RequestCode.SINK_STAGE, header, [[topic, queue_id, 0, payload_of(b"x")]])
-    assert len(world.broker.sink.service.table) == 0
+    assert len(world.broker.sink.table) == 0
 
 
 @simulated

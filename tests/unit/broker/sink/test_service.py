@@ -15,7 +15,7 @@ async def test_a_batch_that_is_being_published_pins_where_its_targets_ended(worl
     peer = await started(world)
     await peer.send(queue_id=1)
     await stage(peer, range(3))
-    sinks, topic_id = world.broker.sink.service, world.broker.topics.existing("t").topic_id
+    sinks, topic_id = world.broker.sink, world.broker.topics.table.existing("t").topic_id
     sinks.commit("q-1", 0, [(0, 0, 3)], lambda failure: None)
     pins = sinks.kept_from()
     assert {key: start for key, start in pins.items() if key[0] == topic_id} == {

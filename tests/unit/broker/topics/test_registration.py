@@ -102,7 +102,7 @@ async def test_one_can_wait_until_every_name_server_has_heard_of_it_or_is_known_
         with world.simulation.network.refuse("ns1", 9876):
             await start_broker(world, away, server)
             assert server.registrations == []
-            await world.broker.registration.wait_tried()
+            await world.broker.topics.registration.wait_tried()
             assert len(server.registrations) == 1
             assert world.now < SETTLED_S
 
@@ -148,7 +148,7 @@ async def test_a_change_while_a_registration_is_under_way_is_announced_after_it(
     async with FakeNameServer(world, "ns1") as server:
         await start_broker(world, server)
         await world.sleep(3.5 * LATENCY_S)  # asked, not answered
-        world.broker.registration.changed("")
+        world.broker.topics.registration.changed("")
         await world.sleep(SETTLED_S)
         assert len(server.moments) == 2
 

@@ -34,7 +34,7 @@ async def delete(peer: Peer, topic: str = "t") -> None:
 
 
 def config_of(world: World, topic: str = "t") -> TopicConfig:
-    return world.broker.topics.existing(topic).config
+    return world.broker.topics.table.existing(topic).config
 
 
 def store_messages_of(directory: Path, topic_id: int) -> None:
@@ -206,7 +206,7 @@ async def test_a_deleted_topic_takes_messages_offsets_and_leases_along(world: Wo
     await delete(a)
     with pytest.raises(TopicNotExist):
         await delete(a)
-    assert world.broker.locks.owners() == []
+    assert world.broker.leases.table.owners() == []
     await a.put_topic()
     assert records(await a.pull()) == []
     with pytest.raises(QueryNotFound):
@@ -236,4 +236,4 @@ async def test_commits_for_a_deleted_topic_are_late_and_not_wrong(world: World) 
     await a.send()
     await delete(a)
     assert await a.commit(1) == []
-    assert world.broker.offsets.of_group("g") == []
+    assert world.broker.leases.offsets.of_group("g") == []

@@ -15,7 +15,7 @@ from broker.topics.table import (
 )
 from model.errors import IllegalOperation, InvalidParameter, NoPermission, SystemBusy, TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, TEMPLATE_TOPIC_QUEUES
-from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
+from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC, retry_topic
 from model.topic_route import READ_WRITE, Perm, TopicConfig
 
 
@@ -95,10 +95,10 @@ def test_without_automatic_creation_there_is_no_template() -> None:
 
 def test_a_topic_of_a_features_own_is_made_once_and_no_client_can_use_it() -> None:
     table = table_with()
-    entry, is_new = table.ensure_own_topic(STAGE_TOPIC)
+    entry, is_new = table.ensure(STAGE_TOPIC, Perm.NONE)
     assert is_new
     assert (entry.accepts_below, entry.serves_below, entry.config.read_queue_nums) == (0, 0, 1)
-    assert table.ensure_own_topic(STAGE_TOPIC) == (entry, False)
+    assert table.ensure(STAGE_TOPIC, Perm.NONE) == (entry, False)
 
 
 def test_system_topics_can_neither_be_changed_nor_deleted() -> None:
@@ -111,10 +111,10 @@ def test_system_topics_can_neither_be_changed_nor_deleted() -> None:
 
 def test_the_retry_topic_of_a_group_is_made_once() -> None:
     table = table_with()
-    entry, is_new = table.ensure_retry_topic("g")
+    entry, is_new = table.ensure(retry_topic("g"))
     assert is_new
     assert entry.config == config("%RETRY%g", 1, 1)
-    assert table.ensure_retry_topic("g") == (entry, False)
+    assert table.ensure(retry_topic("g")) == (entry, False)
 
 
 # --- create, change, delete ------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_a_broker_takes_its_limit_of_topics_and_no_more(monkeypatch: pytest.Monk
     makers: tuple[Callable[[], object], ...] = (
         lambda: table.put(config("b")),
         lambda: table.entry_for_send("b"),
-        lambda: table.ensure_retry_topic("b"),
+        lambda: table.ensure(retry_topic("b")),
     )
     for make in makers:
         with pytest.raises(SystemBusy, match=f"{limit} topics"):

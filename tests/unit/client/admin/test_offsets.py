@@ -28,7 +28,7 @@ def offsets(cluster: SimulatedCluster, group: str) -> dict[MessageQueue, int]:
     return {
         MessageQueue(topic, name, queue_id): offset
         for name, server in cluster.brokers.items()
-        for topic, queue_id, offset in server.running.broker.offsets.of_group(group)
+        for topic, queue_id, offset in server.running.broker.leases.offsets.of_group(group)
     }
 
 

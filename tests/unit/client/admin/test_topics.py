@@ -163,7 +163,7 @@ def test_a_deleted_topic_is_gone_everywhere_and_stays_away(tmp_path: Path) -> No
             with pytest.raises(TopicNotExist):
                 server.running.table.route("t")
         for broker in cluster.brokers.values():
-            assert broker.running.broker.topics.get("t") is None
+            assert broker.running.broker.topics.table.get("t") is None
         await cluster.brokers["broker-a"].stop()
         await cluster.brokers["broker-a"].start()
         await admin.create_topic("other")  # registered again, with every topic that it has

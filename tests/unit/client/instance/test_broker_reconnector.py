@@ -19,7 +19,7 @@ ONLY_RECONNECT = frozenset({Trigger.RECONNECT})
 
 
 def members(cluster: SimulatedCluster, broker: str) -> list[str]:
-    info = cluster.brokers[broker].running.broker.groups.get("g")
+    info = cluster.brokers[broker].running.broker.groups.table.get("g")
     return sorted(info.members) if info is not None else []
 
 

@@ -21,7 +21,7 @@ def beats(wire: WireTap, target: str) -> list[float]:
 
 
 def members(cluster: SimulatedCluster, broker: str, group: str = "g") -> list[str]:
-    info = cluster.brokers[broker].running.broker.groups.get(group)
+    info = cluster.brokers[broker].running.broker.groups.table.get(group)
     return sorted(info.members) if info is not None else []
 
 
@@ -154,7 +154,7 @@ def test_a_member_that_a_broker_had_taken_out_rebalances_to_get_its_leases_back(
             await instance.heartbeats.send()
             await anyio.sleep(1)
             assert member.passes == []
-            cluster.brokers["broker-a"].running.broker.groups.unregister("g", "c@1", cause="", now=0.0)
+            cluster.brokers["broker-a"].running.broker.groups.table.unregister("g", "c@1", cause="", now=0.0)
             await instance.heartbeats.send("why")
             await anyio.sleep(1)
             (due,) = member.passes

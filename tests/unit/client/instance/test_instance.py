@@ -139,7 +139,7 @@ def test_a_notification_of_what_is_known_already_sets_off_nothing(simulate: Simu
             fetched = await instance.views.fetch("g", ["t"])
             assert fetched is not None
             known = fetched[1].version
-            (client,) = cluster.brokers["broker-a"].running.broker.group_service.clients.values()
+            (client,) = cluster.brokers["broker-a"].running.broker.groups.clients.values()
             for version, detail in ((known - 1, "known"), (known, "known"), (known + 1, ""), (-1, "")):
                 header = {"group": "g", "version": version, "cause": f"root/{version}"}
                 client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
@@ -182,7 +182,7 @@ def test_a_new_broker_knows_us_before_a_group_is_woken_to_use_it(simulate: Simul
             known: list[bool] = []
 
             def looks() -> None:
-                group = cluster.brokers["broker-b"].running.broker.groups.get("g")
+                group = cluster.brokers["broker-b"].running.broker.groups.table.get("g")
                 known.append(group is not None and "c@1" in group.members)
 
             member.on_pass = looks
@@ -276,7 +276,7 @@ def test_a_producer_group_is_told_to_brokers_as_long_as_one_producer_of_it_is_he
 
             async def told() -> list[tuple[str, ...]]:
                 await instance.heartbeats.send()
-                clients = cluster.brokers["broker-a"].running.broker.group_service.clients.values()
+                clients = cluster.brokers["broker-a"].running.broker.groups.clients.values()
                 return [client.producer_groups for client in clients if client.connection.peer.startswith("c:")]
 
             first, second, other = FakeProducer("p"), FakeProducer("p"), FakeProducer("q")

@@ -191,7 +191,7 @@ def test_a_broker_that_has_forgotten_us_without_our_notice_is_introduced_to_us_a
         async with running_instance(cluster, "c1") as instance:
             await introduce(instance, FakeMember())
             broker = cluster.brokers["broker-a"].running.broker
-            assert broker.groups.unregister("g", instance.client_id, cause="", now=cluster.simulation.loop.time())
+            assert broker.groups.table.unregister("g", instance.client_id, cause="", now=cluster.simulation.loop.time())
             wire.sent.clear()
             await granted(LeaseRequests(instance, "g"), A0)
             assert wire.codes("c1", "broker-a") == ["LOCK_BATCH_MQ", "HEART_BEAT", "LOCK_BATCH_MQ"]

@@ -23,7 +23,7 @@ def test_it_has_its_queues_as_soon_as_it_is_started_and_is_an_active_member(simu
         lite = await Lite(cluster, "m1").start()
         await anyio.sleep(0.1)
         assert lite.consumer.assignment() == [Q0, Q1]
-        info = cluster.brokers["broker-a"].running.broker.groups.get("g")
+        info = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
         assert info is not None
         assert [each.data.consume_type for each in info.members.values()] == [ConsumeType.ACTIVELY]
         await sent(cluster, 100)

@@ -80,7 +80,7 @@ def test_brokers_know_it_as_a_member_that_pops(simulate: Simulate) -> None:
         await cluster.create_topic("t")
         popper = await cluster.start_popper("g", "t")
         for server in cluster.brokers.values():
-            group = server.running.broker.groups.get("g")
+            group = server.running.broker.groups.table.get("g")
             assert group is not None
             assert list(group.members) == [popper.client_id]
         data = popper.consumer.consumer_data()

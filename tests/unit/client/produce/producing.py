@@ -10,7 +10,7 @@ from tests.simulation.wire import WireTap
 def stored(cluster: SimulatedCluster, topic: str = "t") -> int:
     """How many messages of a topic all brokers have."""
     brokers = [server.running.broker for server in cluster.brokers.values() if server.process]
-    topics = [(broker, broker.topics.existing(topic)) for broker in brokers]
+    topics = [(broker, broker.topics.table.existing(topic)) for broker in brokers]
     return sum(
         broker.store.max_offset(entry.topic_id, queue_id)
         for broker, entry in topics

@@ -42,7 +42,7 @@ def test_a_one_way_message_is_stored_and_nobody_waits_for_it(simulate: Simulate)
         assert stored(cluster) == 1
         await anyio.sleep(0.2)
         broker = cluster.brokers[queue.broker_name].running.broker
-        assert broker.store.max_offset(broker.topics.existing("t").topic_id, queue.queue_id) == 2
+        assert broker.store.max_offset(broker.topics.table.existing("t").topic_id, queue.queue_id) == 2
 
     simulate(scenario)
 

@@ -21,7 +21,7 @@ SUSPEND = ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 def dead_letters(cluster: SimulatedCluster, group: str = "g") -> int:
     broker = cluster.brokers["broker-a"].running.broker
-    entry = broker.topics.get(f"%DLQ%{group}")
+    entry = broker.topics.table.get(f"%DLQ%{group}")
     return 0 if entry is None else broker.store.max_offset(entry.topic_id, 0)
 
 

@@ -85,9 +85,9 @@ def test_a_member_that_was_taken_for_dead_introduces_itself_and_asks_again(simul
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await member(cluster)
         broker = cluster.brokers["broker-a"].running.broker
-        leave = broker.groups.unregister("g", consumer.client_id, cause="", now=broker.loop.time())
+        leave = broker.groups.table.unregister("g", consumer.client_id, cause="", now=broker.loop.time())
         assert leave is not None
-        broker.group_service.take_out(leave, "")
+        broker.groups.take_out(leave, "")
         with cluster.simulation.on_host(consumer.host):
             share = await requests_of(consumer).ask(["t"], "")
         assert share is not None

@@ -32,7 +32,7 @@ def share_of(consumer: SimulatedConsumer) -> LeasedQueues:
 
 
 def committed(cluster: SimulatedCluster, queue: MessageQueue = Q0) -> int:
-    rows = cluster.brokers["broker-a"].running.broker.offsets.of_group("g")
+    rows = cluster.brokers["broker-a"].running.broker.leases.offsets.of_group("g")
     return {(topic, queue_id): offset for topic, queue_id, offset in rows}[queue.topic, queue.queue_id]
 
 

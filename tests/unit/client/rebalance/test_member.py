@@ -56,7 +56,7 @@ def test_a_member_that_gave_up_its_last_topic_stays_one_without_queues_until_it_
         await first.unsubscribe("t")
         await anyio.sleep(3)
         assert (len(first.queues), len(second.queues)) == (0, 4)
-        info = cluster.brokers["broker-a"].running.broker.groups.get("g")
+        info = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
         assert info is not None
         assert [each.data.consume_type for each in info.members.values()] == [ConsumeType.PASSIVELY] * 2
         await first.stop()

@@ -55,7 +55,7 @@ def test_a_queue_that_ends_before_the_offset_wanted_is_read_and_committed_from_i
         with cluster.simulation.on_host(consumer.host):
             share_of(consumer).restart(share_of(consumer).owned[QUEUE], 90)
         await anyio.sleep(6)
-        rows = cluster.brokers["broker-a"].running.broker.offsets.of_group("g")
+        rows = cluster.brokers["broker-a"].running.broker.leases.offsets.of_group("g")
         assert ("t", 0, 3) in rows
         producer = cluster.producers[0]
         await producer.send("t", b"new")

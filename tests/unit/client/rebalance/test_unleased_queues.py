@@ -179,7 +179,7 @@ def test_only_an_unsubscribe_forgets_a_topic_and_its_broker_hears_of_it(simulate
         await anyio.sleep(6)
         assert document(tmp_path, "m1")["topics"] == {}
         assert consumer.queues == []
-        info = cluster.brokers["broker-a"].running.broker.groups.get("g")
+        info = cluster.brokers["broker-a"].running.broker.groups.table.get("g")
         assert info is not None
         assert [each.data.subscriptions for each in info.members.values()] == [()]
         await producer.send_many("t", 4, first=4)
@@ -217,7 +217,7 @@ def test_a_message_that_fails_is_tried_again_here_and_then_passed_over(
         assert document(tmp_path, "m1")["topics"]["t"]["offsets"] == {"broker-a:0": 3}
         assert other.bodies == [b"0", b"1", b"2"]
         assert "failed 3 times and is passed over" in caplog.text
-        assert cluster.brokers["broker-a"].running.broker.topics.get("%DLQ%g") is None
+        assert cluster.brokers["broker-a"].running.broker.topics.table.get("%DLQ%g") is None
 
     simulate(scenario, brokers=1)
 
