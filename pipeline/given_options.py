@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class GivenOptions:
-    """The options of one read or write.
+    """The options of one read or write. A malformed value raises `ConfigError`, whose text names the option.
 
     Args:
         options: as given.
@@ -39,11 +39,7 @@ class GivenOptions:
                 raise ConfigError(f"the rlab {what} has no option {name!r}: {hint}")
 
     def name_servers(self) -> tuple[str, ...]:
-        """The addresses of option nameServer, which every read and write needs.
-
-        Raises:
-            ConfigError: it is missing or malformed.
-        """
+        """The addresses of option nameServer; an error if it is missing, because every read and write needs it."""
         if not self.has("nameServer"):
             raise ConfigError("option nameServer is missing: give the address of a name server, host:port[,host:port]")
         return self.parsed("nameServer", parse_addresses, ())
@@ -57,11 +53,7 @@ class GivenOptions:
         return self._values.get(name.lower(), default).strip()
 
     def parsed(self, name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        """The parsed text of an option.
-
-        Raises:
-            ConfigError: `parse` refused it; the text names the option.
-        """
+        """The parsed text of an option; `parse` raises `RlabError`, `ValueError` or `re.error` to refuse it."""
         if not self.has(name):
             return default
         try:
@@ -70,35 +62,19 @@ class GivenOptions:
             raise ConfigError(f"option {name}: {error}") from error
 
     def number(self, name: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
-        """A whole number from `minimum` to `maximum`.
-
-        Raises:
-            ConfigError: it is something else.
-        """
+        """A whole number from `minimum` to `maximum`."""
         return self.parsed(name, lambda text: _number(text, minimum, maximum), default)
 
     def number_or_none(self, name: str, minimum: int) -> int | None:
-        """A whole number, or None if it was not given.
-
-        Raises:
-            ConfigError: it is something else.
-        """
+        """A whole number, or None if it was not given."""
         return self.number(name, 0, minimum) if self.has(name) else None
 
     def flag(self, name: str, default: bool) -> bool:
-        """`true` or `false`.
-
-        Raises:
-            ConfigError: it is neither.
-        """
+        """`true` or `false`."""
         return self.parsed(name, _flag, default)
 
     def one_of(self, name: str, *choices: str) -> str:
-        """One of some words, in any case; the first one if none was given.
-
-        Raises:
-            ConfigError: it is another word.
-        """
+        """One of some words, in any case; the first one if none was given."""
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
 
 

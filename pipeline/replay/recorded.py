@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from client.trigger import Trigger
 from model.errors import ConfigError
@@ -24,6 +24,9 @@ from model.events import Event, EventKind
 from model.limits import REBALANCE_INTERVAL_S
 from model.message_queue import MessageQueue
 from pipeline.replay.routes import Routes, read_routes
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 STEP_MS = 1e-4
 _HEARD = frozenset({EventKind.MEMBER_JOIN, EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED, EventKind.OFFSET_COMMITTED})
@@ -186,12 +189,12 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
         has_versions=has_versions,
         routes=read_routes(timed),
         drains=drains,
-        refusals=_refusals(of_group),
+        refusals=_grouped(((e.client, queue_of(e)), at_ms) for at_ms, e in of_group if e.kind == "LOCK_REFUSED"),
         moves=tuple(moves_of((at_ms, queue_of(e), e.client) for at_ms, e in of_group if e.kind == "LOCK_GRANTED")),
         interval_ms=_interval_ms(passes),
         timing=_timing(of_group, passes, drains),
         arrivals=_arrivals(of_group),
-        dispatched=_dispatched(of_group),
+        dispatched=_grouped((e.client, (at_ms, e.n)) for at_ms, e in of_group if e.kind == "MESSAGES_HANDED_OUT"),
     )
 
 
@@ -301,14 +304,6 @@ def _drains(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[tupl
     return dict(drains)
 
 
-def _refusals(events: Sequence[Timed]) -> dict[tuple[str, MessageQueue], list[float]]:
-    refusals: dict[tuple[str, MessageQueue], list[float]] = defaultdict(list)
-    for at_ms, event in events:
-        if event.kind == EventKind.LOCK_REFUSED:
-            refusals[event.client, queue_of(event)].append(at_ms)
-    return dict(refusals)
-
-
 def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, int]]]:
     arrivals: dict[MessageQueue, list[tuple[float, int]]] = defaultdict(list)
     for at_ms, event in events:
@@ -320,12 +315,12 @@ def _arrivals(events: Sequence[Timed]) -> dict[MessageQueue, list[tuple[float, i
     return dict(arrivals)
 
 
-def _dispatched(events: Sequence[Timed]) -> dict[str, list[tuple[float, int]]]:
-    dispatched: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for at_ms, event in events:
-        if event.kind == EventKind.MESSAGES_HANDED_OUT:
-            dispatched[event.client].append((at_ms, event.n))
-    return dict(dispatched)
+def _grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
+    """The values of each key, in order."""
+    grouped: dict[_K, list[_V]] = defaultdict(list)
+    for key, value in pairs:
+        grouped[key].append(value)
+    return dict(grouped)
 
 
 def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:

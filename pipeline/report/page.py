@@ -99,6 +99,8 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         "*needed",
         "*converged in",
         "paused, summed",
+        "*came twice",
+        "*backlog",
     )
     more = f" The {len(rows)} costliest of {rebalances:,} are listed." if rebalances > len(rows) else ""
     cells = (
@@ -120,7 +122,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         "<h3>What happened, ranked by cost</h3>"
         '<p class="hint">Each row is one change and everything that it caused, joined by its cause and not by time. '
         f"Queues that moved were paused from their old owner's end to the new one's first pull.{more}</p>"
-        + _table((*heads, "*came twice", "*backlog"), cells)
+        + _table(heads, cells)
     )
 
 

@@ -13,30 +13,19 @@ _LEFT = {
     "close": "lost its connection",
     "expiry": "was silent too long",
 }
-_WHAT = {
-    EventKind.CLIENT_START: "{client} started",
-    EventKind.CLIENT_STOP: "{client} stopped",
-    EventKind.MEMBER_JOIN: "{client} joined",
-    EventKind.SUBSCRIPTION_CHANGE: "{client} changed what it subscribes to",
-    EventKind.ROUTE_CHANGED: "the queues of a topic changed",
-    EventKind.BROKER_UP: "a broker came up",
-    EventKind.BROKER_DOWN: "a broker went down",
-    EventKind.OFFSET_RESET: "an operator reset the offsets",
-    EventKind.REBALANCE_BEGIN: "{client} ran a periodic pass",
-    EventKind.QUEUE_DROPPED: "{client} lost a queue",
+_CHANGES = {
+    EventKind.CLIENT_START: ("start", "{client} started"),
+    EventKind.CLIENT_STOP: ("stop", "{client} stopped"),
+    EventKind.MEMBER_JOIN: ("join", "{client} joined"),
+    EventKind.SUBSCRIPTION_CHANGE: ("subscription", "{client} changed what it subscribes to"),
+    EventKind.ROUTE_CHANGED: ("route", "the queues of a topic changed"),
+    EventKind.BROKER_UP: ("broker up", "a broker came up"),
+    EventKind.BROKER_DOWN: ("broker down", "a broker went down"),
+    EventKind.OFFSET_RESET: ("offset reset", "an operator reset the offsets"),
+    EventKind.REBALANCE_BEGIN: ("timer", "{client} ran a periodic pass"),
+    EventKind.QUEUE_DROPPED: ("queue lost", "{client} lost a queue"),
 }
-_KINDS = {
-    EventKind.CLIENT_START: "start",
-    EventKind.CLIENT_STOP: "stop",
-    EventKind.MEMBER_JOIN: "join",
-    EventKind.SUBSCRIPTION_CHANGE: "subscription",
-    EventKind.ROUTE_CHANGED: "route",
-    EventKind.BROKER_UP: "broker up",
-    EventKind.BROKER_DOWN: "broker down",
-    EventKind.OFFSET_RESET: "offset reset",
-    EventKind.REBALANCE_BEGIN: "timer",
-    EventKind.QUEUE_DROPPED: "queue lost",
-}
+"""Kind of the first event of a rebalance -> its short name, and a sentence about it."""
 
 
 def member_name(client: str | None) -> str:
@@ -49,7 +38,7 @@ def what_happened(rebalance: dict[str, Any]) -> str:
     kind, client = str(rebalance["kind"]), member_name(rebalance["client"])
     if kind == EventKind.MEMBER_LEAVE:
         return f"{client} {_LEFT.get(str(rebalance['detail']), 'is gone')}"
-    return _WHAT.get(EventKind(kind), kind).format(client=client) if kind in list(EventKind) else "unknown"
+    return _change(kind)[1].format(client=client)
 
 
 def kind_of(rebalance: dict[str, Any]) -> str:
@@ -57,7 +46,11 @@ def kind_of(rebalance: dict[str, Any]) -> str:
     kind = str(rebalance["kind"])
     if kind == EventKind.MEMBER_LEAVE:
         return f"leave: {rebalance['detail']}"
-    return _KINDS.get(EventKind(kind), kind.lower()) if kind in list(EventKind) else "unknown"
+    return _change(kind)[0]
+
+
+def _change(kind: str) -> tuple[str, str]:
+    return _CHANGES.get(EventKind(kind), (kind.lower(), kind)) if kind in list(EventKind) else ("unknown", "unknown")
 
 
 def counted(n: int, noun: str) -> str:

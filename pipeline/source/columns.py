@@ -37,6 +37,7 @@ from model.message import MessageExt
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt
 from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
+from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import HINT, MessagesLost, Pulled
 
 logger = logging.getLogger(__name__)
@@ -83,24 +84,6 @@ _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
 _PAYLOAD_FIELDS = 7
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException)
 """Errors of Python, numpy and Arrow for a payload without the fields of a message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSettings:
-    """Settings for decoding messages.
-
-    Attributes:
-        schema: the requested columns, some or all of `SCHEMA`.
-        tags: messages of other tags are left out; None for all.
-        include_body, include_properties: else the column is null.
-        fail_on_data_loss: whether a record that is no message is an error; else it is left out and logged.
-    """
-
-    schema: StructType
-    tags: frozenset[str] | None
-    include_body: bool
-    include_properties: bool
-    fail_on_data_loss: bool
 
 
 def check_schema(schema: StructType) -> StructType:
@@ -156,27 +139,18 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
         raise RecordCorrupt(f"{queue}: the records that were pulled do not fill their {end} bytes")
 
 
-def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, settings: ColumnSettings) -> None:
-    """Unpack a pull, and report records that are left out because they are damaged or not exactly one value.
-
-    Raises:
-        RecordCorrupt: the body is not whole records.
-        MessagesLost: something is left out, and `fail_on_data_loss` is set.
-    """
+def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, options: SourceOptions) -> None:
+    """Unpack a pull, and report records that are left out because they are damaged or not exactly one value."""
     first = len(into.headers)
     unfit = _unpack_fit(queue, pulled.body, into)
-    report_unfit(unfit, end, settings)
-    if settings.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
+    report_unfit(unfit, end, options)
+    if options.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
         offsets = Records(into.headers[first:], []).numbers()["offset"].tolist()
-        report_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], settings)
+        report_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], options)
 
 
 def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
-    """Unpack a body; returns the records that are left out.
-
-    Raises:
-        RecordCorrupt: the body is not whole records.
-    """
+    """Unpack a body; returns the records that are left out."""
     first = len(into.headers)
     try:
         unpack_records(queue, body, into)
@@ -196,7 +170,7 @@ def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecod
     return unfit
 
 
-def report_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSettings) -> None:
+def report_unfit(unfit: Sequence[Undecodable], end: int, options: SourceOptions) -> None:
     """Report records that are no messages.
 
     Raises:
@@ -207,13 +181,13 @@ def report_unfit(unfit: Sequence[Undecodable], end: int, settings: ColumnSetting
         return
     one = mine[0]
     what = f"queue {one.queue}: the record at offset {one.offset} is no message ({one.reason})"
-    if settings.fail_on_data_loss:
+    if options.fail_on_data_loss:
         raise MessagesLost(f"{what}: it was not stored by a producer of this project; {HINT}")
     logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
 
 
 def report_damaged(
-    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], settings: ColumnSettings
+    queue: MessageQueue, end: int, pulled: Pulled, offsets: Sequence[int], options: SourceOptions
 ) -> None:
     """Report records missing from a pull without tags: a broker leaves out records that are damaged on its disk.
 
@@ -228,13 +202,13 @@ def report_damaged(
     if lost <= 0:
         return
     what = f"queue {queue}: {lost} of the messages from offset {pulled.start} to before {last} are damaged"
-    if settings.fail_on_data_loss:
+    if options.fail_on_data_loss:
         raise MessagesLost(f"{what} or gone on the disk of their broker, whose log names them; {HINT}")
     logger.warning("%s: they are skipped", what)
 
 
 def arrow_batches(
-    queue: MessageQueue, end: int, pulls: Iterable[Pulled], settings: ColumnSettings
+    queue: MessageQueue, end: int, pulls: Iterable[Pulled], options: SourceOptions, schema: StructType = SCHEMA
 ) -> Iterator[pa.RecordBatch]:
     """Decode pulls of a queue, in order, to Arrow batches of a few thousand rows, without messages from `end` on.
 
@@ -243,40 +217,40 @@ def arrow_batches(
         MessagesLost: a record is damaged or no message, and `fail_on_data_loss` is set.
     """
     # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
-    schema = to_arrow_schema(settings.schema, timezone="UTC")
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
     records, size = Records([], []), 0
     for pulled in pulls:
-        _add_records(queue, end, pulled, records, settings)
+        _add_records(queue, end, pulled, records, options)
         size += len(pulled.body)
         if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
-            yield from _batch(queue, end, records, settings, schema)
+            yield from _batch(queue, end, records, options, arrow_schema)
             records, size = Records([], []), 0
-    yield from _batch(queue, end, records, settings, schema)
+    yield from _batch(queue, end, records, options, arrow_schema)
 
 
 def _batch(
-    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+    queue: MessageQueue, end: int, records: Records, options: SourceOptions, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
     try:
-        return _build(queue, end, records, settings, schema)
+        return _build(queue, end, records, options, schema)
     except UNFIT:
         unfit: list[Undecodable] = []
-        fit = _fit(queue, end, records, settings, schema, unfit)
-    report_unfit(unfit, end, settings)
-    return _build(queue, end, fit, settings, schema)
+        fit = _fit(queue, end, records, options, schema, unfit)
+    report_unfit(unfit, end, options)
+    return _build(queue, end, fit, options, schema)
 
 
 def _fit(
     queue: MessageQueue,
     end: int,
     records: Records,
-    settings: ColumnSettings,
+    options: SourceOptions,
     schema: pa.Schema,
     unfit: list[Undecodable],
 ) -> Records:
     """The decodable records, found by bisection; adds the others to `unfit`, in order."""
     try:
-        _build(queue, end, records, settings, schema)
+        _build(queue, end, records, options, schema)
     except UNFIT as error:
         headers, payloads = records.headers, records.payloads
         if len(headers) == 1:
@@ -284,30 +258,26 @@ def _fit(
             unfit.append(Undecodable(queue, int(records.numbers()["offset"][0]), reason, 0))
             return Records([], [])
         half = len(headers) // 2
-        one = _fit(queue, end, Records(headers[:half], payloads[:half]), settings, schema, unfit)
-        other = _fit(queue, end, Records(headers[half:], payloads[half:]), settings, schema, unfit)
+        one = _fit(queue, end, Records(headers[:half], payloads[:half]), options, schema, unfit)
+        other = _fit(queue, end, Records(headers[half:], payloads[half:]), options, schema, unfit)
         return Records(one.headers + other.headers, one.payloads + other.payloads)
     return records
 
 
 def _build(
-    queue: MessageQueue, end: int, records: Records, settings: ColumnSettings, schema: pa.Schema
+    queue: MessageQueue, end: int, records: Records, options: SourceOptions, schema: pa.Schema
 ) -> list[pa.RecordBatch]:
-    """One batch, or none if no record is wanted.
-
-    Raises:
-        UNFIT: a payload does not have the fields of a message.
-    """
+    """One batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not that of a message."""
     if not records.headers:
         return []
-    if settings.tags is not None or records.numbers()["offset"][-1] >= end:
-        records = _only(records, end, settings.tags)
+    if options.tags is not None or records.numbers()["offset"][-1] >= end:
+        records = _only(records, end, options.tags)
         if not records.headers:
             return []
     headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
         raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
-    arrays = [_MAKERS[field.name](queue, headers, columns, settings) for field in schema]
+    arrays = [_MAKERS[field.name](queue, headers, columns, options) for field in schema]
     return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
 
 
@@ -323,7 +293,7 @@ def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
 
 
 _Columns = Sequence[Sequence[Any]]
-_Maker = Callable[[MessageQueue, Any, _Columns, ColumnSettings], Any]
+_Maker = Callable[[MessageQueue, Any, _Columns, SourceOptions], Any]
 
 
 def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
@@ -361,23 +331,23 @@ def _properties(values: Sequence[dict[str, str]], include: bool) -> pa.Array:
 
 
 _MAKERS: dict[str, _Maker] = {
-    "topic": lambda queue, headers, columns, settings: repeated(queue.topic, len(headers)),
-    "broker": lambda queue, headers, columns, settings: repeated(queue.broker_name, len(headers)),
-    "queue_id": lambda queue, headers, columns, settings: numbers(
+    "topic": lambda queue, headers, columns, options: repeated(queue.topic, len(headers)),
+    "broker": lambda queue, headers, columns, options: repeated(queue.broker_name, len(headers)),
+    "queue_id": lambda queue, headers, columns, options: numbers(
         np.full(len(headers), queue.queue_id, np.int32), pa.int32()
     ),
-    "offset": lambda queue, headers, columns, settings: numbers(headers["offset"].astype(np.int64), pa.int64()),
-    "key": lambda queue, headers, columns, settings: _keys(columns[_KEYS]),
-    "tag": lambda queue, headers, columns, settings: _tags(columns[_TAGS]),
-    "body": lambda queue, headers, columns, settings: _bodies(columns[_BODY], settings.include_body),
-    "msg_id": lambda queue, headers, columns, settings: texts(columns[_MESSAGE_ID]),
-    "born_ts": lambda queue, headers, columns, settings: _born(columns[_BORN_MS]),
-    "store_ts": lambda queue, headers, columns, settings: _timestamps(headers["stored_ms"].astype(np.int64)),
-    "reconsume_times": lambda queue, headers, columns, settings: numbers(
+    "offset": lambda queue, headers, columns, options: numbers(headers["offset"].astype(np.int64), pa.int64()),
+    "key": lambda queue, headers, columns, options: _keys(columns[_KEYS]),
+    "tag": lambda queue, headers, columns, options: _tags(columns[_TAGS]),
+    "body": lambda queue, headers, columns, options: _bodies(columns[_BODY], options.include_body),
+    "msg_id": lambda queue, headers, columns, options: texts(columns[_MESSAGE_ID]),
+    "born_ts": lambda queue, headers, columns, options: _born(columns[_BORN_MS]),
+    "store_ts": lambda queue, headers, columns, options: _timestamps(headers["stored_ms"].astype(np.int64)),
+    "reconsume_times": lambda queue, headers, columns, options: numbers(
         headers["times_delivered"].astype(np.int32), pa.int32()
     ),
-    "properties": lambda queue, headers, columns, settings: _properties(
-        columns[_PROPERTIES], settings.include_properties
+    "properties": lambda queue, headers, columns, options: _properties(
+        columns[_PROPERTIES], options.include_properties
     ),
 }
 assert list(_MAKERS) == SCHEMA.fieldNames(), "each column has its maker"

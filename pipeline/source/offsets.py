@@ -62,12 +62,8 @@ def parse_offsets(text: str, option: str = "offsets") -> Offsets:
         ConfigError: it is not of the form in the module header; the text names the option and what is wrong.
     """
     example = 'write it as {"topic": {"broker": {"0": 23, "1": -1}}}'
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} is no JSON ({error}): {example}") from error
     offsets: Offsets = {}
-    for topic, brokers in _items(document, option, example):
+    for topic, brokers in _items(_document(text, option, example), option, example):
         for broker_name, queues in _items(brokers, f"{option}: {topic!r}", example):
             for queue_id, offset in _items(queues, f"{option}: {topic!r}, {broker_name!r}", example):
                 if not (queue_id.isascii() and queue_id.isdigit()):
@@ -98,12 +94,8 @@ def parse_queues(text: str, option: str = "assign") -> tuple[MessageQueue, ...]:
         ConfigError: it is not of this form, or names no queue.
     """
     example = 'write it as {"topic": {"broker": [0, 1]}}'
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} is no JSON ({error}): {example}") from error
     queues: set[MessageQueue] = set()
-    for topic, brokers in _items(document, option, example):
+    for topic, brokers in _items(_document(text, option, example), option, example):
         for broker_name, queue_ids in _items(brokers, f"{option}: {topic!r}", example):
             if type(queue_ids) is not list or not all(type(one) is int and one >= 0 for one in queue_ids):
                 raise ConfigError(f"{option}: {topic!r}, {broker_name!r} must have a list of queue ids: {example}")
@@ -119,6 +111,13 @@ def queues_to_text(queues: Iterable[MessageQueue]) -> str:
     for queue in sorted(queues):
         found.setdefault(queue.topic, {}).setdefault(queue.broker_name, []).append(queue.queue_id)
     return json.dumps(found)
+
+
+def _document(text: str, option: str, example: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} is no JSON ({error}): {example}") from error
 
 
 def _items(value: object, where: str, example: str) -> Iterable[tuple[str, object]]:

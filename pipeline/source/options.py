@@ -45,7 +45,7 @@ OPTIONS = (
 
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "filterPushdown")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_SELECTIONS = ("subscribe", "subscribePattern", "assign")
+SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -81,6 +81,7 @@ class SourceOptions:
         pattern: of `subscribePattern`, else None.
         queues: of `assign`, else empty.
         tags: wanted tags, or None for all.
+        group: name under which brokers log reads of deleted messages; nothing joins it.
     """
 
     name_servers: tuple[str, ...]
@@ -117,9 +118,9 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
     for name in _BATCH_ONLY if streaming else _STREAM_ONLY:
         if given.has(name):
             raise ConfigError(f"option {name} is for a {'batch read' if streaming else 'stream'}: leave it out here")
-    selected = [name for name in _SELECTIONS if given.has(name)]
+    selected = [name for name in SELECTIONS if given.has(name)]
     if len(selected) != 1:
-        raise ConfigError(f"give one of {', '.join(_SELECTIONS)}; got {' and '.join(selected) or 'none'}")
+        raise ConfigError(f"give one of {', '.join(SELECTIONS)}; got {' and '.join(selected) or 'none'}")
     return SourceOptions(
         name_servers=given.name_servers(),
         topics=given.parsed("subscribe", _topics, ()),

@@ -164,14 +164,9 @@ def offsets_of(text: str | None) -> Offsets:
 def skipped_rows(start: str | None, end: str | None, input_rows: int) -> int | None:
     """Number of messages of a batch without a row, because they were deleted, damaged or not decodable.
 
-    Args:
-        start: offsets at its begin, from its progress.
-        end: offsets at its end.
-        input_rows: its `numInputRows`; the result is valid if the batch was read once, and without tags.
-
-    Returns:
-        The number, or None if progress lacks the begin of a queue: in the first batch of a query, and in one in which a
-        queue appears.
+    `start`, `end` and `input_rows` (`numInputRows`) are of its progress; the number is valid if the batch was read once
+    and without tags. None if progress lacks the begin of a queue: in the first batch of a query, and in one in which a
+    queue appears.
     """
     starts, ends = offsets_of(start), offsets_of(end)
     if any(last > 0 and queue not in starts for queue, last in ends.items()):

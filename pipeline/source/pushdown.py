@@ -7,12 +7,13 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 
-from pipeline.source.offsets import Range
+from pipeline.source.offsets import MAX_OFFSET, Range
 
 _TYPES = {"topic": str, "broker": str, "queue_id": int, "tag": str}
 _COMPARISONS = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
@@ -23,31 +24,24 @@ class Narrowing:
     """The part of a read that filters leave.
 
     Attributes:
-        topics, brokers, queue_ids, tags: wanted values, or None for all.
-        begin, end: wanted offsets, `end` exclusive; None for no bound.
+        values: column -> wanted values; a column that is absent is not filtered.
+        begin, end: wanted offsets, `end` exclusive.
     """
 
-    topics: frozenset[object] | None = None
-    brokers: frozenset[object] | None = None
-    queue_ids: frozenset[object] | None = None
-    tags: frozenset[object] | None = None
-    begin: int | None = None
-    end: int | None = None
+    values: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+    begin: int = 0
+    end: int = MAX_OFFSET
 
     def apply(self, ranges: Iterable[Range]) -> list[Range]:
         """Return the part of each range that may hold a wanted message; queues without one are left out."""
-        if self.tags == frozenset():
+        if not all(self.values.values()):
             return []
         kept = []
         for queue, start, end in ranges:
-            if (
-                _has(self.topics, queue.topic)
-                and _has(self.brokers, queue.broker_name)
-                and _has(self.queue_ids, queue.queue_id)
-            ):
-                low = start if self.begin is None else max(start, self.begin)
-                high = end if self.end is None else min(end, self.end)
-                kept.append(Range(queue, low, max(low, high)))
+            of_queue = {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
+            if all(value in self.values.get(column, (value,)) for column, value in of_queue.items()):
+                low = max(start, self.begin)
+                kept.append(Range(queue, low, max(low, min(end, self.end))))
         return kept
 
 
@@ -65,7 +59,8 @@ def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
             values = one.value if isinstance(one, In) else (one.value,)
             # An empty tag is a null column, which equals nothing in Spark, but not on the broker.
             if all(type(value) is _TYPES[column] and value != "" for value in values):
-                found = _with_values(found, column, frozenset(values))
+                both = frozenset(values) & found.values.get(column, frozenset(values))
+                found = replace(found, values={**found.values, column: both})
                 continue
         elif isinstance(one, _COMPARISONS) and one.attribute == ("offset",) and type(one.value) is int:
             found = _with_offsets(found, one, one.value)
@@ -73,32 +68,10 @@ def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
     return found, rest
 
 
-def _with_values(found: Narrowing, column: str, values: frozenset[object]) -> Narrowing:
-    match column:
-        case "topic":
-            return replace(found, topics=_both(found.topics, values))
-        case "broker":
-            return replace(found, brokers=_both(found.brokers, values))
-        case "queue_id":
-            return replace(found, queue_ids=_both(found.queue_ids, values))
-        case _:
-            return replace(found, tags=_both(found.tags, values))
-
-
 def _with_offsets(found: Narrowing, one: Filter, value: int) -> Narrowing:
     begin, end = found.begin, found.end
     if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
-        low = value + 1 if isinstance(one, GreaterThan) else value
-        begin = low if begin is None else max(begin, low)
+        begin = max(begin, value + 1 if isinstance(one, GreaterThan) else value)
     if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
-        high = value if isinstance(one, LessThan) else value + 1
-        end = high if end is None else min(end, high)
+        end = min(end, value if isinstance(one, LessThan) else value + 1)
     return replace(found, begin=begin, end=end)
-
-
-def _both(before: frozenset[object] | None, values: frozenset[object]) -> frozenset[object]:
-    return values if before is None else before & values
-
-
-def _has(wanted: frozenset[object] | None, value: object) -> bool:
-    return wanted is None or value in wanted

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from model.errors import NegativeAnswer, NetworkError, ServerError, TopicNotExist
 from model.message import tag_hash
 from model.response_code import ResponseCode
 from pipeline.source.offsets import Range
+from pipeline.source.options import SourceOptions
 from pipeline.wire import WireClient, WireConnection, raise_refusal
 from remoting.command import Command
 from remoting.request_code import RequestCode
@@ -47,23 +47,6 @@ class MessagesLost(NegativeAnswer):
     """Messages of a planned range were deleted, or records of it are not decodable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullSettings:
-    """Settings for reading a range.
-
-    Attributes:
-        group: name under which brokers log reads of deleted messages; nothing joins it.
-        batch: messages per pull.
-        tags: wanted tags, or None for all. Brokers compare hashes, so the caller compares the tags again.
-        fail_on_data_loss: whether deleted messages are an error; else they are skipped and logged.
-    """
-
-    group: str
-    batch: int
-    tags: frozenset[str] | None
-    fail_on_data_loss: bool
-
-
 class QueueReader:
     """Reads one range; it may drop the connection of `client` to its broker.
 
@@ -71,16 +54,15 @@ class QueueReader:
         skipped: messages of the range that were found to be deleted.
     """
 
-    def __init__(self, client: WireClient, wanted: Range, settings: PullSettings) -> None:
+    def __init__(self, client: WireClient, wanted: Range, options: SourceOptions) -> None:
         self.skipped = 0
         self._client = client
         self._queue = wanted.queue
         self._end = wanted.end
         self._offset = wanted.start
-        self._settings = settings
+        self._options = options
         self._sent: tuple[WireConnection, int] | None = None
-        tags = settings.tags
-        self._hashes = None if tags is None else sorted({tag_hash(tag) for tag in tags})
+        self._hashes = None if options.tags is None else sorted({tag_hash(tag) for tag in options.tags})
 
     def pulls(self) -> Iterator[Pulled]:
         """Yield pulls that together hold every message of the range that is still stored.
@@ -113,13 +95,12 @@ class QueueReader:
 
     def _send(self) -> tuple[WireConnection, int]:
         connection = self._client.connect_broker(self._queue.broker_name)
-        settings = self._settings
         header: dict[str, object] = {
-            "group": settings.group,
+            "group": self._options.group,
             "topic": self._queue.topic,
             "queue_id": self._queue.queue_id,
             "offset": self._offset,
-            "max_n": min(settings.batch, self._end - self._offset),
+            "max_n": min(self._options.pull_batch, self._end - self._offset),
             "suspend_ms": 0,
         }
         if self._hashes is not None:
@@ -146,14 +127,14 @@ class QueueReader:
         except ServerError as error:
             self._client.wait_before_retry(failures + 1, error)
         except TopicNotExist as error:
-            if self._settings.fail_on_data_loss:
+            if self._options.fail_on_data_loss:
                 raise MessagesLost(f"{self._range()}: {error}; {HINT}") from error
             self._skip_to(self._end, "the topic was deleted")
         return failures + 1
 
     def _lost(self, next_offset: int, begin: int, end: int) -> None:
         what = f"offset {self._offset} is wanted, and the broker has {begin} to before {end}"
-        if self._settings.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
         # If the queue ends before this offset, nothing of the range is left.
         self._skip_to(min(next_offset, self._end) if next_offset > self._offset else self._end, what)

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from pipeline.source.columns import ColumnSettings, arrow_batches
+from pipeline.source.columns import arrow_batches
 from pipeline.source.offsets import Range, join_small, split
 from pipeline.source.options import SourceOptions
-from pipeline.source.queue_reader import PullSettings, QueueReader
+from pipeline.source.queue_reader import QueueReader
 from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
@@ -53,19 +53,6 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     # If a plan has no partitions, pyspark 4.3 passes an object of another class.
     if not isinstance(partition, QueueRanges):
         return
-    pulls = PullSettings(
-        group=options.group,
-        batch=options.pull_batch,
-        tags=options.tags,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
-    columns = ColumnSettings(
-        schema=schema,
-        tags=options.tags,
-        include_body=options.include_body,
-        include_properties=options.include_properties,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )
     decode = arrow_batches if options.use_arrow else rows
     # There are no reference cycles to collect, and garbage collection nearly doubles the time of a read.
     was_enabled = gc.isenabled()
@@ -73,8 +60,8 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     try:
         with open_client(options) as client:
             for wanted in partition.ranges:
-                pulled = QueueReader(client, wanted, pulls).pulls()
-                yield from decode(wanted.queue, wanted.end, pulled, columns)
+                pulled = QueueReader(client, wanted, options).pulls()
+                yield from decode(wanted.queue, wanted.end, pulled, options, schema)
     finally:
         if was_enabled:
             gc.enable()

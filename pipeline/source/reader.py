@@ -16,15 +16,14 @@ from pyspark.sql.types import StructType
 
 from model.errors import ConfigError
 from pipeline.source.offsets import Range, queues_to_text, to_text
-from pipeline.source.options import SourceOptions, parse_options
+from pipeline.source.options import SELECTIONS, SourceOptions, parse_options
 from pipeline.source.planner import Planner
 from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
 from pipeline.source.ranges import open_client, plan_tasks, read_ranges
 
-_SELECTIONS = ("subscribe", "subscribePattern", "assign")
 _POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
-_RESOLVED = frozenset(name.lower() for name in (*_SELECTIONS, *_POSITIONS))
+_RESOLVED = frozenset(name.lower() for name in (*SELECTIONS, *_POSITIONS))
 """Options that `resolve_offsets` replaces, as Spark compares names."""
 
 
@@ -71,11 +70,10 @@ class PushingReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Narrow the read by these filters; returns those that Spark still has to check."""
         self._narrowing, rest = narrow(filters)
-        tags = self._narrowing.tags
-        if tags is not None:
-            wanted = frozenset(str(tag) for tag in tags)
-            both = wanted if self._options.tags is None else wanted & self._options.tags
-            self._narrowing = replace(self._narrowing, tags=frozenset(both))
+        values, tags = self._narrowing.values, self._options.tags
+        if "tag" in values:
+            both = values["tag"] if tags is None else values["tag"] & tags
+            self._narrowing = replace(self._narrowing, values={**values, "tag": both})
             # Here and not in `partitions`, because by then the reader for executors has been pickled.
             self._options = replace(self._options, tags=both)
         return rest

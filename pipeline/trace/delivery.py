@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
-from pipeline.trace.ownership import QUEUE, number_of
+from pipeline.trace.ownership import QUEUE, is_kind, number_of
 
 
 def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFrame:
@@ -28,7 +28,7 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
     of_queues = events.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
     bucket = F.floor((F.col("t_ms") - start_ms) / bucket_ms).alias("bucket")
     place = ("group", "topic", "bucket")
-    given = of_queues.where(F.col("kind") == EventKind.MESSAGES_HANDED_OUT.value).select(
+    given = of_queues.where(is_kind(EventKind.MESSAGES_HANDED_OUT)).select(
         "group", "topic", bucket, "n", _number("waited_ms").alias("mean_ms"), _number("max_ms").alias("max_ms")
     )
     handed_out = given.groupBy(*place).agg(
@@ -36,9 +36,7 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
         (F.sum(F.col("mean_ms") * F.col("n")) / F.sum("n")).alias("latency_ms"),
         F.max("max_ms").alias("latency_max_ms"),
     )
-    waits = of_queues.where(
-        F.col("kind").isin(EventKind.OFFSET_COMMITTED.value, EventKind.LOCK_GRANTED.value) & (F.col("n") >= 0)
-    )
+    waits = of_queues.where(is_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) & (F.col("n") >= 0))
     before = F.lag("n").over(Window.partitionBy(number_of(*QUEUE)).orderBy("t_ms", "seq"))
     change = (F.col("n") - F.coalesce(before, F.lit(0))).alias("change")
     changes = waits.select("group", "topic", bucket, change).groupBy(*place).agg(F.sum("change").alias("change"))

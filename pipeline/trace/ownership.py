@@ -42,21 +42,24 @@ def ownership_of(events: DataFrame, end_ms: float) -> DataFrame:
         `start_offset`, `backlog` (the lag there; null if the broker did not report it), `first_pull_ms`,
         `first_message_ms`, `handed_out` (messages dispatched), `reach` (the offset after the last of them).
     """
-    of_claims = events.where(F.col("kind").isin([kind.value for kind in KINDS]))
-    of_claims = of_claims.where((F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
+    of_claims = events.where(is_kind(*KINDS) & (F.col("queue_id") >= 0) & ~F.col("topic").startswith(RETRY_PREFIX))
     numbers = {
         "claim": number_of(*QUEUE, "client"),
         "kind": (F.array_position(F.array(*(F.lit(kind.value) for kind in KINDS)), F.col("kind")) - 1).cast("byte"),
         "by_client": (F.col("node") == F.col("client")).cast("byte"),
     }
     # String columns dominate the shuffle.
-    names = {name: F.when(F.col("kind") == EventKind.QUEUE_ACQUIRED.value, F.col(name)) for name in NAMES}
-    is_bound = F.col("kind").isin([kind.value for kind in BOUNDS])
-    reasons = {name: F.when(is_bound, F.col(name)) for name in REASONS}
+    names = {name: F.when(is_kind(EventKind.QUEUE_ACQUIRED), F.col(name)) for name in NAMES}
+    reasons = {name: F.when(is_kind(*BOUNDS), F.col(name)) for name in REASONS}
     of_claims = of_claims.withColumns({**numbers, **names, **reasons}).select(*NUMBERS, *NAMES, *REASONS)
     tasks = -(-events.count() // EVENTS_PER_TASK)
     parts = of_claims.repartition(max(1, tasks), "claim")
     return parts.mapInArrow(partial(_intervals_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
+
+
+def is_kind(*kinds: EventKind) -> Column:
+    """Whether an event is of one of these kinds."""
+    return F.col("kind").isin([kind.value for kind in kinds])
 
 
 def number_of(*names: str) -> Column:
@@ -88,7 +91,7 @@ def hazards_of(ownership: DataFrame, events: DataFrame) -> DataFrame:
         `duplicates`: how many of them have been redelivered; both are 0 for an owner that resumes, because it still has
         the messages that it fetched; `start_offset`: the first of them; `backlog`.
     """
-    resets = events.where(F.col("kind") == EventKind.OFFSET_RESET.value)
+    resets = events.where(is_kind(EventKind.OFFSET_RESET))
     # Ordered after every interval with an earlier token and before every later one.
     resets = resets.select(*QUEUE, F.col("version").alias("token"), F.lit(float("inf")).alias("from_ms"))
     queue = Window.partitionBy(*QUEUE).orderBy("token", "from_ms", "owner")

@@ -7,26 +7,19 @@ whose cause its new owner names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import reduce
+from itertools import starmap
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
 from pipeline.trace.loads import Balance, LoadChange, Mark, balances
+from pipeline.trace.ownership import is_kind
 
 _MEMBERS = (EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE)
-_PARTS = (
-    *_MEMBERS,
-    EventKind.REBALANCE_BEGIN,
-    EventKind.REBALANCE_END,
-    EventKind.QUEUE_ACQUIRED,
-    EventKind.QUEUE_DROPPED,
-)
-_CHANGES = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED)
+_MOVES = (EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED)
 
 
 def rebalances_of(events: DataFrame, hazards: DataFrame) -> DataFrame:
@@ -66,25 +59,26 @@ _SUMS = ("pause_ms", "orphan_ms", "double_ms", "redelivered", "duplicates", "bac
 
 def _causes_of(events: DataFrame) -> DataFrame:
     """A row for each group and cause, with the events that name it as their cause."""
-    parts = events.where(F.col("kind").isin([kind.value for kind in _PARTS]) & (F.col("group") != ""))
-    of_data = F.col("kind").isin([kind.value for kind in _CHANGES]) & ~F.col("topic").startswith(RETRY_PREFIX)
+    of_passes = (EventKind.REBALANCE_BEGIN, EventKind.REBALANCE_END)
+    parts = events.where(is_kind(*_MEMBERS, *of_passes, *_MOVES) & (F.col("group") != ""))
+    of_data = is_kind(*_MOVES) & ~F.col("topic").startswith(RETRY_PREFIX)
     # Three aggregations, because with a single string among the aggregates Spark sorts all rows to group them.
     grouped = parts.groupBy("group", "cause").agg(
         F.min("t_ms").alias("seen_ms"),
-        F.count(F.when(_is(EventKind.REBALANCE_END), 1)).alias("passes"),
+        F.count(F.when(is_kind(EventKind.REBALANCE_END), 1)).alias("passes"),
         F.count(F.when(of_data, 1)).alias("changes"),
         F.max(F.when(of_data, F.col("t_ms"))).alias("changed_ms"),
-        F.max(F.when(_is(EventKind.REBALANCE_END), F.col("t_ms"))).alias("passed_ms"),
+        F.max(F.when(is_kind(EventKind.REBALANCE_END), F.col("t_ms"))).alias("passed_ms"),
     )
     triggers = F.split(F.split(F.col("detail"), " ")[0], r"\+")
     triggered = (
-        events.where(_is(EventKind.REBALANCE_BEGIN))
+        events.where(is_kind(EventKind.REBALANCE_BEGIN))
         .groupBy("group", "cause")
         .agg(F.array_join(F.array_sort(F.array_distinct(F.flatten(F.collect_set(triggers)))), "+").alias("trigger"))
     )
     order = F.struct("t_ms", "node", "seq")
     members = (
-        events.where(F.col("kind").isin([kind.value for kind in _MEMBERS]))
+        events.where(is_kind(*_MEMBERS))
         .groupBy("group", "cause")
         .agg(
             F.min(F.struct(order.alias("at"), *_WHAT)).alias("seen"),
@@ -100,10 +94,6 @@ def _causes_of(events: DataFrame) -> DataFrame:
     return grouped.join(roots, "cause", "left").join(triggered, key, "left").join(members, key, "left")
 
 
-def _is(kind: EventKind) -> Column:
-    return F.col("kind") == kind.value
-
-
 def _costs(hazards: DataFrame) -> DataFrame:
     return hazards.groupBy("group", "cause").agg(
         F.sum(F.col("moved").cast("long")).alias("moves"),
@@ -114,7 +104,6 @@ def _costs(hazards: DataFrame) -> DataFrame:
 
 # --- loads -----------------------------------------------------------------------------------------------------------
 
-_INPUT = ("group", "t_ms", "is_mark", "topic", "client", "n", "cause", "ended_ms")
 _FAIRNESS = (
     "group string, cause string, topic string, t_ms double, members long, queues long, min_moves long, jain double, "
     "spread long"
@@ -125,33 +114,25 @@ def fairness_of(ownership: DataFrame, rebalances: DataFrame, end_ms: float) -> D
     """The table `fairness`: the loads at the end of each rebalance that moved a queue.
 
     Returns:
-        group, cause, topic, t_ms, members, queues, min_moves, jain, spread; see `trace_loads.Balance`.
+        group, cause, topic, t_ms, members, queues, min_moves, jain, spread; see `pipeline.trace.loads.Balance`.
     """
     # Spark's own window functions cannot do this: which members count changes from rebalance to rebalance.
-    gained = _rows(ownership, t_ms="from_ms", is_mark=F.lit(False), topic="topic", client="owner", n=F.lit(1))
+    changes = ("`group`", "topic", "owner AS client", "false AS is_mark")
+    gained = ownership.selectExpr(*changes, "from_ms AS t_ms", "1L AS n")
     closed = ownership.where((F.col("ended") != "open") & (F.col("to_ms") <= end_ms))
-    lost = _rows(closed, t_ms="to_ms", is_mark=F.lit(False), topic="topic", client="owner", n=F.lit(-1))
-    leaver = F.when(F.col("kind").isin(EventKind.MEMBER_LEAVE.value, EventKind.CLIENT_STOP.value), F.col("client"))
-    marks = _rows(
-        rebalances.where("moves > 0"),
-        t_ms="began_ms",
-        is_mark=F.lit(True),
-        client=F.coalesce(leaver, F.lit("")),
-        n="members",
-        cause="cause",
-        ended_ms="ended_ms",
+    lost = closed.selectExpr(*changes, "to_ms AS t_ms", "-1L AS n")
+    leaver = F.when(is_kind(EventKind.MEMBER_LEAVE, EventKind.CLIENT_STOP), F.col("client"))
+    marks = rebalances.where("moves > 0").select(
+        "group",
+        "cause",
+        F.col("began_ms").alias("t_ms"),
+        "ended_ms",
+        F.col("members").cast("long").alias("n"),
+        F.coalesce(leaver, F.lit("")).alias("client"),
+        F.lit(True).alias("is_mark"),
     )
-    rows = reduce(DataFrame.unionByName, (gained, lost, marks))
+    rows = gained.unionByName(lost).unionByName(marks, allowMissingColumns=True)
     return rows.groupBy("group").applyInPandas(_balances_of_group, _FAIRNESS)
-
-
-def _rows(table: DataFrame, **columns: str | Column) -> DataFrame:
-    missing = {"topic": F.lit(None), "cause": F.lit(None), "ended_ms": F.lit(None)}
-    named = {name: F.col(value) if isinstance(value, str) else value for name, value in columns.items()}
-    values = {**missing, **named, "group": F.col("group")}
-    return table.select(
-        *(values[name].cast("long").alias(name) if name == "n" else values[name].alias(name) for name in _INPUT)
-    )
 
 
 def _balances_of_group(rows: pd.DataFrame) -> pd.DataFrame:
@@ -159,18 +140,13 @@ def _balances_of_group(rows: pd.DataFrame) -> pd.DataFrame:
     # Of changes at the same time losses come first, so that a moved queue does not count twice.
     changes = rows[~rows["is_mark"]].sort_values(["t_ms", "n"], kind="stable")
     marks = rows[rows["is_mark"]]
-    columns = ("cause", "t_ms", "ended_ms", "n", "client")
     found = balances(
-        _changes(changes), [Mark(*values) for values in zip(*(marks[name].tolist() for name in columns), strict=True)]
+        starmap(LoadChange, changes[["t_ms", "topic", "client", "n"]].itertuples(index=False, name=None)),
+        [*starmap(Mark, marks[["cause", "t_ms", "ended_ms", "n", "client"]].itertuples(index=False, name=None))],
     )
     table = pd.DataFrame(list(found), columns=list(Balance._fields))
     table.insert(0, "group", group)
     return table
-
-
-def _changes(rows: pd.DataFrame) -> Iterator[LoadChange]:
-    columns = (rows[name].tolist() for name in ("t_ms", "topic", "client", "n"))
-    return (LoadChange(*values) for values in zip(*columns, strict=True))
 
 
 def with_minimum_moves(rebalances: DataFrame, fairness: DataFrame) -> DataFrame:

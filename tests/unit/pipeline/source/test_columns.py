@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgpack
 import pyarrow as pa
@@ -18,7 +19,8 @@ from model.message import Message
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt, encode_record
 from pipeline.source import columns
-from pipeline.source.columns import SCHEMA, ColumnSettings, arrow_batches, check_schema
+from pipeline.source.columns import SCHEMA, arrow_batches, check_schema
+from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.queue_reader import MessagesLost, Pulled
 from pipeline.source.rows import rows
 from tests.unit.pipeline.fake_cluster import record
@@ -36,16 +38,10 @@ messages = st.builds(
 
 
 def settings(
-    schema: StructType = SCHEMA,
-    tags: frozenset[str] | None = None,
-    *,
-    body: bool = True,
-    properties: bool = True,
-    fails: bool = True,
-) -> ColumnSettings:
-    return ColumnSettings(
-        schema=schema, tags=tags, include_body=body, include_properties=properties, fail_on_data_loss=fails
-    )
+    tags: frozenset[str] | None = None, *, body: bool = True, properties: bool = True, fails: bool = True
+) -> SourceOptions:
+    options = parse_options({"nameServer": "n:1", "subscribe": "t"}, streaming=False)
+    return replace(options, tags=tags, include_body=body, include_properties=properties, fail_on_data_loss=fails)
 
 
 def pulls_of(found: list[Message], per_pull: int = 3) -> list[Pulled]:
@@ -86,7 +82,7 @@ def test_columns_hold_what_rows_hold(
 
 @pytest.mark.parametrize("schema", [SCHEMA, StructType([SCHEMA["body"], SCHEMA["offset"]])])
 def test_batches_have_exactly_the_schema_that_spark_compares_them_with(schema: StructType) -> None:
-    (batch,) = arrow_batches(QUEUE, 9, pulls_of([Message("t", b"x")] * 2), settings(schema))
+    (batch,) = arrow_batches(QUEUE, 9, pulls_of([Message("t", b"x")] * 2), settings(), schema)
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
 
 

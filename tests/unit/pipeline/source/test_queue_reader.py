@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,8 @@ from model.errors import ConnectFailed, ConnectionLost, NetworkError
 from model.message import Message
 from model.message_queue import MessageQueue
 from pipeline.source.offsets import Range
-from pipeline.source.queue_reader import MessagesLost, PullSettings, QueueReader
+from pipeline.source.options import parse_options
+from pipeline.source.queue_reader import MessagesLost, QueueReader
 from tests.unit.pipeline.fake_cluster import FakeCluster
 
 QUEUE = MessageQueue("t", "a", 0)
@@ -26,8 +28,9 @@ def reader(
     tags: frozenset[str] | None = None,
     fail_on_data_loss: bool = True,
 ) -> QueueReader:
-    settings = PullSettings(group="g", batch=batch, tags=tags, fail_on_data_loss=fail_on_data_loss)
-    return QueueReader(cluster.client(), Range(QUEUE, start, end), settings)
+    options = parse_options({"nameServer": "n:1", "subscribe": "t", "groupId": "g"}, streaming=False)
+    options = replace(options, pull_batch=batch, tags=tags, fail_on_data_loss=fail_on_data_loss)
+    return QueueReader(cluster.client(), Range(QUEUE, start, end), options)
 
 
 def offsets(found: QueueReader) -> list[int]:

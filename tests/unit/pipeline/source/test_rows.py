@@ -23,4 +23,6 @@ def test_a_message_becomes_a_row_with_nulls_for_what_it_does_not_have() -> None:
 def test_columns_in_another_order_are_rows_in_that_order() -> None:
     backwards = StructType(list(reversed(SCHEMA.fields)))
     found = pulls_of([Message("t", b"x")])
-    assert next(iter(rows(QUEUE, 1, found, settings(backwards))))[::-1] == next(iter(rows(QUEUE, 1, found, settings())))
+    assert next(iter(rows(QUEUE, 1, found, settings(), backwards)))[::-1] == next(
+        iter(rows(QUEUE, 1, found, settings()))
+    )
