@@ -60,10 +60,10 @@ class Rebalance:
 class _Step:
     name: str
     began_ms: float
+    moves_before: int = 0
     cause: str = ""
     noticed_ms: float | None = None
     triggers: dict[str, None] = field(default_factory=dict)
-    moved: int = 0
     right_at_ms: float | None = None
     last_pass_ms: float | None = None
 
@@ -93,12 +93,16 @@ class OwnershipTracker:
         double_owner_ms: time that queues had two owners or more, summed over the queues, up to `account`.
         orphan_ms: time that queues had no owner although the group had members, likewise.
         now_ms: the newest time seen.
+        acquisitions: times that a member got a queue, in all steps.
+        moves: how many of them were from another member, or of a queue without an earlier owner.
     """
 
     def __init__(self, group: str, topic: str, strategy: AllocateMessageQueueStrategy) -> None:
         self.double_owner_ms = 0.0
         self.orphan_ms = 0.0
         self.now_ms = 0.0
+        self.acquisitions = 0
+        self.moves = 0
         self._group = group
         self._topic = topic
         self._strategy = strategy
@@ -167,9 +171,10 @@ class OwnershipTracker:
         self._account_queue(state)
         if event.kind == EventKind.QUEUE_ACQUIRED:
             state.claims[event.client] = _Claim(event.version)
+            self.acquisitions += 1
             if state.last_owner != event.client:
                 state.last_owner = event.client
-                self._step.moved += 1
+                self.moves += 1
         elif event.kind == EventKind.QUEUE_DROPPED:
             state.claims.pop(event.client, None)
         elif event.client in state.claims and state.claims[event.client].token == event.version:
@@ -210,7 +215,7 @@ class OwnershipTracker:
     def begin(self, step: str, now_ms: float) -> None:
         """Begin a step: events from now on are attributed to it. Call before `expect`."""
         self.account(now_ms)
-        self._step = _Step(step, self.now_ms)
+        self._step = _Step(step, self.now_ms, self.moves)
         self._last_change_ms = self.now_ms
 
     def end(self) -> Rebalance:
@@ -221,7 +226,7 @@ class OwnershipTracker:
             cause=step.cause,
             trigger="+".join(step.triggers),
             members=len(self._members),
-            queues_moved=step.moved,
+            queues_moved=self.moves - step.moves_before,
             noticed_ms=step.noticed_ms,
             converged_ms=self._converged_ms(),
         )

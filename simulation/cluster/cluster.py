@@ -20,7 +20,7 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -75,7 +75,7 @@ class SimulatedCluster:
         **broker_options: `BrokerConfig` by name, for every broker.
 
     Attributes:
-        consumers, poppers, producers: every client that was ever made, in that order.
+        consumers, poppers, producers: every client that was made, except those that failed to start, in that order.
         events: every event of every node, in the order in which they happened.
         watchers: called with each event as it happens; must not raise.
         client_options: `ClientConfig` by name, for every client that is started from now on.
@@ -203,18 +203,11 @@ class SimulatedCluster:
         return host, {**made, **self.client_options, **options}
 
     def make_consumer(
-        self,
-        group: str,
-        *,
-        strategy: AllocateMessageQueueStrategy | None = None,
-        **options: Any,
+        self, group: str, *, strategy: AllocateMessageQueueStrategy | None = None, **options: Any
     ) -> SimulatedConsumer:
-        """Make a consumer without starting it.
+        """Make a consumer without starting it; options are `host`, and `ClientConfig` and `ConsumerOptions` by name.
 
-        Args:
-            group: its group.
-            strategy: by default AVG; all members of a group have the same.
-            **options: `host`, and `ClientConfig` and `ConsumerOptions` by name.
+        The strategy is AVG by default; all members of a group have the same.
         """
         host, made = self._options("c", options)
         if made.get("mode") != ConsumeMode.POP:  # a member that pops owns no queues
@@ -242,8 +235,22 @@ class SimulatedCluster:
         Raises and cancellation: see `PushConsumer.start`.
         """
         made = self.make_consumer(group, strategy=strategy, **options)
-        await made.consumer.subscribe(topic, listener or made.listener(work), expression)
-        await made.start()
+        return await self.start_made(made, {topic: listener or made.listener(work)}, expression)
+
+    async def start_made(
+        self, made: SimulatedConsumer, listeners: Mapping[str, Listener], expression: str = "*"
+    ) -> SimulatedConsumer:
+        """Subscribe a consumer to topics, each with its listener, and start it; if that fails it is forgotten.
+
+        Raises and cancellation: see `PushConsumer.start`.
+        """
+        try:
+            for topic, listener in listeners.items():
+                await made.consumer.subscribe(topic, listener, expression)
+            await made.start()
+        except BaseException:
+            self.consumers.remove(made)
+            raise
         return made
 
     async def start_popper(
@@ -326,11 +333,9 @@ class SimulatedCluster:
         ]
 
     async def wait_converged(self, timeout_s: float, *, retry_topics: bool = False) -> float:
-        """Wait until every group has converged; returns how long it took, in virtual seconds.
+        """Wait until every group has converged; returns how long it took. All times are virtual.
 
-        Args:
-            timeout_s: time limit, virtual seconds.
-            retry_topics: whether the queues of retry topics count; clients learn of them with a route poll.
+        `retry_topics` says whether the queues of retry topics count; clients learn of them with a route poll.
 
         Raises:
             NotConverged: not in time; the text has every difference.

@@ -68,7 +68,8 @@ def target_of(
 def owners_of(group: str, consumers: Iterable[SimulatedConsumer], *, retry_topics: bool) -> Owners:
     """The owners of each queue, as the live members see it."""
     owners: Owners = {}
-    for consumer in sorted((each for each in consumers if each.live and each.group == group), key=_client_id):
+    live = [each for each in consumers if each.live and each.group == group]
+    for consumer in sorted(live, key=lambda each: each.client_id):
         for queue in consumer.consumer.queues:
             if retry_topics or not is_retry_topic(queue.topic):
                 owners[queue] = (*owners.get(queue, ()), consumer.client_id)
@@ -91,10 +92,6 @@ def differences(group: str, target: Owners, owners: Owners, brokers: Iterable[Ru
             if queue.broker_name == broker.name and QueueKey(queue.topic, queue.queue_id) not in leased:
                 found.append(f"{queue} is not leased to {client_id}")
     return found
-
-
-def _client_id(consumer: SimulatedConsumer) -> str:
-    return consumer.client_id
 
 
 def _named(client_ids: tuple[str, ...] | None) -> str:

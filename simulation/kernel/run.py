@@ -66,14 +66,9 @@ def run_simulation(
     jitter_s: float = 0.0,
     limit_s: float = DEFAULT_LIMIT_S,
 ) -> T:
-    """Run `main` to its end in virtual time.
+    """Run `main` to its end in virtual time; `seed` decides everything that is left to chance.
 
-    Args:
-        main: The scenario.
-        seed: Decides everything that is left to chance.
-        latency_s: One way between any two hosts.
-        jitter_s: Up to this much is added to each latency.
-        limit_s: Virtual seconds that `main` may take.
+    A packet takes `latency_s`, and up to `jitter_s` more, from host to host; `main` may take `limit_s` virtual seconds.
 
     Raises:
         SimulationDeadlock: `main` waits for something that cannot happen any more.

@@ -19,7 +19,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -64,7 +63,6 @@ class OrderOptions:
         numbers: messages of a key on average; the least is one.
         changes: members that join, leave, crash or hang.
         consumers: slots for members, in each group.
-        producers: how many.
         orders: (group, the order that its consumers keep, the order that is checked).
     """
 
@@ -102,11 +100,7 @@ class OrderVerdict(SeedVerdict):
 
 def run_order(options: OrderOptions) -> OrderVerdict:
     """Run one seed in a world and a directory of its own; equal options give equal verdicts."""
-    return run_seed(options.seed, OrderVerdict, partial(_run, options))
-
-
-async def _run(options: OrderOptions, cluster: SimulatedCluster, disks: FillingDisks, tasks: TaskGroup) -> OrderVerdict:
-    return await _OrderRun(options, cluster, disks, tasks).run()
+    return run_seed(options.seed, OrderVerdict, lambda *world: _OrderRun(options, *world).run())
 
 
 class _OrderRun:
@@ -195,14 +189,7 @@ class _OrderRun:
             shutdown_grace_s=GRACE_S,
             consume_from=ConsumeFrom.FIRST_OFFSET,
         )
-        try:
-            for topic in TOPICS:
-                await consumer.consumer.subscribe(topic, self._listener(group, consumer))
-            await consumer.start()
-        except BaseException:
-            self.cluster.consumers.remove(consumer)
-            raise
-        return consumer
+        return await self.cluster.start_made(consumer, dict.fromkeys(TOPICS, self._listener(group, consumer)))
 
     def _listener(self, group: str, consumer: SimulatedConsumer) -> Listener:
         random, check = self.random, self.check

@@ -14,14 +14,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from broker.broker import RunningBroker
 from client.listeners.listener import ConsumeResult, Listener
 from client.pop.message import PopMessage
 from client.pop.requests import Acked, Dead, PopRequests
@@ -59,10 +57,8 @@ class PopRunOptions:
 
     Attributes:
         seed: decides everything that is left to chance.
-        messages: how many.
         chaos_s: how long faults happen, in virtual seconds.
         pushers, poppers: slots for consumers of each kind.
-        producers: how many.
     """
 
     seed: int = 0
@@ -89,11 +85,7 @@ class PopVerdict(SeedVerdict):
 
 def run_pop(options: PopRunOptions) -> PopVerdict:
     """Run one seed in a world and a directory of its own; equal options give equal verdicts."""
-    return run_seed(options.seed, PopVerdict, partial(_run, options))
-
-
-async def _run(options: PopRunOptions, cluster: SimulatedCluster, disks: FillingDisks, tasks: TaskGroup) -> PopVerdict:
-    return await _PopRun(options, cluster, disks, tasks).run()
+    return run_seed(options.seed, PopVerdict, lambda *world: _PopRun(options, *world).run())
 
 
 class _PopRun:
@@ -160,28 +152,17 @@ class _PopRun:
             overdue_s: dict[Place, float] = {}
             waited_for: dict[Place, int] = {}
             now = self.simulation.loop.time()
-            for name, server in self.cluster.brokers.items():
-                if server.process is not None:
-                    self._look_at(name, server.process, now, overdue_s, waited_for)
+            pops = [(name, one.process.broker.pop) for name, one in self.cluster.brokers.items() if one.process]
+            for name, pop in pops:
+                for key, queue in pop.ledger.queues.items():
+                    place = (name, f"{key.group} {key.topic}:{key.queue_id}")
+                    deadline = queue.window.next_deadline()
+                    if deadline is not None:
+                        overdue_s[place] = now - deadline
+                    if queue.window.due_count and pop.first_parked(key) is not None:
+                        waited_for[place] = queue.window.due_count
             self.check.looked(overdue_s, waited_for, now)
             await anyio.sleep(LOOK_S)
-
-    def _look_at(
-        self,
-        name: str,
-        running: RunningBroker,
-        now: float,
-        overdue_s: dict[Place, float],
-        waited_for: dict[Place, int],
-    ) -> None:
-        pop = running.broker.pop
-        for key, queue in pop.ledger.queues.items():
-            place = (name, f"{key.group} {key.topic}:{key.queue_id}")
-            deadline = queue.window.next_deadline()
-            if deadline is not None:
-                overdue_s[place] = now - deadline
-            if queue.window.due_count and pop.first_parked(key) is not None:
-                waited_for[place] = queue.window.due_count
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
@@ -223,12 +204,7 @@ class _PopRun:
             **shared,
         )
         topic, listener = (TOPIC, self._listener(consumer)) if kind == PUSH else (dlq_topic(GROUP), self._on_dead)
-        try:
-            await consumer.consumer.subscribe(topic, listener)
-            await consumer.start()
-        except BaseException:
-            self.cluster.consumers.remove(consumer)
-            raise
+        await self.cluster.start_made(consumer, {topic: listener})
         if kind == PUSH:
             assert consumer.consumer._popped is not None, "it pops"
             watch_acknowledgements(consumer.consumer._popped.requests, self.check, self.simulation.loop)

@@ -16,7 +16,6 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -248,11 +247,7 @@ async def power_cuts(
 def run_power_cuts(seed: int, cuts: int, flush: FlushMode = FlushMode.SYNC) -> PowerCutResult:
     """Do `power_cuts` in a world and a directory of its own; equal arguments give equal results."""
     with tempfile.TemporaryDirectory() as root:
-        return run_simulation(partial(_in, Path(root), cuts, flush), seed=seed)
-
-
-async def _in(root: Path, cuts: int, flush: FlushMode, simulation: Simulation) -> PowerCutResult:
-    return await power_cuts(simulation, root, cuts=cuts, flush=flush)
+        return run_simulation(lambda world: power_cuts(world, Path(root), cuts=cuts, flush=flush), seed=seed)
 
 
 def main() -> int:

@@ -27,6 +27,8 @@ from simulation.cluster.cluster import SimulatedCluster
 from simulation.faults.full_disk import FillingDisks
 from simulation.kernel.run import Simulation, run_simulation
 
+SMALL_STORE = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
+"""For brokers that live minutes: segments end, and reads miss the caches, as they do in days."""
 _LINES = 20
 """Up to this many seeds have a line each; of more, only failed ones do, and this many lines show the progress."""
 
@@ -70,8 +72,7 @@ def run_seed(
 
         async def main(simulation: Simulation) -> _V:
             disks = FillingDisks(Path(root))
-            store = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
-            cluster = SimulatedCluster(simulation, Path(root), name_servers=1, brokers=2, store=store, files=disks)
+            cluster = SimulatedCluster(simulation, Path(root), store=SMALL_STORE, files=disks)
             async with cluster, background_tasks() as tasks:
                 return await run(cluster, disks, tasks)
 
@@ -118,10 +119,10 @@ def run_seeds(
             failed += bool(each.violations)
             total.add(each)
             if each.violations or chosen.seeds <= _LINES:
-                _say(verdict_line(each, figures(each)))
+                say(verdict_line(each, figures(each)))
             elif done % (chosen.seeds // _LINES) == 0:
-                _say(f"{done} of {chosen.seeds} seeds, {failed} failed")
-    _say(f"{chosen.seeds} seeds, {failed} failed; {figures(total)}; {faults_line(total.faults)}")
+                say(f"{done} of {chosen.seeds} seeds, {failed} failed")
+    say(f"{chosen.seeds} seeds, {failed} failed; {figures(total)}; {faults_line(total.faults)}")
     return 1 if failed else 0
 
 
@@ -137,7 +138,8 @@ def faults_line(faults: Mapping[str, int]) -> str:
     return ", ".join(f"{what} {n:,}" for what, n in sorted(faults.items()))
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Print a line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

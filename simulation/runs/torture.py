@@ -29,7 +29,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from broker.retention.plan import RetentionOptions
-from broker.store.disk.options import MIB, StoreOptions
+from broker.store.disk.options import MIB
 from client.listeners.listener import ConsumeResult, Listener
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
@@ -46,6 +46,7 @@ from simulation.cluster.cluster import NotConverged, SimulatedCluster
 from simulation.faults.full_disk import FillingDisks
 from simulation.faults.torture_faults import Faults
 from simulation.kernel.run import Simulation, run_simulation
+from simulation.runs.scenario import SMALL_STORE, say
 
 TOPIC, QUEUES = "orders", 8
 WORKING, FAILING, DLQ_READER = "works", "fails", "buries"
@@ -71,7 +72,6 @@ class TortureOptions:
     """Options of a run.
 
     Attributes:
-        seed: decides everything that is left to chance.
         round_s: length of a round in virtual seconds; longer if the cluster takes longer to catch up.
         consumers: in each of the two groups.
         rate: messages per second, of all producers together.
@@ -129,13 +129,12 @@ def run_torture(
 
     async def main(simulation: Simulation) -> TortureVerdict:
         disks = FillingDisks(data_dir)
-        store = StoreOptions(segment_bytes=MIB // 4, tail_bytes=MIB // 32, index_cache_bytes=MIB // 64)
         cluster = SimulatedCluster(
             simulation,
             data_dir,
             name_servers=2,
             brokers=2,
-            store=store,
+            store=SMALL_STORE,
             retention=RetentionOptions(retain_bytes=MIB),  # stored messages must not be what grows
             files=disks,
             trace=True,
@@ -259,8 +258,10 @@ class _Torture:
     async def _start_consumer(self, slot: str) -> SimulatedConsumer:
         """Start the consumer of a slot, which is its host: a host has one consumer at a time."""
         group = slot.partition("-")[0]
-        consumer = self.cluster.make_consumer(
+        return await self.cluster.start_consumer(
             group,
+            dlq_topic(FAILING) if group == DLQ_READER else TOPIC,
+            listener=self._listener(group),
             host=slot,
             session_timeout_s=10.0,
             shutdown_grace_s=3.0,
@@ -269,14 +270,6 @@ class _Torture:
             max_attempts=MAX_ATTEMPTS,
             retry_delay_ms=RETRY_DELAY_MS,
         )
-        try:
-            topic = dlq_topic(FAILING) if group == DLQ_READER else TOPIC
-            await consumer.consumer.subscribe(topic, self._listener(group))
-            await consumer.start()
-        except BaseException:
-            self.cluster.consumers.remove(consumer)
-            raise
-        return consumer
 
     def _listener(self, group: str) -> Listener:
         random, invariants = self.simulation.random, self.invariants
@@ -336,10 +329,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     rounds = max(4, round(chosen.hours * 12))
     options = TortureOptions(seed=chosen.seed, rounds=rounds, rate=chosen.rate)
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
     logging.disable(logging.ERROR)  # clients and brokers log errors all the time, because of the faults
     with tempfile.TemporaryDirectory() as data_dir:

@@ -28,7 +28,7 @@ MAX_TIMES = 10_000
 _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmCounts:
     """Counts from the first join to the last leave, which are those of a trace of the run.
 
@@ -39,12 +39,12 @@ class SwarmCounts:
         duplicates: how many of them were duplicates.
     """
 
-    members_joined: int = 0
-    members_left: int = 0
-    acquisitions: int = 0
-    moves: int = 0
-    handed_out: int = 0
-    duplicates: int = 0
+    members_joined: int
+    members_left: int
+    acquisitions: int
+    moves: int
+    handed_out: int
+    duplicates: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,7 @@ class SwarmObserver:
         self._joined = self._left = 0
         self._times: deque[float] = deque(maxlen=MAX_TIMES)
         self._rebalances = self._moved = 0
-        self._in_all = SwarmCounts()
-        self._last_owners: dict[tuple[str, int], str] = {}
+        self._joined_in_all = self._left_in_all = 0
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -149,31 +148,27 @@ class SwarmObserver:
         """Let all held events pass, and count the whole run; to be called once its consumers have left."""
         while self._held:
             self._pass(heapq.heappop(self._held)[3])
-        check = self.check
-        return replace(self._in_all, handed_out=check.received_unique + check.duplicates, duplicates=check.duplicates)
-
-    def _count(self, event: Event) -> None:
-        counts, queue = self._in_all, (event.broker, event.queue_id)
-        if event.kind == EventKind.QUEUE_ACQUIRED and (event.group, event.topic) == (self._group, self._topic):
-            counts.acquisitions += 1
-            counts.moves += self._last_owners.get(queue) != event.client
-            self._last_owners[queue] = event.client
-        elif event.group == self._group and event.client in self._members:
-            counts.members_left += event.kind == EventKind.CLIENT_STOP
-        elif event.group == self._group:
-            counts.members_joined += event.kind == EventKind.CLIENT_START
+        return SwarmCounts(
+            members_joined=self._joined_in_all,
+            members_left=self._left_in_all,
+            acquisitions=self.tracker.acquisitions,
+            moves=self.tracker.moves,
+            handed_out=self.check.received_unique + self.check.duplicates,
+            duplicates=self.check.duplicates,
+        )
 
     def _pass(self, event: Event) -> None:
         kind = event.kind
-        self._count(event)
         if event.group == self._group and kind == EventKind.CLIENT_START and event.client not in self._members:
             self._begin(event.t_ms)
             self._joined += 1
+            self._joined_in_all += 1
             self._members[event.client] = None
             self._expect(event.t_ms)
         elif event.group == self._group and kind == EventKind.CLIENT_STOP and event.client in self._members:
             self._begin(event.t_ms)
             self._left += 1
+            self._left_in_all += 1
             del self._members[event.client]
             self._expect(event.t_ms)
         elif kind in _MOVES and event.topic == self._topic and event.group == self._group:

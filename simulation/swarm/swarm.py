@@ -75,18 +75,15 @@ class SwarmOptions:
 
     Attributes:
         name_servers: addresses, separated by commas.
-        topic: the topic; it has to exist.
-        group: the group, which should have no other members.
+        topic: has to exist.
+        group: should have no other members.
         run: marks the messages of this run; all parts of a swarm have the same.
         prefix: names of the consumers are this and a number from 1; no other part has the same.
         consumers: how many join at first.
-        producers: how many there are.
         first_producer: number of the first one; no other part has the same numbers.
         rate: messages per second of all producers together.
-        body_bytes: size of each message's body.
         keys: number of keys of each producer, used in turns; 0 for none.
         churn_s: seconds between two random joins or leaves; 0 for none.
-        seed: decides what is left to chance.
         strategy: name of the allocation strategy of the consumers; see `client/allocate/registry.py`.
         consumer_options: further options of each `PushConsumer`.
         client_options: further options of every client (`ClientConfig`).
