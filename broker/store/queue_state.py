@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections import deque
 from struct import Struct
 
-from broker.store.segments.index import IndexRow, LogKey, Segment
+from broker.store.segments.index import IndexRow, LogKey
+from broker.store.segments.segment import Segment
 
 _GENERATIONS = 32
 RECORD_OVERHEAD_BYTES = 48

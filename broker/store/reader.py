@@ -13,7 +13,8 @@ from zlib import crc32
 from broker.store.damage import DamageLog
 from broker.store.queue_state import QueueState
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey, Segment
+from broker.store.segments.index import ENTRY, ENTRY_BYTES, IndexRow, LogKey
+from broker.store.segments.segment import Segment
 from model.record import CRC_FROM, HEADER_BYTES
 
 _GAP_BYTES = 16 * 1024

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from broker.store.damage import DamageLog
 from broker.store.disk.files import TEMPORARY_SUFFIX
 from broker.store.segments.commit_log import CommitLog
-from broker.store.segments.index import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, LogKey, MemoryIndex, Segment
-from broker.store.segments.scan import encode_queue_table
+from broker.store.segments.index import LogKey, MemoryIndex
+from broker.store.segments.scan import Scan, encode_queue_table
+from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
 
 _LOG_NAME = re.compile(r"(\d{20})\.log")
 
@@ -52,10 +53,8 @@ class Recovery:
         self._damage = damage
         self._end_position = 0
         self._last_is_empty = False
-        self._scanned_segments = 0
+        self._scans: list[Scan] = []
         self._scanned_bytes = 0
-        self._scanned_records = 0
-        self._damaged_bytes = 0
         self._cut_bytes = 0
 
     def run(self, now_ms: int) -> RecoveryReport:
@@ -80,10 +79,10 @@ class Recovery:
         log.begin_segment(self._end_position, head, MemoryIndex(self.end_offsets), now_ms=now_ms, durable=True)
         return RecoveryReport(
             segments=len(bases),
-            scanned_segments=self._scanned_segments,
+            scanned_segments=len(self._scans),
             scanned_bytes=self._scanned_bytes,
-            scanned_records=self._scanned_records,
-            damaged_bytes=self._damaged_bytes,
+            scanned_records=sum(scan.record_count for scan in self._scans),
+            damaged_bytes=sum(scan.damaged_bytes for scan in self._scans),
             cut_bytes=self._cut_bytes,
         )
 
@@ -131,11 +130,9 @@ class Recovery:
 
     def _scan(self, segment: Segment, file_size: int, *, is_last: bool) -> None:
         log = self._log
-        self._scanned_segments += 1
         self._scanned_bytes += segment.size
         scan = log.scan(segment)
-        self._scanned_records += scan.record_count
-        self._damaged_bytes += scan.damaged_bytes
+        self._scans.append(scan)
         segment.index = scan.index
         segment.first_stored_ms = scan.first_stored_ms
         segment.last_stored_ms = scan.last_stored_ms

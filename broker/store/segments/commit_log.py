@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
-from broker.store.segments.index import IndexRow, LogKey, MemoryIndex, Segment, SegmentIndex
+from broker.store.segments.index import IndexRow, LogKey, MemoryIndex
 from broker.store.segments.index_file import (
     HEADER_BYTES,
     FileIndex,
@@ -30,6 +30,7 @@ from broker.store.segments.index_file import (
     decode_header,
 )
 from broker.store.segments.scan import Scan, scan_segment
+from broker.store.segments.segment import Segment
 from broker.store.segments.sync_job import SegmentSync, SyncJob
 
 _T = TypeVar("_T")
@@ -138,7 +139,7 @@ class CommitLog:
         return self._with_index(segment, lambda index: index.row(key))
 
     def first_offset(self, segment: Segment, key: LogKey) -> int:
-        """Return the first offset of a queue's row, see `SegmentIndex.first_offset`; rebuilds as `row` does."""
+        """Return the first offset of a queue's row, see `MemoryIndex.first_offset`; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.first_offset(key))
 
     def firsts(self, segment: Segment) -> dict[LogKey, int]:
@@ -149,7 +150,7 @@ class CommitLog:
         """Return each queue's end in a segment; rebuilds as `row` does."""
         return self._with_index(segment, lambda index: index.ends())
 
-    def _with_index(self, segment: Segment, ask: Callable[[SegmentIndex], _T]) -> _T:
+    def _with_index(self, segment: Segment, ask: Callable[[MemoryIndex | FileIndex], _T]) -> _T:
         try:
             return ask(segment.index)
         except (IndexFileCorrupt, FileNotFoundError):

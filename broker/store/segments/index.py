@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import Protocol
 
 ENTRY = struct.Struct(">IIiQ")
 ENTRY_BYTES = ENTRY.size
@@ -83,25 +81,6 @@ class IndexRow:
         return ranges
 
 
-class SegmentIndex(Protocol):
-    """The index of a segment as a reader sees it, in memory or in a file."""
-
-    def row(self, key: LogKey) -> IndexRow | None:
-        """Return the row of a queue; None if the segment is older, or the queue was dropped before it."""
-
-    def first_offset(self, key: LogKey) -> int:
-        """Return the first offset of a queue's row, without loading entries; 0 if there is no row.
-
-        A queue without a row was created later, so its offsets begin, at 0, in a later segment.
-        """
-
-    def firsts(self) -> dict[LogKey, int]:
-        """Return the first offset of every row: `first_offset` for all queues at once, in a tenth of the time."""
-
-    def ends(self) -> dict[LogKey, int]:
-        """Return the offset after the last entry for each queue."""
-
-
 class MemoryIndex:
     """The index of a segment that is being written, or whose index file is still to be written."""
 
@@ -128,11 +107,11 @@ class MemoryIndex:
             del self.rows[key]
 
     def row(self, key: LogKey) -> IndexRow | None:
-        """Return the row of a queue, or None."""
+        """Return the row of a queue; None if the segment is older, or the queue was dropped before it."""
         return self.rows.get(key)
 
     def first_offset(self, key: LogKey) -> int:
-        """Return the first offset of a queue's row, 0 without one."""
+        """Return the first offset of a queue's row; 0 without one, because its offsets begin in a later segment."""
         row = self.rows.get(key)
         return row.first_offset if row is not None else 0
 
@@ -143,54 +122,3 @@ class MemoryIndex:
     def ends(self) -> dict[LogKey, int]:
         """Return the offset after the last entry for each queue."""
         return {key: row.end_offset for key, row in self.rows.items()}
-
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-KEYS_SUFFIX = ".keys"
-_NAME_DIGITS = 20
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Segment:
-    """One file of the log.
-
-    Attributes:
-        base_position: log position of its first byte.
-        size: bytes of whole records in it.
-        index: in memory until the segment is finished and its index file written.
-        record_count: records, without those of the store itself; 0 if not known.
-        first_stored_ms: time of the first record, 0 before there is one.
-        last_stored_ms: time of the newest record, or of the segment's start.
-        synced_size: bytes of it that are known to be on the disk itself.
-        fd: open while anything in it is not synced, so that an error of the disk is reported to us.
-    """
-
-    base_position: int
-    size: int
-    index: SegmentIndex
-    record_count: int = 0
-    first_stored_ms: int = 0
-    last_stored_ms: int = 0
-    synced_size: int = 0
-    fd: int | None = None
-
-    @property
-    def name(self) -> str:
-        """File name of the segment."""
-        return f"{self.base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"
-
-    @property
-    def index_name(self) -> str:
-        """File name of its index."""
-        return f"{self.base_position:0{_NAME_DIGITS}d}{INDEX_SUFFIX}"
-
-    @property
-    def keys_name(self) -> str:
-        """File name of its table of terms, which the first search in it makes (`keys/file.py`)."""
-        return f"{self.base_position:0{_NAME_DIGITS}d}{KEYS_SUFFIX}"
-
-    @property
-    def end_position(self) -> int:
-        """Position after its last byte."""
-        return self.base_position + self.size

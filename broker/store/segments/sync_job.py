@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.store.disk.files import Files
-from broker.store.segments.index import MemoryIndex, Segment
+from broker.store.segments.index import MemoryIndex
 from broker.store.segments.index_file import HEADER_BYTES, IndexHeader, decode_header, encode_index
+from broker.store.segments.segment import Segment
 
 
 @dataclass(slots=True, kw_only=True)

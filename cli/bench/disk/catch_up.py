@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from broker.store.segments.index import LOG_SUFFIX
+from broker.store.segments.segment import LOG_SUFFIX
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from broker.store.segments.index import INDEX_SUFFIX, LOG_SUFFIX
+from broker.store.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import broker_process, create_topics, kill, name_server_process, temporary_folder

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.segments.index import ENTRY, IndexRow, MemoryIndex, Segment
+from broker.store.segments.index import ENTRY, IndexRow, MemoryIndex
 
 
 def row_of(first_offset: int, entries: list[tuple[int, int, int, int]]) -> IndexRow:
@@ -62,12 +62,3 @@ def test_dropping_a_topic_drops_its_rows_and_no_others() -> None:
     index = MemoryIndex({(1, 0): 0, (1, 1): 0, (2, 0): 0})
     index.drop_topic(1)
     assert index.ends() == {(2, 0): 0}
-
-
-def test_files_are_named_after_the_position_so_that_names_sort_as_positions_do() -> None:
-    segments = [Segment(base_position=base, size=10, index=MemoryIndex({})) for base in (0, 9, 10, 2**40)]
-    names = [segment.name for segment in segments]
-    assert names == sorted(names)
-    assert names[2] == "00000000000000000010.log"
-    assert segments[2].index_name == "00000000000000000010.index"
-    assert segments[2].end_position == 20

@@ -4,8 +4,9 @@ import errno
 import threading
 from pathlib import Path
 
-from broker.store.segments.index import MemoryIndex, Segment
+from broker.store.segments.index import MemoryIndex
 from broker.store.segments.index_file import HEADER_BYTES, decode_header
+from broker.store.segments.segment import Segment
 from broker.store.segments.sync_job import SegmentSync, SyncJob
 from tests.unit.broker.store.faulty_files import FaultyFiles
 

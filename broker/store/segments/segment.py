@@ -1,0 +1,57 @@
+"""Segment: one file of the log, the names of the files beside it, and how far it is stored. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.store.segments.index import MemoryIndex
+from broker.store.segments.index_file import FileIndex
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+KEYS_SUFFIX = ".keys"
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Segment:
+    """One file of the log, with the log position of its first byte.
+
+    Attributes:
+        size: bytes of whole records in it.
+        index: in memory until the segment is finished and its index file written.
+        record_count: records, without those of the store itself; 0 if not known.
+        first_stored_ms: time of the first record, 0 before there is one.
+        last_stored_ms: time of the newest record, or of the segment's start.
+        synced_size: bytes of it that are known to be on the disk itself.
+        fd: open while anything in it is not synced, so that an error of the disk is reported to us.
+    """
+
+    base_position: int
+    size: int
+    index: MemoryIndex | FileIndex
+    record_count: int = 0
+    first_stored_ms: int = 0
+    last_stored_ms: int = 0
+    synced_size: int = 0
+    fd: int | None = None
+
+    @property
+    def name(self) -> str:
+        """File name of the segment."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"
+
+    @property
+    def index_name(self) -> str:
+        """File name of its index."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{INDEX_SUFFIX}"
+
+    @property
+    def keys_name(self) -> str:
+        """File name of its table of terms, which the first search in it makes (`keys/file.py`)."""
+        return f"{self.base_position:0{_NAME_DIGITS}d}{KEYS_SUFFIX}"
+
+    @property
+    def end_position(self) -> int:
+        """Position after its last byte."""
+        return self.base_position + self.size
