@@ -48,8 +48,7 @@ class AssignmentQuery:
     """The request of a member for its target.
 
     Attributes:
-        version: of the newest assignment that it has applied, 0 if there was none.
-        queues: its target in that.
+        version: of the newest assignment that it has applied, 0 if there was none; `queues` is its target in that.
         popped: topics that are popped in it -> of how many other members each member pops the queues too.
         routes: topic -> its queues, for each topic that any member of the group subscribes to.
     """
@@ -91,7 +90,6 @@ class MemberShare:
     """The target of one member in an assignment.
 
     Attributes:
-        version: of the assignment.
         queues: sorted; of topics that are popped, `ALL_QUEUES` may stand for the queues of a broker.
         popped: topics of the member that are popped, with the number that was set; the others are pulled.
     """

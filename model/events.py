@@ -57,12 +57,9 @@ class Event(NamedTuple):
         node: name of the broker, or client id, that recorded it.
         seq: number of the event on that node: the first run of a node counts from 1, a broker's next run from the next
             billion plus 1 (`RUN_SEQS`), so that no two events have one id. A gap means that events were lost.
-        kind: an `EventKind`.
-        cause: id of the root trigger.
         group, topic, broker, queue_id, client: its subject.
         version: depends on the kind: the group version, the fencing token of a lease, or the version of an assignment
             by a broker.
-        offset: a queue offset.
         n: a count (members, queues moved, ...).
         detail: a reason or trigger name, for instance "close" or "NOTIFY".
     """

@@ -46,11 +46,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """One setting that differs between members.
+    """One setting that differs between members, with two or more values, the one with the most members first.
 
-    Attributes:
-        what: `strategy`, `model`, `delivery`, or `filter of TOPIC`.
-        sides: its values, two or more, the one with the most members first.
+    `what` is `strategy`, `model`, `delivery`, or `filter of TOPIC`.
     """
 
     what: str
@@ -71,7 +69,7 @@ class Disagreement:
 
 
 def settings_of(data: ConsumerData) -> dict[str, str]:
-    """Return the value of each setting of a member that has to be the same for all.
+    """Return the settings of a member that have to be the same for all.
 
     Strategy, delivery and filters matter only in a clustering group: each broadcasting member reads all queues.
     """

@@ -33,7 +33,6 @@ class Message:
         body: 1 byte to 4 MiB; opaque.
         keys: names by which it can be found.
         tags: one tag that consumers filter on, or an empty string.
-        properties: short strings that travel with it.
     """
 
     topic: str
@@ -53,7 +52,6 @@ class MessageExt(NamedTuple):
         queue, offset: where it is stored; `queue.topic` differs from `topic` for a retried message.
         stored_ms: when the broker stored it, wall clock in milliseconds.
         times_delivered: how often it failed before (RocketMQ: reconsumeTimes).
-        topic, body, tags, keys, properties: as the producer set them.
         born_ms: when the producer made it, wall clock in milliseconds.
         message_id: unique; chosen by the producer.
     """

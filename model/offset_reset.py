@@ -40,13 +40,15 @@ class ResetTo:
 
     Attributes:
         value: wall clock in milliseconds, the offset, or the distance; 0 for the kinds that need none.
+
+    Raises:
+        InvalidParameter: a time or offset below 0, or a number too large.
     """
 
     kind: ResetKind
     value: int = 0
 
     def __post_init__(self) -> None:
-        """Check that kind and value fit. Raises InvalidParameter: a time or offset below 0, or a number too large."""
         if abs(self.value) > MAX_VALUE or (self.value < 0 and self.kind is not ResetKind.SHIFT):
             raise InvalidParameter(f"a reset to {self.kind} cannot have the value {self.value}")
 
@@ -104,8 +106,7 @@ class QueueReset:
     """The effect of a reset on one queue.
 
     Attributes:
-        before: the committed offset before; None without one.
-        after: the committed offset now.
+        before: the committed offset before; None without one; `after` is the one now.
         clamped: whether the requested offset was beyond an end of the queue.
         owner: client id of the member that owned the queue; None without one.
     """

@@ -46,7 +46,7 @@ class TopicConfig:
 
     @classmethod
     def from_wire(cls, wire: Any) -> TopicConfig:
-        """Read the flat form; a broker, and what it has stored, is trusted to be well-formed."""
+        """Read the flat form; brokers and their stored data are trusted to be well-formed."""
         topic, read_queue_nums, write_queue_nums, perm = wire
         return cls(topic=topic, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=Perm(perm))
 

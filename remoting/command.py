@@ -28,7 +28,6 @@ class Command(NamedTuple):
     """One frame.
 
     Attributes:
-        flags: REQUEST, RESPONSE or ONE_WAY.
         code: a request code, or in a response a response code.
         opaque: chosen by the sender of a request and returned in its response.
         header: short named fields; `remoting/wire/schema.py` lists them.

@@ -62,7 +62,7 @@ _KEEPALIVE = (
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the system watch a TCP connection while it is idle; do nothing without an open socket."""
+    """Let the system probe a TCP connection while it is idle; do nothing without an open socket."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
@@ -421,7 +421,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Answer a peer that sent garbage with one frame that says why it is cut off, then close."""
+        """Answer a peer that sent garbage with one frame that gives the reason, then close."""
         logger.warning("closing the connection of %s: %s", self.peer, error)
         assert error.code is not None
         self._out.append(self._encode(RESPONSE, error.code, 0, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None))

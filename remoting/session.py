@@ -38,8 +38,6 @@ class RequestSession(Generic[Call]):
     def start(self, deadline: float, call: Call) -> int:
         """Note a request that is about to be sent and fails at a loop time, and return the opaque to send it with.
 
-        `finish` or `expire` returns the call.
-
         Raises:
             FlowControl: too many requests are outstanding; nothing was noted.
         """

@@ -132,13 +132,12 @@ class MessageStore(StoreWriter):
         self.sync()
 
     def close(self) -> None:
-        """Make what was flushed durable, write the index of the last segment, and release the directory.
+        """Make flushed records durable, write the index of the last segment, and release the directory. Idempotent.
 
-        Messages that were appended but not flushed are discarded: no send of them was answered. A second call does
-        nothing.
+        Messages that were appended but not flushed are discarded: no send of them was answered.
 
         Raises:
-            StoreSyncFailed: what was written is perhaps not durable. The store is closed nevertheless.
+            StoreSyncFailed: flushed records may not be durable. The store is closed nevertheless.
         """
         if self._is_closed:
             return
@@ -263,7 +262,7 @@ class MessageStore(StoreWriter):
         return self._log.synced_position
 
     def begin_sync(self) -> SyncJob:
-        """Begin to make durable what has been flushed. Run the job in a thread, then pass it to `finish_sync`.
+        """Begin to make flushed records durable. Run the job in a thread, then pass it to `finish_sync`.
 
         `job.position` is the log position that it reaches. If the caller is cancelled in between, the next `begin_sync`
         or `close` waits for the job and takes note of it.
@@ -278,27 +277,23 @@ class MessageStore(StoreWriter):
         """Take note of a job that has run.
 
         Raises:
-            StoreSyncFailed: what was written since the last sync is not known to be durable: do not acknowledge it. The
-                store takes no more writes.
+            StoreSyncFailed: records since the last sync may not be durable: do not acknowledge them. The store takes no
+                more writes.
         """
         self._durability.finish_sync(job)
 
     def sync(self) -> None:
-        """Make durable what has been flushed; blocks for as long as the disk takes. Raises as the two steps do."""
+        """Make flushed records durable; blocks for as long as the disk takes. Raises as the two steps do."""
         self._durability.sync()
 
     # --- retention ---------------------------------------------------------------------------------------------------
 
     def trim(self, to_position: int, free: Callable[[int], None] | None = None) -> int:
-        """Remove the oldest segments that end at or before a position; never the last one that is durable.
+        """Remove the oldest segments that end at or before a log position, and return how many.
 
-        Args:
-            to_position: log position.
-            free: called with a descriptor of each log file that is removed, to be closed in a thread: only then does
-                the system free the space, which takes it 10 or 20 ms for 64 MiB. Without it, that is done here.
-
-        Returns:
-            How many were removed. The queues' `min_offset` has moved past them.
+        The last one that is durable stays. The queues' `min_offset` moves past those removed. `free` is called with a
+        descriptor of each log file, to be closed in a thread: only then does the system free the space, which takes it
+        10 or 20 ms for 64 MiB. Without it, that is done here.
 
         Raises:
             StoreWriteFailed: a file could not be removed; the others are gone, and the call may be repeated.

@@ -27,7 +27,6 @@ class ReadResult(NamedTuple):
     Attributes:
         body: `n` whole records back to back, for `model.record.iter_records`.
         next_offset: where to go on. May be beyond the last record of `body`, when others were skipped.
-        min_offset: the queue's oldest offset.
         max_offset: the queue's end: the offset of the next message.
     """
 

@@ -25,7 +25,7 @@ _Picked = list[tuple[int, int, int]]
 """(queue offset, position in the segment, length)."""
 
 _unpack_checked = Struct(">IIIIQ").unpack_from
-"""Length, checksum, topic, queue and offset: what has to agree with the index, at the start of a record's header."""
+"""Length, checksum, topic, queue and offset at the start of a record's header, which have to agree with the index."""
 
 
 class LogReader:

@@ -1,10 +1,9 @@
 """Opens the log: finds the segments, trusts those with an index file, scans the others, cuts the torn tail.
 
-A segment has an index file only if it was finished and synced (`segments/sync_job.py`), so after a crash what is
-scanned is the segment that was being written and at most the few finished just before: the time of a recovery depends
-on what was written since then, not on what is stored. Afterwards a new segment is begun; an old one is never written
-again. So there is one kind of old segment, and no index file can be out of date. (If the last one holds nothing but its
-head, the new one replaces it.)
+A segment has an index file only if it was finished and synced (`segments/sync_job.py`), so a crash costs the scan of
+the segment that was being written and of a few finished just before, however much is stored. Afterwards a new segment
+is begun, which replaces the last one if that holds nothing but its head; an old one is never written again, so no index
+file can be out of date.
 
 Damage in the middle is noted by segment and offset range, and the rest is served.
 """

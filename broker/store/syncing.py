@@ -1,8 +1,8 @@
-"""Runs the syncs of the log: what is known to be on the disk itself, and what follows from a sync that failed.
+"""Runs the syncs of the log, and makes the first one that fails final.
 
 After a failed sync the system may report success for the next one although the data is gone: it marks the pages it
-could not write as clean. So the first failure is final: nothing after it is called durable, and nothing more is
-written, until the broker is restarted and recovery has read what is really there. Reads go on.
+could not write as clean. So nothing after it is called durable, and nothing more is written, until the broker is
+restarted and recovery has read the files. Reads go on.
 """
 
 from __future__ import annotations

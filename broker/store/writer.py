@@ -241,7 +241,7 @@ class StoreWriter:
             queue.row = index.rows[key]
         self._next_at = log.active.size
         if log.unfinished_count > _UNFINISHED_SEGMENTS_MAX:
-            # Nobody syncs, and the indexes of finished segments would pile up in memory.
+            # Without a sync the indexes of finished segments would pile up in memory.
             with contextlib.suppress(StoreSyncFailed):
                 self._durability.sync()
 

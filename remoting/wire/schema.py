@@ -47,7 +47,7 @@ def bounds_of(field: Field) -> Bounds | None:
 
 
 def _rule(field: Field) -> tuple[Any, Any]:
-    """Return what there is to check beyond the type: the bounds of a number, or (None, field) for a list."""
+    """Return the check beyond the type: the bounds of a number, or (None, field) for a list."""
     return bounds_of(field) or (None, None) if field.items is None else (None, field)
 
 

@@ -55,7 +55,6 @@ class KeyTable:
 
     Attributes:
         end: position in the segment up to which its records are in the table.
-        count: entries.
         overfull: more than `MAX_ENTRIES` were added; the table is useless, and empty.
     """
 

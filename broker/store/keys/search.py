@@ -8,7 +8,7 @@ A search is an iterator, each step of which is about a millisecond of work for a
 loop runs, so neither the lock of the interpreter nor a slow disk keeps it from its clients. What the loop does in the
 meantime is harmless: a segment is opened by the search itself, and one that was removed is passed over.
 
-The caller decides what a term is: `terms_of` returns the terms of a record, for the table and to check what was found.
+The caller decides what a term is: `terms_of` returns the terms of a record, for the table and to check candidates.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class KeySearcher:
             yield position + length, position, () if flags & CONTROL_FLAG else terms_of(topic_id, queue_id, payload)
 
     def _write(self, view: SegmentView, table: KeyTable) -> None:
-        """Leave the table for the next search. It is only a copy of what the segment says, so failing is no harm."""
+        """Write the table for the next search. It only repeats the segment, so a failure does no harm."""
         data = encode_keys(table, base_position=view.base_position, covered_bytes=view.size)
         try:
             self._files.replace(view.keys_path, data, durable=False)

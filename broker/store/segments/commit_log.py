@@ -104,7 +104,7 @@ class CommitLog:
         """Write a batch of whole records at the end of the log: all of it or nothing.
 
         Raises:
-            OSError: nothing was written, or what was is cut off again before the next write.
+            OSError: nothing was written, or a part that is cut off again before the next write.
         """
         active = self.segments[-1]
         assert active.fd is not None
@@ -202,7 +202,7 @@ class CommitLog:
     # --- syncing -----------------------------------------------------------------------------------------------------
 
     def begin_sync(self, *, finish_active: bool = False) -> SyncJob:
-        """Collect what is not durable yet, and which finished segments have no index file.
+        """Collect the segments that are not durable yet, and the finished ones without an index file.
 
         With `finish_active`, the active segment will not be written again, and gets its index file too.
         """

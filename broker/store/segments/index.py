@@ -27,12 +27,9 @@ LogKey = tuple[int, int]
 
 
 class IndexRow:
-    """The messages of one queue in one segment.
+    """The messages of one queue in one segment: packed entries, which grow while the segment is written.
 
-    Attributes:
-        first_offset: offset of the first entry; with no entries, the offset that the queue's next message got
-            elsewhere.
-        entries: packed entries. Growing while the segment is written, fixed afterwards.
+    `first_offset` is the offset of the first entry; without entries, the one that the next message got elsewhere.
     """
 
     __slots__ = ("entries", "first_offset")
@@ -66,7 +63,7 @@ class IndexRow:
         return self.first_offset + bisect_left(range(self.count), timestamp_ms, key=stored_ms)
 
     def lost_ranges(self, segment_size: int) -> list[tuple[int, int]]:
-        """Return the stretches that a segment of this many bytes cannot serve: (first offset, offset after the last).
+        """Return the ranges (first offset, offset after the last) that a segment of this many bytes cannot serve.
 
         Those are the holes, and entries beyond the end of a file that was cut short.
         """

@@ -1,8 +1,8 @@
 """Rebuilds the index of a segment from its bytes alone: every whole record, and where the damage is. Pure.
 
-After a crash this rebuilds the index of what was written last. A record counts only with a matching checksum. Where
-one does not match, the scan looks for the next place at which a record does, so one flipped bit costs one record and
-not the rest of the segment. Damage that nothing valid follows is a torn tail: the write that a crash interrupted.
+A record counts only with a matching checksum. Where one does not match, the scan looks for the next place at which a
+record does, so one flipped bit costs one record and not the rest of the segment. Damage that nothing valid follows is a
+torn tail: the write that a crash interrupted.
 
     |head|r0|r1|r2?|r3|r4|half of r5        valid: r0 r1 r3 r4    damaged: r2's bytes    valid_bytes: end of r4
 

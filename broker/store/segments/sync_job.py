@@ -1,6 +1,6 @@
 """Makes the log durable, away from the event loop.
 
-`MessageStore.begin_sync` collects on the loop what has to be done; `SyncJob.run` does it, in a worker thread; then
+`MessageStore.begin_sync` collects the work on the loop; `SyncJob.run` does it, in a worker thread; then
 `MessageStore.finish_sync` takes note, on the loop. In between the store can be used freely: the job has descriptors
 of its own and touches only index rows that no longer change.
 
@@ -52,17 +52,13 @@ class SyncJob:
 
     Attributes:
         position: everything before this log position is durable if the job succeeds.
-        work: what to do, and what was done.
-        error: why the records are perhaps not durable; None if they are.
-        index_error: why an index file could not be written; it is tried again by the next job.
+        work: the work on each segment, the oldest first.
+        error: why the records may not be durable; None if they are.
+        index_error: why an index file could not be written; the next job tries again.
     """
 
     def __init__(self, files: Files, position: int, work: list[SegmentSync], new_names_in: Path | None) -> None:
-        """Describe a round that makes the log durable up to its end, `position`; `work` has the oldest segment first.
-
-        `new_names_in` is the directory if a segment was begun since the last round: it is durable only when its name
-        is.
-        """
+        """`new_names_in`: the directory if a segment was begun since the last round, durable only when its name is."""
         self.position = position
         self.work = work
         self.error: OSError | None = None
