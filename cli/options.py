@@ -15,6 +15,7 @@ table apply to every command that has the option:
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -24,6 +25,7 @@ import typer
 from typer.core import TyperCommand
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def load_config(context: typer.Context, file: Path | None) -> Path | None:
@@ -104,6 +106,25 @@ def confirm(question: str, consequence: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"{consequence}: confirm with --yes")
     typer.confirm(question, abort=True)
+
+
+def age_ms(text: str) -> int | None:
+    """Read an age such as 90s, 10m, 1h or 2d; None if it is not one."""
+    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    return int(match[1]) * _UNIT_MS[match[2]] if match else None
+
+
+def new_directory(option: str, directory: Path) -> Path:
+    """Make the directory that an option names; returns its absolute path.
+
+    Raises:
+        typer.BadParameter: it exists, or cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{option} needs a new directory; {directory}: {error.strerror}") from error
+    return directory.resolve()
 
 
 def switch(*names: str, help_text: str) -> Any:

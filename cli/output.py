@@ -10,9 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntFlag
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _UNBOUNDED_WIDTH = 1_000
 """Width of a table that goes to a file or a pipe, where no cell may be cut off."""
@@ -90,6 +93,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         # Text, because a topic or client id may look like markup.
         table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH).print(table)
+
+
+def print_verdict(table: Table, width: int) -> None:
+    """Print a table with a verdict; `width` holds where there is no terminal."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else width).print(table)
 
 
 def preview(body: bytes, chars: int) -> str:

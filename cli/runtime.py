@@ -141,6 +141,16 @@ def _text(error: BaseException) -> str:
     return f"unexpected {type(error).__name__}: {error}; RLAB_DEBUG=1 shows the traceback"
 
 
+async def wait_until(condition: Callable[[], bool], timeout_s: float, poll_s: float) -> None:
+    """Wait until a condition holds, or for `timeout_s`: for counters and files, whose changes set no event.
+
+    Cancellation: harmless.
+    """
+    with anyio.move_on_after(timeout_s):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(poll_s)
+
+
 async def wait_for_eof(fd: int = 0) -> None:
     """Wait until the other end of a pipe is closed, which tells a child process that its parent has ended.
 

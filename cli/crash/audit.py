@@ -36,35 +36,20 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashVerdict:
-    """Result of the audit.
-
-    Attributes:
-        ok: whether nothing was found.
-        acknowledged: messages that were acknowledged to a producer.
-        given_up: sends that failed for good.
-        in_doubt: failed sends that may be stored, by their error.
-        stored: messages in the log, each counted once.
-        stored_unacknowledged: stored messages of failed sends.
-        stored_twice: copies beyond the first, of sends that were retried because the answer was lost.
-        consumed: messages processed by the group, each counted once.
-        consumed_twice: deliveries of messages that had been processed before.
-        deliveries: calls of listeners, counted by message, failures included.
-        findings: number of each kind of `KINDS`, 0 included.
-        examples: some findings in words.
-    """
+    """Result of the audit."""
 
     ok: bool
     acknowledged: int
-    given_up: int
-    in_doubt: int
-    stored: int
-    stored_unacknowledged: int
-    stored_twice: int
-    consumed: int
-    consumed_twice: int
-    deliveries: int
-    findings: dict[str, int]
-    examples: tuple[str, ...]
+    given_up: int  # sends that failed for good
+    in_doubt: int  # failed sends that may be stored, by their error
+    stored: int  # each counted once
+    stored_unacknowledged: int  # messages of failed sends
+    stored_twice: int  # copies beyond the first, of sends that were retried because the answer was lost
+    consumed: int  # each counted once
+    consumed_twice: int  # deliveries of messages that had been processed before
+    deliveries: int  # calls of listeners, counted by message, failures included
+    findings: dict[str, int]  # number of each kind of `KINDS`, 0 included
+    examples: tuple[str, ...]  # some findings in words
 
 
 class Audit:

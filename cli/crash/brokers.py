@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
@@ -15,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 import anyio
 
 from cli.crash.schedule import Kill, Moment
+from cli.runtime import wait_until
 from cli.servers.children import DAEMON, MODULE, START_TIMEOUT_S, Child, spawn
 from model.errors import ServiceNotAvailable
 
@@ -29,36 +29,14 @@ _SEGMENT = re.compile(r"\d{20}\.log(\.tmp)?")
 
 
 class Life(NamedTuple):
-    """One start of a broker, until it was killed.
-
-    Attributes:
-        broker: its name.
-        start_s: seconds from the start of the process to its announcement; None if it was killed before.
-        recovery_s: the part of `start_s` in which it opened its files.
-        scanned_bytes: bytes of the log that recovery read.
-        cut_bytes: length of the torn tail that recovery cut off.
-        killed: the moment of its end; None if it was never killed.
-    """
+    """One start of a broker, until it was killed."""
 
     broker: str
-    start_s: float | None
-    recovery_s: float | None
-    scanned_bytes: int
-    cut_bytes: int
-    killed: Moment | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFiles:
-    """Files of a broker.
-
-    Attributes:
-        data: its data directory.
-        log: file for the standard error of all its processes.
-    """
-
-    data: Path
-    log: Path
+    start_s: float | None  # from the start of the process to its announcement; None if it was killed before
+    recovery_s: float | None  # the part of `start_s` in which it opened its files
+    scanned_bytes: int  # of the log, by recovery
+    cut_bytes: int  # length of the torn tail that recovery cut off
+    killed: Moment | None  # None if it never was
 
 
 def free_port() -> int:
@@ -85,34 +63,27 @@ _given: set[int] = set()
 class BrokerProcess:
     """A broker that is killed and restarted; an async context manager that stops its last process.
 
-    `arguments` are those of `rlab broker` beyond its name, data and address; a test may run another `program`.
-
-    Attributes:
-        lives: finished ones, and the current one once it listens.
-        failures: ends without a kill, and failed starts.
+    `log` is the file for the standard error of all its processes. `arguments` are those of `rlab broker` beyond its
+    name, data and address; a test may run another `program`.
     """
 
     def __init__(
-        self, name: str, files: BrokerFiles, arguments: Sequence[str], *, program: Sequence[str] = _BROKER
+        self, name: str, data: Path, log: Path, arguments: Sequence[str], *, program: Sequence[str] = _BROKER
     ) -> None:
         self.name = name
-        self.lives: list[Life] = []
-        self.failures: list[str] = []
-        self._files = files
-        self._address = f"127.0.0.1:{free_port()}"
-        where = ["--name", name, "--data", str(files.data), "--listen", self._address]
+        self.lives: list[Life] = []  # finished ones, and the current one once it listens
+        self.failures: list[str] = []  # ends without a kill, and failed starts
+        self.address = f"127.0.0.1:{free_port()}"
+        self._data = data
+        self._log = log
+        where = ["--name", name, "--data", str(data), "--listen", self.address]
         self._command = [*program, *where, *arguments, *DAEMON]
         self._child: Child | None = None
         self._stderr: BinaryIO | None = None
         self._started_at = 0.0
 
-    @property
-    def address(self) -> str:
-        """The address of every life."""
-        return self._address
-
     async def __aenter__(self) -> BrokerProcess:
-        self._stderr = appending(self._files.log)
+        self._stderr = appending(self._log)
         return self
 
     async def __aexit__(
@@ -157,11 +128,8 @@ class BrokerProcess:
 
     async def wait_segment(self) -> None:
         """Wait until a segment is begun, or for `ROLL_TIMEOUT_S`. Cancellation: harmless."""
-        before = _segments(self._files.data)
-        with anyio.move_on_after(ROLL_TIMEOUT_S):
-            # Another process makes the file, so there is no event to wait for.
-            while _segments(self._files.data) <= before:  # noqa: ASYNC110
-                await anyio.sleep(POLL_S)
+        before = _segments(self._data)
+        await wait_until(lambda: _segments(self._data) > before, ROLL_TIMEOUT_S, POLL_S)
 
     async def kill(self, moment: Moment) -> None:
         """Send SIGKILL and wait for the end.
@@ -213,8 +181,8 @@ class BrokerProcess:
 
     def _failed(self, text: str) -> ServiceNotAvailable:
         self.failures.append(text)
-        said = self._files.log.read_text(errors="replace").splitlines() or ["nothing"]
-        return ServiceNotAvailable(f"{text}; the last line of {self._files.log}: {said[-1]}")
+        said = self._log.read_text(errors="replace").splitlines() or ["nothing"]
+        return ServiceNotAvailable(f"{text}; the last line of {self._log}: {said[-1]}")
 
 
 def appending(path: Path) -> BinaryIO:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cli.options import Config, Json, Verbose
-from cli.output import print_json, print_note, report_progress
+from cli.options import Config, Json, Verbose, new_directory
+from cli.output import print_json, print_note, print_verdict, report_progress
 from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def crash(
     if kills < brokers:
         raise typer.BadParameter(f"{brokers} brokers need at least {brokers} --kills: each is killed once at the end")
     options = CrashOptions(
-        directory=_new_directory(data),
+        directory=Path(tempfile.mkdtemp(prefix="rlab-crash-")) if data is None else new_directory("--data", data),
         kills=kills,
         seed=seed,
         brokers=brokers,
@@ -79,16 +79,6 @@ def crash(
     _print(result, as_json=json)
     if not result.ok:
         raise typer.Exit(FAILED)
-
-
-def _new_directory(data: Path | None) -> Path:
-    if data is None:
-        return Path(tempfile.mkdtemp(prefix="rlab-crash-"))
-    try:
-        data.mkdir(parents=True)
-    except OSError as error:
-        raise typer.BadParameter(f"--data needs a new directory; {data}: {error.strerror}") from error
-    return data.resolve()
 
 
 def _in_its_directory(options: CrashOptions, *, keep: bool, verbose: bool) -> CrashResult:
@@ -122,10 +112,6 @@ async def _crash(options: CrashOptions, *, verbose: bool) -> CrashResult:
 
 
 def _print(result: CrashResult, *, as_json: bool) -> None:
-    import sys
-
-    from rich.console import Console
-
     from cli.crash.report import verdict_table
 
     if as_json:
@@ -133,4 +119,4 @@ def _print(result: CrashResult, *, as_json: bool) -> None:
         return
     for finding in (*result.verdict.examples, *(result.power_cuts.findings if result.power_cuts else ())):
         print_note(finding)
-    Console(width=None if sys.stdout.isatty() else 120).print(verdict_table(result))
+    print_verdict(verdict_table(result), 120)

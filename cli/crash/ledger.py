@@ -54,17 +54,11 @@ class Sent(NamedTuple):
 
 
 class StoredAt(NamedTuple):
-    """Position of a message, as acknowledged by a broker.
-
-    Attributes:
-        queue: queue of the message.
-        offset: offset in it; -1 for a delayed message, which gets one later.
-        message_id: id given by the producer.
-    """
+    """Position of a message, as acknowledged by a broker."""
 
     queue: MessageQueue
-    offset: int
-    message_id: str
+    offset: int  # -1 for a delayed message, which gets one later
+    message_id: str  # given by the producer
 
 
 def body_of(sent: Sent) -> bytes:
@@ -83,15 +77,10 @@ def sent_of(body: bytes) -> Sent | None:
 
 
 class Findings:
-    """Violations, counted by kind, with some examples.
-
-    Attributes:
-        counts: number of each kind; a kind that was not found has no entry.
-        examples: texts of the first ones of each kind.
-    """
+    """Violations, counted by kind, with the first ones of each kind as examples."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # a kind that was not found has no entry
         self.examples: list[str] = []
 
     def add(self, kind: str, text: str) -> None:
@@ -102,27 +91,16 @@ class Findings:
 
 
 class Ledger:
-    """Messages of one run.
-
-    Attributes:
-        acknowledged: position of each acknowledged message.
-        given_up: sends that failed for good.
-        refused: failed sends that are certainly not stored, by their error.
-        owed: messages acknowledged and not consumed yet; any left at the end are lost to the group.
-        consumed: messages that a listener has processed.
-        deliveries: messages passed to listeners, retries included.
-        repeated: messages processed again.
-        findings: deliveries out of turn, and damaged bodies.
-    """
+    """Messages of one run."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[Sent, StoredAt] = {}
-        self.given_up = 0
-        self.refused: set[Sent] = set()
-        self.owed: dict[Sent, None] = {}
+        self.given_up = 0  # sends that failed for good
+        self.refused: set[Sent] = set()  # failed sends that are certainly not stored, by their error
+        self.owed: dict[Sent, None] = {}  # acknowledged and not consumed yet; any left at the end are lost to the group
         self.consumed: set[Sent] = set()
-        self.deliveries = 0
-        self.repeated = 0
+        self.deliveries = 0  # messages passed to listeners, retries included
+        self.repeated = 0  # messages processed again
         self.findings = Findings()
         self._delivered: dict[MessageQueue, set[int]] = {}
         self._newest: dict[tuple[str, MessageQueue], int] = {}

@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from cli.crash.ledger import LANES, LaneKind, Ledger, Sent, StoredAt, body_of, lane_kind, sent_of
+from cli.runtime import wait_until
 from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer, PushConsumer
 from model.errors import RlabError
 from remoting.tasks import background_tasks
@@ -109,10 +110,9 @@ class Load:
         Cancellation: harmless.
         """
         taken, given = self._stored[broker], self._delivered[broker]
-        with anyio.move_on_after(FLOW_TIMEOUT_S):
-            # An event would have to be set by dozens of lanes at every answer, for a wait now and then.
-            while self._stored[broker] == taken or self._delivered[broker] == given:  # noqa: ASYNC110
-                await anyio.sleep(FLOW_POLL_S)
+        await wait_until(
+            lambda: self._stored[broker] != taken and self._delivered[broker] != given, FLOW_TIMEOUT_S, FLOW_POLL_S
+        )
 
     # --- producing ---------------------------------------------------------------------------------------------------
 

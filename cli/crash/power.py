@@ -15,17 +15,11 @@ from cli.servers.children import MODULE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerCuts:
-    """Result of power cuts.
+    """Result of power cuts."""
 
-    Attributes:
-        ok: whether every guarantee of `flush = sync` was kept.
-        summary: the result in a line.
-        findings: losses, changes and messages out of order, or the error of the simulation.
-    """
-
-    ok: bool
-    summary: str
-    findings: tuple[str, ...]
+    ok: bool  # every guarantee of `flush = sync` was kept
+    summary: str  # one line
+    findings: tuple[str, ...]  # losses, changes and messages out of order, or the error of the simulation
 
 
 async def cut_power(seed: int, cuts: int) -> PowerCuts:

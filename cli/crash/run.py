@@ -16,7 +16,7 @@ from statistics import median
 import anyio
 
 from cli.crash.audit import Audit, CrashVerdict
-from cli.crash.brokers import BrokerFiles, BrokerProcess, appending
+from cli.crash.brokers import BrokerProcess, appending
 from cli.crash.ledger import Ledger
 from cli.crash.load import GROUP, TOPIC, Load, run_load
 from cli.crash.power import PowerCuts, cut_power
@@ -41,29 +41,17 @@ DRAIN_POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashOptions:
-    """Options of a run.
+    """Options of a run."""
 
-    Attributes:
-        directory: an empty directory for the brokers' files.
-        kills: number of kills, the last one of each broker included.
-        seed: of the moments of kills.
-        brokers: number of brokers.
-        producers: number of producers, with `LANES` lanes each.
-        consumers: members of the group.
-        rate: sends per second of all producers together, between the surges around kills.
-        broker_arguments: further arguments of `rlab broker`.
-        power_cuts: number of simulated power cuts afterwards.
-    """
-
-    directory: Path
-    kills: int = 200
-    seed: int = 0
+    directory: Path  # empty; for the brokers' files
+    kills: int = 200  # the last one of each broker included
+    seed: int = 0  # of the moments of kills
     brokers: int = 2
-    producers: int = 4
+    producers: int = 4  # with `LANES` lanes each
     consumers: int = 3
-    rate: float = 400.0
-    broker_arguments: tuple[str, ...] = ()
-    power_cuts: int = 0
+    rate: float = 400.0  # sends per second of all producers together, between the surges around kills
+    broker_arguments: tuple[str, ...] = ()  # of `rlab broker`
+    power_cuts: int = 0  # simulated ones, afterwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,47 +66,27 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashResult:
-    """Result of a run: the document of `rlab crash --json`.
-
-    Attributes:
-        ok: whether every check passed.
-        seed: its seed.
-        kills: number of kills.
-        moments: kills by moment.
-        duration_s: seconds from the first server to the verdict.
-        verdict: of the audit.
-        starts: durations from the start of a broker process until it listens.
-        recoveries: the parts of them in which a broker opened its files.
-        scanned_bytes_max: most bytes read by one recovery.
-        torn_tails: recoveries that cut off a torn write.
-        power_cuts: their result; None if there were none.
-    """
+    """Result of a run: the document of `rlab crash --json`."""
 
     ok: bool
     seed: int
     kills: int
-    moments: dict[str, int]
-    duration_s: float
+    moments: dict[str, int]  # kills by moment
+    duration_s: float  # from the first server to the verdict
     verdict: CrashVerdict
-    starts: Spread
-    recoveries: Spread
-    scanned_bytes_max: int
-    torn_tails: int
+    starts: Spread  # from the start of a broker process until it listens
+    recoveries: Spread  # the parts of them in which a broker opened its files
+    scanned_bytes_max: int  # by one recovery
+    torn_tails: int  # recoveries that cut off a torn write
     power_cuts: PowerCuts | None
 
 
 class CrashRun:
-    """One run.
-
-    Attributes:
-        ledger: acknowledged and consumed messages.
-        kills: number of kills so far.
-        phase: current phase, for the progress line.
-    """
+    """One run; `progress` reports on it."""
 
     def __init__(self, options: CrashOptions) -> None:
         self.ledger = Ledger()
-        self.kills = 0
+        self.kills = 0  # so far
         self.phase = "starting"
         self._options = options
         self._kills_left = options.kills - options.brokers
@@ -185,8 +153,8 @@ class CrashRun:
         arguments += ["--restore-grace", f"{RESTORE_GRACE_S:g}", *options.broker_arguments]
         for index in range(options.brokers):
             name = broker_name(index)
-            files = BrokerFiles(data=options.directory / name, log=options.directory / f"{name}.log")
-            self._brokers.append(await stack.enter_async_context(BrokerProcess(name, files, arguments)))
+            data, log = options.directory / name, options.directory / f"{name}.log"
+            self._brokers.append(await stack.enter_async_context(BrokerProcess(name, data, log, arguments)))
         async with anyio.create_task_group() as tasks:
             for broker in self._brokers:
                 tasks.start_soon(broker.start)

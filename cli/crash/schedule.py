@@ -29,15 +29,10 @@ class Moment(StrEnum):
 
 
 class Kill(NamedTuple):
-    """One kill.
-
-    Attributes:
-        moment: phase of the broker's life.
-        delay: time into it: seconds, but for `Moment.STARTING` a fraction of a typical start.
-    """
+    """One kill."""
 
     moment: Moment
-    delay: float
+    delay: float  # into the moment: seconds, but for `Moment.STARTING` a fraction of a typical start
 
 
 LOADED_MEAN_S = 0.3

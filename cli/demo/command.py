@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Config, Json, Verbose, switch
-from cli.output import print_error, print_json, print_line, print_note
+from cli.options import Config, Json, Verbose, new_directory, switch
+from cli.output import print_error, print_json, print_line, print_note, print_verdict
 from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
@@ -70,12 +70,8 @@ def _data_dir(keep: Path | None) -> Iterator[Path]:
     if keep is None:
         with TemporaryDirectory(prefix="rlab-demo-", ignore_cleanup_errors=True) as directory:
             yield Path(directory)
-        return
-    try:
-        keep.mkdir(parents=True)
-    except OSError as error:
-        raise typer.BadParameter(f"--keep needs a new directory; {keep}: {error.strerror}") from error
-    yield keep
+    else:
+        yield new_directory("--keep", keep)
 
 
 async def _run(
@@ -129,16 +125,13 @@ async def _with_view(options: StoryOptions, state: DemoState) -> DemoResult:
 
 
 def _print(result: DemoResult, *, as_json: bool) -> None:
-    from rich.console import Console
-
     from cli.demo.report import result_document, step_table, verdict
 
     if as_json:
         print_json(result_document(result))
         return
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(step_table(result.rebalances))
-    console.print(verdict(result))
+    print_verdict(step_table(result.rebalances), 120)
+    print_verdict(verdict(result), 120)
 
 
 def _report(trace: Path, directory: Path, *, as_json: bool) -> None:
@@ -158,14 +151,13 @@ class _NoteHandler(logging.Handler):
     """Hands log records to the state."""
 
     def __init__(self, state: DemoState, level: int) -> None:
-        from cli.demo.state import Tone
-
         super().__init__(level)
         self._state = state
-        self._tone = Tone.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._state.note(record.getMessage(), self._tone)
+        from cli.demo.state import Tone
+
+        self._state.note(record.getMessage(), Tone.WARNING)
 
 
 @contextmanager

@@ -51,20 +51,8 @@ class Note:
 class DemoState:
     """A `SwarmSink` that keeps what a demo shows.
 
-    `names` lists every consumer that will take part, in order; `trace` gets every event as well.
-
-    Attributes:
-        check: fate of every message.
-        tracker: owners of the queues, and the rebalance in progress.
-        health: state of each consumer by name.
-        steps: results of finished steps; `end_step` adds one.
-        steps_planned: number of steps in all.
-        step: name of the current step.
-        notes: the latest lines, oldest first.
-        moved_ms: time at which each queue got its owner.
-        started_ms: start of the demo.
-        on_note: called with each new note.
-        on_step: called with the result of each step.
+    `names` lists every consumer that will take part, in order; `trace` gets every event as well. `on_note` is called
+    with each new note, `on_step` with the result of each step.
     """
 
     def __init__(
@@ -83,11 +71,11 @@ class DemoState:
         self.failed = self.check.failed
         self.received = self.check.received
         self.health = dict.fromkeys(names, Health.NOT_YET)
-        self.steps: list[Rebalance] = []
+        self.steps: list[Rebalance] = []  # finished ones
         self.steps_planned = 0
-        self.step = "the cluster starts"
-        self.notes: deque[Note] = deque(maxlen=MAX_NOTES)
-        self.moved_ms: dict[MessageQueue, float] = {}
+        self.step = "the cluster starts"  # name of the current one
+        self.notes: deque[Note] = deque(maxlen=MAX_NOTES)  # oldest first
+        self.moved_ms: dict[MessageQueue, float] = {}  # time at which each queue got its owner
         self.clock_ms = clock_ms
         self.started_ms = clock_ms()
         self._group = group

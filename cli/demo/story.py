@@ -16,6 +16,7 @@ import anyio
 from cli.demo.cluster import EmbeddedCluster, run_cluster
 from cli.demo.state import DemoState, Health
 from cli.demo.valves import Valves
+from cli.runtime import wait_until
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
@@ -40,17 +41,11 @@ _CUT_S = LEASE_CLOSE_GRACE_S * 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryOptions:
-    """Options of a demo.
+    """Options of a demo."""
 
-    Attributes:
-        data_dir: folder of the brokers' data.
-        rate: messages per second of all producers together.
-        pace_s: pause after each step, for the viewer.
-    """
-
-    data_dir: Path
-    rate: float = 2_000.0
-    pace_s: float = 1.2
+    data_dir: Path  # of the brokers
+    rate: float = 2_000.0  # messages per second of all producers together
+    pace_s: float = 1.2  # pause after each step, for the viewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +139,7 @@ class _Story:
         state, check = self._state, self._state.check
         state.step = "the producers stop"
         await self._swarm.fall_quiet()
-        with anyio.move_on_after(DRAIN_S):
-            while check.lost:  # noqa: ASYNC110 - the counters are plain numbers, without an event
-                await anyio.sleep(_LOOK_S)
+        await wait_until(lambda: not check.lost, DRAIN_S, _LOOK_S)
         # Duplicates arrive soon after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
         state.tracker.account(state.clock_ms())
@@ -169,10 +162,9 @@ class _Story:
         state, tracker = self._state, self._state.tracker
         state.begin_step(name)
         await action(*args)
-        with anyio.move_on_after(GIVE_UP_S):
-            # The tracker is fed by events; another move restarts the quiet time.
-            while not (tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000):  # noqa: ASYNC110
-                await anyio.sleep(_LOOK_S)
+        await wait_until(
+            lambda: tracker.converged and tracker.quiet_ms(state.clock_ms()) >= SETTLE_S * 1000, GIVE_UP_S, _LOOK_S
+        )
         state.end_step()
         await anyio.sleep(self._options.pace_s)
 

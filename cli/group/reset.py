@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, age_ms, switch
 from cli.output import print_json, print_note, print_table
 from cli.runtime import ask_cluster
 from model.errors import InvalidParameter
 from model.message_queue import MessageQueue
 from model.offset_reset import QueueReset, ResetTo
-
-_AGE = re.compile(r"-?(\d{1,9})(s|m|h|d)")
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def register(app: typer.Typer) -> None:
@@ -108,8 +104,8 @@ def time_of(text: str) -> int:
     try:
         if text.isascii() and text.isdecimal():
             return int(text)
-        if age := _AGE.fullmatch(text):
-            return max(0, int(wall_clock_ms()) - int(age[1]) * _UNIT_MS[age[2]])
+        if (age := age_ms(text.removeprefix("-"))) is not None:
+            return max(0, int(wall_clock_ms()) - age)
         return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(

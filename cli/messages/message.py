@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.messages.consume import document_of
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, age_ms
 from cli.output import preview, print_error, print_json, print_line, print_note, print_table
 from cli.runtime import FAILED, ask_cluster
 from model.limits import MAX_LOOKUP_MESSAGES
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Find and show stored messages.", no_args_is_help=True)
 
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PREVIEW_CHARS = 40
 _SHOWN_WHOLE_CHARS = 2_000
 
@@ -96,10 +94,10 @@ def since_ms(text: str) -> int:
     Raises:
         typer.BadParameter: it is not a length of time.
     """
-    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if match is None:
+    age = age_ms(text)
+    if age is None:
         raise typer.BadParameter(f"--since {text!r}: use a number and a unit, such as 90s, 10m, 1h or 2d")
-    return int(match[1]) * _UNIT_S[match[2]] * 1000
+    return age
 
 
 def fail_without(what: str, found: FoundMessages) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose
-from cli.output import document, print_json, print_line, print_note
+from cli.output import document, print_json, print_line, print_note, print_verdict
 from cli.runtime import FAILED, run
 from model.errors import RlabError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from cli.swarm.run import SwarmRunOptions
     from simulation.checks.ownership import Rebalance
     from simulation.swarm.observer import SwarmSummary
@@ -33,10 +34,7 @@ _Order = Annotated[
 ]
 _Strategy = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="Allocation strategy: {strategies}.",
-    ),
+    typer.Option(metavar="NAME", help="Allocation strategy: {strategies}."),
 ]
 _Mode = Annotated[
     str,
@@ -161,9 +159,7 @@ def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) 
     if as_json:
         print_json(summary_document(summary, pulls=pulls))
     else:
-        from rich.console import Console
-
-        Console(width=None if sys.stdout.isatty() else 100).print(summary_table(summary, pulls=pulls))
+        print_verdict(summary_table(summary, pulls=pulls), 100)
     return summary.ok
 
 
@@ -173,7 +169,7 @@ def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, 
     return {**document(summary), **({} if pulls else dict.fromkeys(of_queues))}
 
 
-def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> object:
+def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:
     """Draw the summary; in mode pop without the lines about queues."""
     from rich.table import Table
     from rich.text import Text
@@ -181,8 +177,7 @@ def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> object:
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
-    verdict = ("PASSED", "bold green") if summary.ok else ("FAILED", "bold red")
-    table.add_row(Text(*verdict), "")
+    table.add_row(Text("PASSED", "bold green") if summary.ok else Text("FAILED", "bold red"), "")
     of_messages = [
         ("messages acknowledged", f"{summary.sent:,}"),
         ("sends failed", f"{summary.failed_sends:,}"),

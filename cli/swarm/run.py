@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from cli.runtime import wait_until
 from cli.swarm.parts import SwarmPart, run_parts
 from client.admin.admin import Admin
 from client.allocate.registry import strategy_named
@@ -33,42 +34,28 @@ _ROUTE_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmRunOptions:
-    """Options of a run.
-
-    Attributes:
-        name_servers: addresses, separated by commas.
-        topic: it is created if it does not exist.
-        group: it should have no other members.
-        queues: queues on each broker, if the topic is created.
-        consumers, producers, rate, body_bytes, churn_s, seed: see `SwarmOptions`; of all parts together.
-        processes: number of parts.
-        duration_s: how long producers run; 0 until the run is cancelled.
-        session_timeout_s: time without a heartbeat after which a consumer's session expires.
-        order: processing order of consumers: `none`, `queue` or `key`.
-        strategy: name of the allocation strategy.
-        mode: `pull`, or `pop`, in which queues have no owners and nothing has to converge.
-        clock_ms: wall clock in milliseconds.
+    """Options of a run; those with the name of one of `SwarmOptions` are for all parts together.
 
     Raises:
         ConfigError: there is no such order, strategy or mode, or the mode does not keep the order.
     """
 
     name_servers: str
-    topic: str
-    group: str
-    queues: int
+    topic: str  # created if it does not exist
+    group: str  # should have no other members
+    queues: int  # on each broker, if the topic is created
     consumers: int
     producers: int
     rate: float
     body_bytes: int
     churn_s: float
     seed: int
-    processes: int
-    duration_s: float
+    processes: int  # number of parts
+    duration_s: float  # time for which producers run; 0 until the run is cancelled
     session_timeout_s: float
     order: str = ConsumeOrder.NONE
     strategy: str = "AVG"
-    mode: str = ConsumeMode.PULL
+    mode: str = ConsumeMode.PULL  # with `pop`, queues have no owners and nothing has to converge
     clock_ms: Callable[[], float] = wall_clock_ms
 
     def __post_init__(self) -> None:
@@ -167,7 +154,7 @@ class SwarmRun:
             try:
                 async with run_parts(self._parts, self._observer) as parts:
                     try:
-                        await self._wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S)
+                        await wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S, _LOOK_S)
                         await _each(parts, "produce")
                         tasks.start_soon(self._report_status)
                         await (anyio.sleep(options.duration_s) if options.duration_s else anyio.sleep_forever())
@@ -184,7 +171,7 @@ class SwarmRun:
         try:
             with anyio.move_on_after(DRAIN_TIMEOUT_S):
                 await _each(parts, "quiet")
-            await self._wait_until(lambda: observer.balanced and not observer.check.lost, DRAIN_TIMEOUT_S)
+            await wait_until(lambda: observer.balanced and not observer.check.lost, DRAIN_TIMEOUT_S, _LOOK_S)
         finally:
             self.summary = observer.summary()
 
@@ -228,11 +215,6 @@ class SwarmRun:
         while True:
             self._on_status(self._observer.summary())
             await anyio.sleep(STATUS_INTERVAL_S)
-
-    async def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> None:
-        with anyio.move_on_after(timeout_s):
-            while not condition():  # noqa: ASYNC110 - the counters are plain numbers, without an event
-                await anyio.sleep(_LOOK_S)
 
 
 async def _each(parts: list[SwarmPart], action: str) -> None:

@@ -46,19 +46,12 @@ async def bench_recovery(sizes: Sizes, progress: Progress) -> list[Result]:
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """Restarts of one kind.
-
-    Attributes:
-        name: name of the result.
-        times_s: time of each restart.
-        stored_bytes: size of the log at the last of them.
-        since_bytes: the part of it without an index, which a restart has to read.
-    """
+    """Restarts of one kind; the sizes are those at the last of them."""
 
     name: str
     times_s: list[float] = field(default_factory=list)
     stored_bytes: int = 0
-    since_bytes: int = 0
+    since_bytes: int = 0  # of segments without an index, which a restart has to read
 
     async def add(self, name_server: str, folder: Path) -> None:
         """Restart a broker that was killed."""

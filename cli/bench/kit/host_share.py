@@ -17,15 +17,10 @@ _COUNTED = 8
 
 
 class CpuTime(NamedTuple):
-    """CPU time of all processors since the start of the machine, in ticks of a hundredth of a second.
+    """CPU time of all processors since the start of the machine, in ticks of a hundredth of a second."""
 
-    Attributes:
-        used: time used by anything.
-        stolen: time wanted while the host ran another machine.
-    """
-
-    used: int
-    stolen: int
+    used: int  # by anything
+    stolen: int  # wanted while the host ran another machine
 
 
 def read_cpu_time(stat: Path = _STAT) -> CpuTime | None:

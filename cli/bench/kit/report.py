@@ -8,38 +8,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One figure.
-
-    Attributes:
-        name: name of the figure.
-        value: the figure.
-        unit: of `value` and `baseline_value`.
-        baseline_value: figure of the baseline in the same run; None without a baseline.
-        ratio: value divided by the baseline.
-        note: facts about this machine that are needed to read it.
-    """
+    """One figure, with that of its baseline in the same run if it has one."""
 
     name: str
     value: float
-    unit: str
+    unit: str  # of `value` and `baseline_value`
     baseline_value: float | None = None
-    ratio: float | None = None
-    note: str = ""
+    ratio: float | None = None  # value divided by the baseline
+    note: str = ""  # facts about this machine that are needed to read it
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Goal for a figure. Shown only in the table, because it is about the project and not about the machine.
-
-    Attributes:
-        bound: the limit.
-        of_ratio: whether it limits the ratio instead of the value.
-        at_least: whether it is a lower limit.
-    """
+    """Goal for a figure. Shown only in the table, because it is about the project and not about the machine."""
 
     bound: float
-    of_ratio: bool
-    at_least: bool
+    of_ratio: bool  # limits the ratio instead of the value
+    at_least: bool  # a lower limit
 
     def is_met(self, result: Result) -> bool:
         """Whether the figure is within the limit."""

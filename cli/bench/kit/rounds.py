@@ -25,43 +25,24 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Sizes of all benchmarks.
+    """Sizes of all benchmarks."""
 
-    Attributes:
-        seconds: length of one round.
-        repeat: number of turns.
-        joins: number of measured joins.
-        members: consumers of that group before the join.
-        queues: queues of their topic.
-        idle: idle consumers of the memory benchmark.
-        backlog: messages of each queue that is pulled.
-        cold: messages that are read from cold files.
-        passes: restarts or full reads, of which the median is reported.
-        stored_bytes: bytes that store-memory stores.
-        recovery_bytes: unit of recovery, which stores it once, four and sixteen times.
-        stalls: consumers that are killed; a quarter as many are stopped.
-        moves: consumers that join and leave again under load.
-        in_flight: invisible messages of pop-memory.
-        spark_rows: messages that Spark reads at a time; it writes half as many.
-        trickle: messages whose latency to Spark is measured.
-    """
-
-    seconds: float = 0.5
-    repeat: int = 15
-    joins: int = 20
-    members: int = 100
-    queues: int = 400
-    idle: int = 2_000
-    backlog: int = 16_384
-    cold: int = 1_000_000
-    passes: int = 3
-    stored_bytes: int = 2 * 1024 * MIB
-    recovery_bytes: int = 64 * MIB
-    stalls: int = 20
-    moves: int = 6
-    in_flight: int = 1_000_000
-    spark_rows: int = 1_000_000
-    trickle: int = 200
+    seconds: float = 0.5  # length of one round
+    repeat: int = 15  # number of turns
+    joins: int = 20  # measured by join-100
+    members: int = 100  # consumers of that group before the join
+    queues: int = 400  # of their topic
+    idle: int = 2_000  # consumers of the memory benchmark
+    backlog: int = 16_384  # messages of each queue that is pulled
+    cold: int = 1_000_000  # messages that are read from cold files
+    passes: int = 3  # restarts or full reads, of which the median is reported
+    stored_bytes: int = 2 * 1024 * MIB  # by store-memory
+    recovery_bytes: int = 64 * MIB  # unit of recovery, which stores it once, four and sixteen times
+    stalls: int = 20  # consumers that are killed; a quarter as many are stopped
+    moves: int = 6  # consumers that join and leave again under load
+    in_flight: int = 1_000_000  # invisible messages of pop-memory
+    spark_rows: int = 1_000_000  # messages that Spark reads at a time; it writes half as many
+    trickle: int = 200  # messages whose latency to Spark is measured
 
 
 class Window:

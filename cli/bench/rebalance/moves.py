@@ -44,17 +44,11 @@ _CONVERGE_S, _SETTLE_S = 120.0, 0.5
 
 @dataclass(slots=True)
 class Moves:
-    """Records handovers and processed messages from the events and listeners of members.
-
-    Attributes:
-        gaps_s: gap of each queue that moved.
-        finished: how often each message was processed.
-        two_owners_s: time with two owners, summed over the queues.
-    """
+    """Records handovers and processed messages from the events and listeners of members."""
 
     clock: Callable[[], float]
     gaps_s: list[float] = field(default_factory=list)
-    finished: Counter[tuple[MessageQueue, int]] = field(default_factory=Counter)
+    finished: Counter[tuple[MessageQueue, int]] = field(default_factory=Counter)  # how often each message was processed
     two_owners_s: float = 0.0
     _dropped: dict[MessageQueue, tuple[str, float]] = field(default_factory=dict)
     _holders: dict[MessageQueue, dict[str, int]] = field(default_factory=dict)

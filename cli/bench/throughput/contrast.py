@@ -47,17 +47,11 @@ _GROUP, _TOPIC = "contrast", "contrast"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """One way to consume.
+    """One way to consume."""
 
-    Attributes:
-        name: part of the names of its figures.
-        label: label of its line in a chart.
-        options: options of each consumer.
-    """
-
-    name: str
-    label: str
-    options: dict[str, Any]
+    name: str  # part of the names of its figures
+    label: str  # of its line in a chart
+    options: dict[str, Any]  # of each consumer
 
 
 WAYS = (
@@ -77,19 +71,12 @@ WAYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastOutcome:
-    """Result of one way.
+    """Result of one way."""
 
-    Attributes:
-        backlog: stored messages that were not processed, every `SAMPLE_S` from the first one sent on, and at the end.
-        latencies_s: of each message, from stored to processed, in the order of processing.
-        finished: messages processed by each member, the slow one first.
-        drained_s: from the first message sent until the last one was processed.
-    """
-
-    backlog: tuple[int, ...]
-    latencies_s: tuple[float, ...]
-    finished: tuple[int, ...]
-    drained_s: float
+    backlog: tuple[int, ...]  # stored and not processed: every `SAMPLE_S` from the first one sent on, and at the end
+    latencies_s: tuple[float, ...]  # from stored to processed, in the order of processing
+    finished: tuple[int, ...]  # messages processed by each member, the slow one first
+    drained_s: float  # from the first message sent until the last one was processed
 
 
 async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:

@@ -58,16 +58,11 @@ async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 class FilledCluster(NamedTuple):
-    """A cluster with messages, and the baseline.
-
-    Attributes:
-        queues: of `TOPIC`, each with `Sizes.backlog` messages.
-        echo: a round of the bare echo, `IN_FLIGHT` frames at a time.
-    """
+    """A cluster with messages, and the baseline."""
 
     cluster: ClusterProcesses
-    queues: list[MessageQueue]
-    echo: Round
+    queues: list[MessageQueue]  # of `TOPIC`, each with `Sizes.backlog` messages
+    echo: Round  # the bare echo, `IN_FLIGHT` frames at a time
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose, age_ms, new_directory
 
 
 def made_app() -> typer.Typer:
@@ -114,3 +114,19 @@ def test_the_help_of_an_option_tells_its_variable_but_not_for_mere_switches() ->
     assert "RLAB_SERVE_LISTEN_ON" in text
     assert "RLAB_NAMESRV" in text
     assert "RLAB_SERVE_JSON" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90s", 90_000), ("10m", 600_000), ("1h", 3_600_000), ("2d", 172_800_000), ("10", None), ("-1h", None)],
+)
+def test_an_age_is_a_number_with_a_unit(text: str, ms: int | None) -> None:
+    assert age_ms(text) == ms
+
+
+def test_a_new_directory_must_not_exist(tmp_path: Path) -> None:
+    made = new_directory("--data", tmp_path / "a" / "b")
+    assert made.is_dir()
+    assert made.is_absolute()
+    with pytest.raises(typer.BadParameter, match=r"--data needs a new directory; .*b: File exists"):
+        new_directory("--data", made)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 import typer
 
-from cli.runtime import ask_cluster, report_bug, run, wait_for_eof
+from cli.runtime import ask_cluster, report_bug, run, wait_for_eof, wait_until
 from model.errors import TopicNotExist
 
 
@@ -128,3 +128,15 @@ def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_exit_code_1(
         ask_cluster("nowhere", lambda admin: admin.groups())
     assert exit_info.value.exit_code == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_wait_ends_with_its_condition_or_its_time() -> None:
+    looks = iter([False, False, True])
+
+    async def main() -> None:
+        with anyio.fail_after(5):
+            await wait_until(lambda: next(looks), 60, 0.001)
+            await wait_until(lambda: False, 0.01, 0.001)
+
+    run(main)
+    assert next(looks, None) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from cli.crash.brokers import BrokerFiles, BrokerProcess, free_port
+from cli.crash.brokers import BrokerProcess, free_port
 from cli.crash.schedule import Kill, Moment
 from model.errors import ServiceNotAvailable
 
@@ -30,8 +30,8 @@ RUNNING = Kill(Moment.LOADED, 0.0)
 
 
 def process_of(tmp_path: Path, script: str) -> BrokerProcess:
-    files = BrokerFiles(data=tmp_path / "data", log=tmp_path / "log")
-    return BrokerProcess("broker-a", files, [], program=[sys.executable, "-c", script])
+    program = [sys.executable, "-c", script]
+    return BrokerProcess("broker-a", tmp_path / "data", tmp_path / "log", [], program=program)
 
 
 async def test_a_broker_that_was_killed_starts_again_at_its_address_and_its_lives_are_told(tmp_path: Path) -> None:
