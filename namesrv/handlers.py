@@ -52,29 +52,19 @@ class NameServerHandlers:
     def register_broker(self, connection: Connection, request: Command) -> Reply:
         """Register a broker; see `RouteTable.register_broker`."""
         registration = registration_of(request)
-        name, broker_id, address = registration.broker_name, registration.broker_id, registration.address
+        key, address = registration.key, registration.address
         now = self._now()
-        before = self._table.address_of(name, broker_id)
+        before = self._table.address_of(*key)
         changed = self._table.register_broker(registration, connection.number, now)
         self._wake_by(now + registration.expiry_s)
         if before is not None and before != address:
             logger.warning(
-                "broker %s id %d moved from %s to %s: if both run, they need two names",
-                name,
-                broker_id,
-                before,
-                address,
+                "broker %s id %d moved from %s to %s: if both run, they need two names", *key, before, address
             )
         elif before is None or changed:
-            logger.info(
-                "broker %s id %d at %s registered version %d, %d routes changed, cause %s",
-                name,
-                broker_id,
-                address,
-                registration.version,
-                len(changed),
-                request.header.get("cause") or "none",
-            )
+            cause = request.header.get("cause") or "none"
+            text = "broker %s id %d at %s registered version %d, %d routes changed, cause %s"
+            logger.info(text, *key, address, registration.version, len(changed), cause)
         return Reply({"changed": bool(changed)})
 
     def unregister_broker(self, connection: Connection, request: Command) -> Reply:

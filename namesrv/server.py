@@ -71,11 +71,4 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
 
 
 def _log(gone: BrokerGone, reason: str) -> None:
-    logger.warning(
-        "broker %s id %d at %s %s, %d routes changed",
-        gone.broker_name,
-        gone.broker_id,
-        gone.address,
-        reason,
-        len(gone.changed),
-    )
+    logger.warning("broker %s id %d at %s %s, %d routes changed", *gone[:3], reason, len(gone.changed))

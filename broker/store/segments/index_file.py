@@ -14,7 +14,6 @@ checksum; damage raises `IndexFileCorrupt`, and the caller rebuilds the index fr
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -169,9 +168,16 @@ class FileIndex:
         directory = self._directory()
         # Big-endian numbers sort as bytes do, so the search compares slices and unpacks only the row that it finds.
         wanted = _KEY.pack(*key)
-        starts = range(0, self.header.row_count * _DIRECTORY_ROW.size, _DIRECTORY_ROW.size)
-        number = bisect_left(starts, wanted, key=lambda at: directory[at : at + _KEY.size])
-        at = number * _DIRECTORY_ROW.size
+        # By hand: `bisect_left` with a key takes a third longer.
+        low, high = 0, self.header.row_count
+        while low < high:
+            middle = (low + high) // 2
+            at = middle * _DIRECTORY_ROW.size
+            if directory[at : at + _KEY.size] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        at = low * _DIRECTORY_ROW.size
         if directory[at : at + _KEY.size] != wanted:
             return None
         _, _, first_offset, count, start, crc = _DIRECTORY_ROW.unpack_from(directory, at)
