@@ -242,7 +242,7 @@ class Admin(ClientLife):
         """
         cluster, header = self._cluster, {"group": check_group(group)}
         masters = await cluster.masters()
-        lists = succeeded(await cluster.ask_brokers(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
+        lists = succeeded(await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {}), "nothing was deleted:")
         counts = {name: {row[0]: row[1] for row in unpack(answer)} for name, answer in lists.items()}
         members = {name: known[group] for name, known in counts.items() if group in known}
         if not members:
@@ -253,7 +253,7 @@ class Admin(ClientLife):
                 "lists them"
             )
         holders = {name: masters[name] for name in members}
-        answers = await cluster.ask_brokers(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
 
     def dead_letters(self, group: str) -> DeadLetterAdmin:
@@ -392,7 +392,7 @@ class Admin(ClientLife):
         if not is_retry_topic(topic):  # which brokers refuse, with the reason
             await self.route(topic)  # brokers take any name, also of topics that only others have
         masters = await self._cluster.masters()
-        answers = await self._cluster.ask_brokers(masters, RequestCode.SET_MESSAGE_REQUEST_MODE, header)
+        answers = await self._cluster.ask(masters, RequestCode.SET_MESSAGE_REQUEST_MODE, header)
         succeeded(answers, f"the mode of {topic!r} could not be set on")
 
     # --- messages ----------------------------------------------------------------------------------------------------

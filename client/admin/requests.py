@@ -33,12 +33,16 @@ _SHOWN_NAMES = 10
 
 
 class ClusterRequests:
-    """Connections to the name servers (`addresses`) and brokers of a cluster; the arguments are those of `Admin`."""
+    """Connections to the name servers and brokers of a cluster; the arguments are those of `Admin`.
+
+    `servers` names each of the name servers after its address, for `ask`.
+    """
 
     def __init__(self, name_servers: str | Sequence[str], timeout_s: float, rng: Random) -> None:
-        self.addresses = parse_addresses(name_servers)
+        addresses = parse_addresses(name_servers)
+        self.servers = {address: address for address in addresses}
         self.remoting = RemotingClient(rng=rng)
-        self.name_servers = NameServers(self.remoting, self.addresses, rng, timeout_s)
+        self.name_servers = NameServers(self.remoting, addresses, rng, timeout_s)
         self._timeout_s = timeout_s
 
     async def start(self) -> None:
@@ -77,7 +81,7 @@ class ClusterRequests:
         masters = masters_of(await self.brokers())
         if not masters:
             raise ServiceNotAvailable(
-                f"no broker is registered with name server {', '.join(self.addresses)}: start one with 'rlab broker'"
+                f"no broker is registered with name server {', '.join(self.servers)}: start one with 'rlab broker'"
             )
         names = list(masters) if wanted is None else sorted(wanted)
         for name in names:
@@ -91,34 +95,27 @@ class ClusterRequests:
         """Ask one server; raises the error that it answers with. Cancellation: the request may have been executed."""
         return await self.remoting.request(address, code, header, None, self._timeout_s)
 
-    async def ask(self, addresses: Iterable[str], code: RequestCode, header: Mapping[str, Any]) -> dict[str, Answer]:
-        """Ask servers, all the same; see `ask_each`."""
-        return await self.ask_each(code, dict.fromkeys(addresses, header))
+    async def ask(
+        self, servers: Mapping[str, str], code: RequestCode, header: Mapping[str, Any], **own: Mapping[str, Any]
+    ) -> dict[str, Answer]:
+        """Ask servers, given as name -> address, at the same time; the answers, some of them errors, are by name.
 
-    async def ask_each(self, code: RequestCode, headers: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
-        """Ask servers at the same time; `headers` and the answers, some of them errors, are by address, in one order.
-
-        Cancellation: any of them may have executed the request.
+        Each keyword is a field of the header that is different for each server, by name. Cancellation: any of them may
+        have executed the request.
         """
-        answers: dict[str, Answer] = dict.fromkeys(headers, ConnectFailed("not asked"))
+        answers: dict[str, Answer] = dict.fromkeys(servers, ConnectFailed("not asked"))
 
-        async def ask_one(address: str) -> None:
+        async def ask_one(name: str, address: str) -> None:
+            fields = {field: values[name] for field, values in own.items()}
             try:
-                answers[address] = await self.request(address, code, headers[address])
+                answers[name] = await self.request(address, code, {**header, **fields})
             except RlabError as error:
-                answers[address] = error
+                answers[name] = error
 
         async with anyio.create_task_group() as tasks:
-            for address in headers:
-                tasks.start_soon(ask_one, address)
+            for name, address in servers.items():
+                tasks.start_soon(ask_one, name, address)
         return answers
-
-    async def ask_brokers(
-        self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
-    ) -> dict[str, Answer]:
-        """Ask brokers, given as name -> address; the answers are by name."""
-        answers = await self.ask(masters.values(), code, header)
-        return {name: answers[address] for name, address in masters.items()}
 
     async def ask_reachable(
         self, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
@@ -128,7 +125,7 @@ class ClusterRequests:
         Raises:
             ConnectFailed: none was reached.
         """
-        answers = await self.ask_brokers(masters, code, header)
+        answers = await self.ask(masters, code, header)
         away = [name for name, answer in answers.items() if isinstance(answer, NetworkError)]
         if len(away) == len(answers):
             raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {answers[name]}" for name in away))

@@ -57,7 +57,7 @@ async def scale_topic(
         raise InvalidParameter(f"nothing to change: name the read or the write queues that {topic!r} should have")
     masters = masters_of((await cluster.route(topic)).brokers)
     configs: dict[str, TopicConfig] = {}
-    answers = await cluster.ask_brokers(masters, RequestCode.GET_BROKER_RUNTIME_INFO, {})
+    answers = await cluster.ask(masters, RequestCode.GET_BROKER_RUNTIME_INFO, {})
     for name, answer in succeeded(answers, f"topic {topic!r} has queues on").items():
         info = BrokerInfo.from_wire(masters[name], unpack(answer))
         found = info.topic(topic)
@@ -80,10 +80,10 @@ async def delete_topic(cluster: ClusterRequests, topic: str) -> None:
     _check_is_users("deleted", topic)
     masters = masters_of((await cluster.route(topic)).brokers)
     header = {"topic": topic}
-    answers = await cluster.ask_brokers(masters, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+    answers = await cluster.ask(masters, RequestCode.DELETE_TOPIC_IN_BROKER, header)
     succeeded(answers, f"topic {topic!r} could not be deleted on", TopicNotExist)
     # An unreachable name server gets it from the brokers when it is back.
-    await cluster.ask(cluster.addresses, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+    await cluster.ask(cluster.servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
 
 async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: TopicInfo, read: int) -> None:
@@ -102,8 +102,8 @@ async def _check_drained(cluster: ClusterRequests, info: BrokerInfo, found: Topi
         return
     for group, *_ in unpack(await cluster.request(info.address, RequestCode.GET_GROUP_LIST)):
         header = {"group": group, "topic": topic}
-        answers = await cluster.ask([info.address], RequestCode.GET_CONSUME_STATS, header)
-        for row in unpack_group(answers[info.address]) or ():
+        answers = await cluster.ask({info.name: info.address}, RequestCode.GET_CONSUME_STATS, header)
+        for row in unpack_group(answers[info.name]) or ():
             progress = QueueProgress.from_wire(info.name, row)
             if progress.queue not in filled:
                 continue
@@ -133,11 +133,10 @@ async def _put(cluster: ClusterRequests, topic: str, configs: Mapping[str, Topic
 
 
 async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[str, TopicConfig]) -> TopicRoute:
-    addresses = cluster.addresses
-    behind = list(addresses)
+    behind = list(cluster.servers)
     with anyio.move_on_after(VISIBLE_TIMEOUT_S):
         while True:
-            answers = await cluster.ask(addresses, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            answers = await cluster.ask(cluster.servers, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
             # An unreachable name server gets it from the brokers when it is back.
             routes = {at: unpack_route(a) for at, a in answers.items() if not isinstance(a, NetworkError)}
             behind = [at for at, route in routes.items() if not _shows(route, configs)]
@@ -146,7 +145,7 @@ async def _wait_visible(cluster: ClusterRequests, topic: str, configs: Mapping[s
                 return shown
             await anyio.sleep(VISIBLE_POLL_S)
     raise RequestTimeout(
-        f"the brokers have topic {topic!r}, but name server {', '.join(behind or addresses)} does not show it "
+        f"the brokers have topic {topic!r}, but name server {', '.join(behind or cluster.servers)} does not show it "
         f"after {VISIBLE_TIMEOUT_S:g} s: does every broker register with every name server?"
     )
 

@@ -99,7 +99,6 @@ class PopReceiver(PopIntake):
         self._kept: deque[_Kept] = deque()
         # Waiting calls, the longest first. An answer with messages wakes one of them.
         self._waiting: dict[_Receive, None] = {}
-        self._answered = anyio.Event()
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._driver = DeadlineDriver(self._next_return, self._return_old)
@@ -185,6 +184,7 @@ class PopReceiver(PopIntake):
         """Ask a broker in the background, so that a cancelled `receive` loses nothing."""
         this.asked[target] = None
         target.popping += 1
+        self._outstanding += 1
         this.hurrying += not suspend_s
         suspend_ms = int(min(suspend_s, max(_LEAST_HOLD_S, this.invisible_s / 2)) * 1000)
         terms = PopTerms(max_n=this.max_n, invisible_ms=round(this.invisible_s * 1000), suspend_ms=suspend_ms)
@@ -222,8 +222,9 @@ class PopReceiver(PopIntake):
             self._wake_all()
         else:
             this.wake()
-        if self._closing:
-            self._answered.set()
+        self._outstanding -= 1
+        if self._closing and not self._outstanding:
+            self._idle.set()
 
     def _failed(self, target: _Target, error: RlabError) -> None:
         level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
@@ -315,9 +316,6 @@ class PopReceiver(PopIntake):
         await self.leave(cause)
         with anyio.move_on_after(self._context.instance.config.request_timeout_s):
             self._return(left)
-            while any(target.popping for target in self._targets.values()):
-                self._answered = anyio.Event()
-                await self._answered.wait()
             await self.wait_idle()
 
 

@@ -271,7 +271,7 @@ def test_what_members_have_popped_is_told_with_who_has_it_and_for_how_long(tmp_p
 
 
 def test_a_group_is_shown_by_brokers_that_do_without_pop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = ClusterRequests.ask_brokers
+    ask = ClusterRequests.ask
 
     async def without_pop(
         self: ClusterRequests, masters: Mapping[str, str], code: RequestCode, header: Mapping[str, Any]
@@ -287,7 +287,7 @@ def test_a_group_is_shown_by_brokers_that_do_without_pop(tmp_path: Path, monkeyp
         info = await admin.group("g")
         assert (info.balanced, info.popped_queues, info.unreachable) == (True, (), ())
 
-    monkeypatch.setattr(ClusterRequests, "ask_brokers", without_pop)
+    monkeypatch.setattr(ClusterRequests, "ask", without_pop)
     administer(scenario, tmp_path)
 
 

@@ -28,7 +28,7 @@ def test_servers_are_asked_at_the_same_time_and_answer_in_the_order_given(tmp_pa
         masters = await requests.masters()
         started = cluster.simulation.loop.time()
         with cluster.simulation.network.stall("broker-a"), cluster.simulation.network.stall("broker-c"):
-            answers = await requests.ask_brokers(masters, RequestCode.GET_SERVER_STATE, {})
+            answers = await requests.ask(masters, RequestCode.GET_SERVER_STATE, {})
             assert cluster.simulation.loop.time() - started == pytest.approx(REQUEST_TIMEOUT_S, abs=0.1)
         assert list(answers) == ["broker-a", "broker-b", "broker-c"]
         assert isinstance(answers["broker-a"], RlabError)
