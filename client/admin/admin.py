@@ -371,7 +371,7 @@ class Admin(ClientLife):
             group: its name; it may have no members yet.
             topic: its name, no retry topic.
             mode: `PULL` or `POP`.
-            pop_share_queue_num: for POP: members pop their own queues and those of so many others; 0 or less for all.
+            pop_share_queue_num: for POP: of how many other members a member also pops the queues; 0 or less for all.
 
         Raises:
             InvalidParameter: an illegal name or mode.

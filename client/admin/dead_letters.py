@@ -32,7 +32,7 @@ from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
 RESEND_TOGETHER = 64
-"""Letters that are sent before the first of them is marked; so many may be sent twice when the process dies."""
+"""Letters that are sent before the first of them is marked; up to this many are sent twice if the process dies."""
 
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
 

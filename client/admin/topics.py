@@ -7,6 +7,7 @@ complete when each reachable name server shows it: every route that is requested
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import anyio
 
@@ -119,12 +120,7 @@ async def _put(cluster: ClusterRequests, topic: str, configs: Mapping[str, Topic
     """Give brokers their config of a topic, one after another, then wait until name servers show it."""
     masters = await cluster.masters(configs)
     for name, config in configs.items():
-        header = {
-            "topic": topic,
-            "read_queue_nums": config.read_queue_nums,
-            "write_queue_nums": config.write_queue_nums,
-            "perm": int(config.perm),
-        }
+        header = {**asdict(config), "perm": int(config.perm)}
         try:
             await cluster.request(masters[name], RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         except RlabError as error:
