@@ -166,21 +166,12 @@ class GroupAssignments:
         members: Callable[[], Members],
         now_ms: int,
     ) -> QueryOutcome:
-        """Answer a member.
-
-        Args:
-            group: its group.
-            client_id: the member.
-            query: what it says.
-            group_version: of the list of members.
-            members: that list; asked for when its version has changed.
-            now_ms: wall clock in milliseconds.
-        """
+        """Answer a member; `members` is called when `group_version` is another one than in the last query."""
         state = self._groups.setdefault(group, _Group())
         if state.members_version != group_version:
             self._see_members(state, members(), group_version)
         if query.version > state.version > 0:
-            # Another coordinator has made assignments since: ours is old, and so is what members told us then.
+            # Another coordinator has made assignments since: this one is old, and so are the members' reports to here.
             state.version, state.owners, state.shares, state.stale = 0, {}, {}, True
             state.reports.clear()
             state.seen.clear()

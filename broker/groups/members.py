@@ -124,8 +124,7 @@ class Groups(Feature):
 
     def connection_of(self, group: str, client_id: str) -> Connection | None:
         """The connection over which a member of a group can be notified, or None."""
-        info = self.table.get(group)
-        member = info.members.get(client_id) if info is not None else None
+        member = self.table.find(group, client_id)
         client = self.clients.get(member.connection) if member is not None else None
         return None if client is None else client.connection
 

@@ -102,14 +102,18 @@ class GroupTable:
         """All groups, sorted by name."""
         return [self._groups[name] for name in sorted(self._groups)]
 
+    def find(self, group: str, client_id: str) -> Member | None:
+        """A member of a group, or None."""
+        info = self._groups.get(group)
+        return None if info is None else info.members.get(client_id)
+
     def member(self, group: str, client_id: str, connection: int = RESTORED) -> Member:
         """A member of a group; if `connection` is given and the member is connected, it must be over this connection.
 
         Raises:
             GroupNotExist: there is no such group or member; the client has to send a heartbeat.
         """
-        info = self._groups.get(group)
-        member = info.members.get(client_id) if info is not None else None
+        member = self.find(group, client_id)
         if member is None or (
             member.connected
             and connection not in (member.connection, RESTORED)
@@ -123,8 +127,7 @@ class GroupTable:
 
         The member does not conflict if it is of the same process, which reconnects, or if its connection is closed.
         """
-        info = self._groups.get(group)
-        member = info.members.get(client_id) if info is not None else None
+        member = self.find(group, client_id)
         if member is None or not member.connected or connection == member.connection:
             return None
         is_other = epoch != "" and member.epoch not in ("", epoch)
@@ -241,8 +244,7 @@ class GroupTable:
         Returns:
             The member that left; None if there was none, or one with this run id, or if either run id is unknown.
         """
-        info = self._groups.get(group)
-        member = info.members.get(client_id) if info is not None else None
+        member = self.find(group, client_id)
         if member is None or epoch == "" or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
             return None
         return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)

@@ -27,10 +27,7 @@ class OffsetTable:
         return self._offsets.get(group, {}).get((topic, queue_id))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, *, reset: bool = False) -> bool:
-        """Store an offset.
-
-        Returns:
-            Whether it is a new one, which has to be made durable.
+        """Store an offset; returns whether it is a new one, which has to be made durable.
 
         Raises:
             OffsetRegression: it is below the stored one and not flagged as a reset.

@@ -83,8 +83,7 @@ class Leases(Feature):
             self.offsets.restore(*row)
         self._lower_offsets()
         for group, client_id in self.table.owners():
-            info = self._groups.table.get(group)
-            if info is None or client_id not in info.members:
+            if self._groups.table.find(group, client_id) is None:
                 # It left before the restart, and its leases were to live on for a grace: nothing else would free them.
                 self.member_left(group, client_id, self._core.events.next_id(), "restart")
 
@@ -149,8 +148,7 @@ class Leases(Feature):
         As long as one does, the rival is not woken: what it delivered would have to be acknowledged before the member
         gets the queue.
         """
-        info = self._groups.table.get(group)
-        member = info.members.get(client_id) if info is not None else None
+        member = self._groups.table.find(group, client_id)
         if member is None or member.data.consume_type is ConsumeType.POP or topic not in member.subscriptions:
             return False
         by_broker = member.data.strategy == BROKER_STRATEGY

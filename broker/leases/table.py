@@ -133,13 +133,10 @@ class QueueLeases:
         return self._free(group, queue, lease)
 
     def revoke(self, group: str, queue: QueueKey) -> Freed | None:
-        """Take a queue from its owner, or its last one: no token given so far is good for it any more.
+        """Take a queue from its owner, if it has one, and end every token given so far; returns what became free.
 
         A release leaves the last token good, so that its owner's last commit is welcome; after a reset of the offset
         that commit would undo the reset.
-
-        Returns:
-            What became free, or None if nobody had it.
         """
         lease = self._leases.get(group, {}).get(queue)
         if lease is None:

@@ -52,10 +52,9 @@ class PopForwarder:
 
     def is_draining(self, queue: GroupQueue) -> bool:
         """Whether a member still waits for the lease of a queue; clients that have left the group wait no longer."""
-        info = self._groups.get(queue.key.group)
-        members = info.members if info is not None else {}
-        for client_id in [client_id for client_id in queue.waiters if client_id not in members]:
-            del queue.waiters[client_id]
+        for client_id in list(queue.waiters):
+            if self._groups.find(queue.key.group, client_id) is None:
+                del queue.waiters[client_id]
         return bool(queue.waiters)
 
     def due(self, queue: GroupQueue, max_n: int, max_attempts: int) -> list[int]:

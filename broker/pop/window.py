@@ -177,11 +177,9 @@ class PopWindow:
         return counts
 
     def ack(self, token: int, offsets: Sequence[int]) -> list[int]:
-        """Acknowledge messages of the delivery with a token.
+        """Acknowledge messages of the delivery with a token; returns those that are acknowledged now.
 
-        Returns:
-            The messages that are acknowledged now. The handles of the others were dead: the message was acknowledged,
-            redelivered or extended before.
+        The handles of the others were dead: the message was acknowledged, redelivered or extended before.
         """
         if not 0 < token <= _MAX_TOKEN:
             return []
@@ -232,13 +230,10 @@ class PopWindow:
             heapq.heappush(self._deadlines, (visible_at, token))
 
     def extend(self, token: int, offset: int, *, new_token: int, now: float, visible_at: float) -> bool:
-        """Change the end of a message's invisible time, and its token: the old handle is dead then.
+        """Change the end of a message's invisible time, and its token; returns whether the old handle was good.
 
-        Several messages of one batch may get the same new token if their time ends together: they are one batch again,
-        which takes a tenth of the memory of one for each.
-
-        Returns:
-            Whether the handle was good.
+        That one is dead then. Several messages of one batch may get the same new token if their time ends together:
+        they are one batch again, which takes a tenth of the memory of one for each.
         """
         place = offset - self._base
         if not token or not self.committed <= offset < self.next_offset or self._tokens[place] != token:
@@ -259,11 +254,10 @@ class PopWindow:
         return True
 
     def expire(self, now: float, most: int | None = None) -> int:
-        """Make the messages due whose invisible time is over; about `most` at a time, the others by the next call.
+        """Make messages due whose invisible time is over, about `most` of them in one call; returns how many.
 
-        Returns:
-            How many messages became due. Their handles stay good until the redelivery: a consumer that is late by a
-            moment has processed the message all the same.
+        Their handles stay good until the redelivery: a consumer that is late by a moment has processed the message all
+        the same.
         """
         became_due = 0
         while (deadline := self.next_deadline()) is not None and deadline <= now:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
@@ -72,17 +73,14 @@ class Retention(Feature):
         now_ms = int(self._core.clock_ms())
         waiting_from = self._note_waiting()
         needed, need = self._needed_position(spans, now_ms)
-        plan = self._plan(spans, now_ms, needed, spans[-1].end_position)
+        plan_up_to = partial(plan_trim, spans, now_ms, self._options, needed_position=needed)
+        plan = plan_up_to(parked_position=spans[-1].end_position)
         if plan.reasons:
             # Asked only now, of the few segments that would go.
-            parked = self._position_of(waiting_from, spans, plan.to_position)
-            plan = self._plan(spans, now_ms, needed, parked)
+            plan = plan_up_to(parked_position=self._position_of(waiting_from, spans, plan.to_position))
         self._report_holder(plan, need)
         if plan.reasons:
             self._trim(plan, spans)
-
-    def _plan(self, spans: list[SegmentSpan], now_ms: int, needed: int, parked: int) -> TrimPlan:
-        return plan_trim(spans, now_ms, self._options, needed_position=needed, parked_position=parked)
 
     def _note_waiting(self) -> dict[LogKey, int]:
         """Queue -> first offset of what the broker itself has still to do."""
