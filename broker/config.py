@@ -48,7 +48,7 @@ class BrokerConfig:
         data_dir: where messages and metadata are stored.
         name_servers: addresses of all name servers.
         listen: address to listen on; port 0 takes a free one.
-        advertise: address that clients are told; by default the one that name servers see this broker at.
+        advertise: address that clients connect to; by default the one that name servers see this broker at.
         cluster: cluster name.
         broker_id: 0 for the master.
         auto_create_topics: whether a send may create its topic.

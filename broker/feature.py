@@ -54,7 +54,7 @@ class Feature:
         """A queue has new messages, was leased or reset, or is gone: look at the requests parked on it."""
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """A member was taken out of its group; the reason is the value of a `LeaveReason`."""
+        """A member left its group; the reason is the value of a `LeaveReason`."""
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """A client said that it leaves a group, whether it was a member or not."""

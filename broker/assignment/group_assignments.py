@@ -204,19 +204,19 @@ class GroupAssignments:
             _unsee(state, state.reports.pop(client_id))
 
     def _take_over(self, state: _Group, group: str, now_ms: int) -> int:
-        """Make the first assignment here from what members were told elsewhere; returns how many queues it moves."""
+        """Make the first assignment here from the last reports of all members; returns how many queues it moves."""
         newest: dict[MessageQueue, str] = {}
-        told = sorted(state.reports.items(), key=lambda report: (report[1].version, report[0]))
-        for client_id, report in told:
+        reports = sorted(state.reports.items(), key=lambda report: (report[1].version, report[0]))
+        for client_id, report in reports:
             newest.update(dict.fromkeys(report.queues, client_id))
-        if told:
-            # A broker that was added after the modes were set goes on with what members have been told of them.
+        if reports:
+            # A broker that was added after the modes were set learns them from the newest report.
             known = self.modes_of(group)
-            for topic, share in told[-1][1].popped.items():
+            for topic, share in reports[-1][1].popped.items():
                 if topic not in known and self._n_modes < MAX_REQUEST_MODES:
                     self.set_mode(group, topic, TopicMode(mode=RequestMode.POP, pop_share_queue_num=share))
         state.owners = newest
-        return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in told)))
+        return self._renew(state, group, max(now_ms, *(report.version + 1 for _, report in reports)))
 
     def _renew(self, state: _Group, group: str, now_ms: int) -> int:
         """Make the assignment again; it keeps its version if it stays the same. Returns how many queues it moves."""

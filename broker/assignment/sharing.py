@@ -238,7 +238,7 @@ def _keep(queues: list[MessageQueue], count: int, member: str, owners: dict[Mess
 
 
 def _deal(queues: Iterable[MessageQueue], room: dict[str, int], owners: dict[MessageQueue, str]) -> None:
-    """Deal queues out one at a time like cards, so that each member gets some of many brokers."""
+    """Deal queues one at a time, like cards, so that each member gets some of many brokers."""
     round_of = [member for member, count in room.items() if count > 0]
     at = 0
     for queue in queues:

@@ -87,7 +87,7 @@ class GroupHandlers(Feature):
     ) -> HeartbeatOutcome:
         """Take one group of a heartbeat, and make what it did visible and durable."""
         core, groups, client_id = self._core, self._groups, heartbeat.client_id
-        # First, because it may be refused, and then nobody has joined.
+        # First, because it may be refused, and then no member has joined.
         self._topics.ensure_retry(data.group, heartbeat.cause)
         cause = core.events.cause_of(heartbeat.cause)
         evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)

@@ -57,7 +57,7 @@ class Groups(Feature):
         """Take over what earlier runs stored.
 
         Group versions go on from the wall clock: a power cut may have taken the last ones from the file, and members
-        that have seen those would take new ones with the same numbers for old news.
+        that have seen those would ignore new ones with the same numbers.
         """
         now_ms = int(self._core.clock_ms())
         for name, version, created_ms in self._groups.rows("name"):
@@ -80,7 +80,7 @@ class Groups(Feature):
         self._core.barrier.metadata_changed()
 
     def take_out(self, leave: Leave, cause: str) -> None:
-        """Record that a member left: its event, its place in the stored state, and what other features do then."""
+        """Record that a member left: emit the event, delete its rows, and announce it to the other features."""
         info, client_id = leave.group, leave.member.client_id
         self._core.emit(
             EventKind.MEMBER_LEAVE,
@@ -98,7 +98,7 @@ class Groups(Feature):
         self.watch.report_disagreement(info, cause)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Let the grace of the members behind a connection begin: they leave unless they are back when it ends."""
+        """Begin the grace period of the members behind a connection: they leave unless they reconnect in time."""
         self.clients.pop(connection.number, None)
         now = self._core.loop.time()
         if self.table.connection_closed(connection.number, now):
@@ -145,14 +145,14 @@ class Groups(Feature):
             core.driver.wake_by(deadline)
 
     def notify_all(self, info: ConsumerGroupInfo, cause: str) -> None:
-        """Let every member of a group rebalance, although none of them came, left or changed."""
+        """Let every member of a group rebalance, although no member joined, left or changed."""
         now = self._core.loop.time()
         self.table.changed(info, cause, now)
         self.save_group(info)
         self.notify_members(now)
 
     def notify_released(self, waiting: dict[tuple[str, str], int], cause: str) -> None:
-        """Notify members that were refused queues; (group, client id) -> how many of those queues are free now."""
+        """Notify members that were refused queues; (group, client id) -> how many of them are free now."""
         for (group, client_id), n in waiting.items():
             connection = self.connection_of(group, client_id)
             if connection is not None:
@@ -161,11 +161,11 @@ class Groups(Feature):
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When a member expires, or a notification that waits for its window is due."""
+        """When a member expires, or a delayed notification is due."""
         return self.table.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Take out members whose session or grace has ended, and send the notifications that are due."""
+        """Remove members whose session or grace period has ended, and send the notifications that are due."""
         cause = self._core.events.next_id()
         for leave in self.table.expire(now, cause=cause):
             self.take_out(leave, cause)

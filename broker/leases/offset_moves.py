@@ -1,7 +1,7 @@
 """Reports pulls and pops at offsets that are not stored: one OFFSET_MOVED event for each, repeats suppressed. Pure.
 
-The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. Here
-it is made visible to operators: that a group skipped messages must never be silent.
+The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. The
+event is for operators, who have to see that a group skipped messages.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ResetHandlers(Feature):
         if not entry.config.perm & Perm.READ:
             raise NoPermission(f"topic {topic!r} is not readable on this broker, so no group stands anywhere on it")
         known = self._check_group(group)
-        # Every row first: one that is refused must not leave others reset.
+        # All rows are checked before any is applied: a refused one must not leave others reset.
         rows = [self._row(group, entry, queue_id, to) for queue_id in _queue_ids(entry, header.get("queue_ids"))]
         if not header.get("dry_run"):
             self._apply(group, topic, rows, to, core.events.cause_of(header.get("cause")))
@@ -119,8 +119,8 @@ class ResetHandlers(Feature):
                 detail=to.kind.value,
             )
         self._notify_owners(freed, cause)
-        # After the owners were notified, on the same connections: a refused pull alone would not stop a queue that has
-        # so much in memory that it does not pull.
+        # The owners are notified first, over the same connections: a refused pull alone would not stop a consumer that
+        # has so many messages in memory that it does not pull.
         leases.queues_freed(freed, cause, "reset")
         for row in rows:
             core.features.queue_changed(topic, row.queue_id)

@@ -55,7 +55,7 @@ class ParkedRequests(Generic[One]):
     """The parked pulls, or the parked pops, of one broker."""
 
     def __init__(self, max_parked: int = MAX_HELD_PULLS, max_per_place: int = MAX_HELD_PULLS_PER_QUEUE) -> None:
-        # Dicts in the place of lists: the one that waits longest is first, and any can be taken out.
+        # Dicts instead of lists: the request that has waited longest is first, and any can be removed.
         self._at: dict[str, dict[Any, dict[One, None]]] = {}
         self._of: dict[object, dict[One, None]] = {}
         # Answered requests stay in the heap until they surface or are half of it: removing one would cost a search.

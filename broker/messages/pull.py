@@ -155,7 +155,7 @@ class Pulls(Feature):
             return _reply(result)
         if result.status is ReadStatus.NONE_MATCHED:
             # Parked from behind the messages that do not match, or each of them would cost the consumer a round trip;
-            # but not for long, because it commits only offsets that it has been told.
+            # but not for long, because it commits only offsets from answers.
             request = request._replace(header={**header, "offset": result.next_offset})
             hold_until = min(hold_until, self._loop.time() + SKIPPED_HOLD_S)
         if (full := self._parked.full_at(topic, queue_id)) is not None:

@@ -1,7 +1,7 @@
 """Deletes old segments, every few seconds and when one is finished; `broker/retention/plan.py` decides which.
 
-It runs on the loop, because readers and writers must not meet half of it. Only the space of removed files is given back
-in a thread: that takes a system 10 or 20 ms for 64 MiB, and all else about one.
+It runs on the event loop, because readers and writers must not see half of a deletion. Only the removed files are
+closed in a thread, which returns their space: that takes 10 or 20 ms for 64 MiB, and everything else about one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Retention(Feature):
-    """The retention of one broker; `files` closes removed files, which gives their space back."""
+    """The retention of one broker; `files` closes removed files, which returns their space."""
 
     def __init__(
         self, core: Core, topics: Topics, groups: Groups, leases: Leases, options: RetentionOptions, files: Files
@@ -45,8 +45,8 @@ class Retention(Feature):
         self._look_at = now + RETENTION_CHECK_S
         self._next_at = now + RETENTION_INTERVAL_S
         self._newest_base = store.newest_base_position
-        # A delayed or staged message is needed until its delivery is on the disk itself, not only written: (first ones
-        # that wait, end of the log then), and the newest such note whose log is synced by now.
+        # A delayed or staged message is needed until its delivery is synced, not only written. `_noted` is (first
+        # offsets that are needed, end of the log then); `_waiting_from` is the newest of these notes that is synced.
         self._waiting_from = core.features.kept_from()
         self._noted = (self._waiting_from, store.written_position)
         self._reported_holder: tuple[str, str] | None = None
@@ -156,7 +156,7 @@ class Retention(Feature):
         self._leases.moves.cause = core.emit(EventKind.MESSAGES_DELETED, n=messages, detail=why)
 
     def _free(self, removed: list[int]) -> None:
-        """Give the space of removed files back; runs in a thread."""
+        """Close removed files, which returns their space; runs in a thread."""
         for fd in removed:
             with contextlib.suppress(OSError):
                 self._files.close(fd)
