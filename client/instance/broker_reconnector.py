@@ -11,47 +11,21 @@ are polled.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import anyio
 
-from client.config import ClientConfig
-from client.instance.background import BackgroundTasks
 from client.instance.heartbeats import Heartbeats
+from client.instance.member import InstanceHost
 from model.errors import RlabError
-from model.event_log import EventLog
 from model.events import EventKind
-from remoting.client import Backoff, RemotingClient
-
-
-class ReconnectHost(Protocol):
-    """The client instance, as its reconnector sees it."""
-
-    client_id: str
-    config: ClientConfig
-    remoting: RemotingClient
-    heartbeats: Heartbeats
-    events: EventLog
-    background: BackgroundTasks
-
-    def addresses(self) -> list[str]:
-        """Every address that a route names."""
-        ...
-
-    async def poll_routes(self) -> None:
-        """Ask for the routes again."""
-        ...
-
-    def on_broker_returned(self, cause: str) -> None:
-        """Note that a broker is back and has answered a heartbeat."""
-        ...
+from remoting.client import Backoff
 
 
 class BrokerReconnector:
     """The lost brokers of one client instance, one task for each."""
 
-    def __init__(self, host: ReconnectHost) -> None:
+    def __init__(self, host: InstanceHost, heartbeats: Heartbeats) -> None:
         self._host = host
+        self._heartbeats = heartbeats
         self._trying: dict[str, None] = {}
 
     def keep_trying(self, address: str, cause: str) -> None:
@@ -93,4 +67,4 @@ class BrokerReconnector:
         except RlabError:
             return False
         # The connection may be lost again before the answer, and only this task tries again.
-        return address in self._host.addresses() and await self._host.heartbeats.send(cause, [address])
+        return address in self._host.addresses() and await self._heartbeats.send(cause, [address])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Protocol
 
 import anyio
 import msgpack
 
-from client.config import ClientConfig
 from client.instance.lease_session import LeaseSessions
-from client.instance.member import GroupMember, Resident
+from client.instance.member import GroupMember, InstanceHost
 from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.heartbeat import HeartbeatData
-from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
@@ -23,28 +20,6 @@ logger = logging.getLogger(__name__)
 
 _LEAVE_TIMEOUT_S = 1.0
 """Short, because a broker that does not answer sees the connection close."""
-
-
-class HeartbeatHost(Protocol):
-    """The client instance, as its heartbeats see it."""
-
-    client_id: str
-    config: ClientConfig
-    remoting: RemotingClient
-    members: dict[str, GroupMember]
-    residents: dict[Resident, None]
-
-    def addresses(self) -> list[str]:
-        """Every address of every known broker."""
-        ...
-
-    def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
-        """Ask for a pass of a group."""
-        ...
-
-    def broker_lost(self, address: str, cause: str) -> None:
-        """Note that a broker does not answer."""
-        ...
 
 
 class Heartbeats:
@@ -55,7 +30,7 @@ class Heartbeats:
         sessions: until when the brokers keep our leases.
     """
 
-    def __init__(self, host: HeartbeatHost) -> None:
+    def __init__(self, host: InstanceHost) -> None:
         self.epoch = ""
         self.sessions = LeaseSessions()
         self._host = host

@@ -77,7 +77,7 @@ class ClientInstance:
         self.wait_stopped = self.background.wait
         self.heartbeats = Heartbeats(self)
         self._passes = PassRunner(self)
-        self._reconnector = BrokerReconnector(self)
+        self._reconnector = BrokerReconnector(self, self.heartbeats)
         self._removal_grace = RouteRemovalGrace()
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
@@ -211,8 +211,7 @@ class ClientInstance:
                 failures.append(error)
                 return
             self.masters.clear()
-            change = self.routes.update(topic, self._removal_grace.confirm(topic, self.routes.route_of(topic), route))
-            if change is not None and (change.added or change.removed):
+            if self.routes.update(topic, self._removal_grace.confirm(topic, self.routes.route_of(topic), route)):
                 changed[topic] = None
 
         known = set(self.addresses())

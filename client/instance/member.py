@@ -1,4 +1,7 @@
-"""The life of a client, and clients as their client instance sees them. RocketMQ: ServiceState, MQConsumerInner."""
+"""The life of a client, clients as their client instance sees them, and the instance as its own parts see it.
+
+RocketMQ: ServiceState, MQConsumerInner.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import anyio
 
+from client.config import ClientConfig
+from client.instance.background import BackgroundTasks
 from client.instance.schedule import RebalancePass
+from client.trigger import Trigger
 from model.errors import IllegalOperation
+from model.event_log import EventLog
 from model.heartbeat import ConsumerData
 from model.message_queue import MessageQueue
+from remoting.client import RemotingClient
 
 
 class ServiceState(StrEnum):
@@ -100,3 +108,35 @@ class GroupMember(Resident):
     @abstractmethod
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
         """Drop those of these queues that are owned under this token or an earlier one, and begin them again."""
+
+
+class InstanceHost(Protocol):
+    """The client instance, as its heartbeats, passes and reconnector see it."""
+
+    client_id: str
+    config: ClientConfig
+    remoting: RemotingClient
+    events: EventLog
+    background: BackgroundTasks
+    residents: dict[Resident, None]
+    members: dict[str, GroupMember]
+
+    def addresses(self) -> list[str]:
+        """Every address that a route names."""
+        ...
+
+    async def poll_routes(self) -> None:
+        """Ask for the routes again."""
+        ...
+
+    def wake(self, group: str, trigger: Trigger, cause: str = "") -> None:
+        """Ask for a pass of a group."""
+        ...
+
+    def broker_lost(self, address: str, cause: str) -> None:
+        """Note that a broker does not answer."""
+        ...
+
+    def on_broker_returned(self, cause: str) -> None:
+        """Note that a broker is back and has answered a heartbeat."""
+        ...

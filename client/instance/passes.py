@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
 
-from client.config import ClientConfig
-from client.instance.background import BackgroundTasks
-from client.instance.member import GroupMember
+from client.instance.member import GroupMember, InstanceHost
 from client.instance.schedule import RebalancePass, RebalanceSchedule
 from client.trigger import Trigger
 from model.errors import RlabError
@@ -20,19 +17,10 @@ from remoting.deadline_driver import DeadlineDriver
 logger = logging.getLogger(__name__)
 
 
-class PassHost(Protocol):
-    """The client instance, as its passes see it."""
-
-    client_id: str
-    config: ClientConfig
-    members: dict[str, GroupMember]
-    background: BackgroundTasks
-
-
 class PassRunner:
     """Runs the passes of all groups; passes of different groups do not wait for each other."""
 
-    def __init__(self, host: PassHost) -> None:
+    def __init__(self, host: InstanceHost) -> None:
         self._host = host
         self._schedule = RebalanceSchedule(enabled=host.config.triggers)
         self._driver = DeadlineDriver(self._schedule.next_deadline, self._begin_passes)

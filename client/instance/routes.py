@@ -18,29 +18,14 @@ RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteIn
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from model.message_queue import MessageQueue
 from model.topic_route import BrokerData, Perm, TopicRoute
 
 
-class RouteChange(NamedTuple):
-    """The change of an update for consumers; both parts are empty if only addresses or writability changed.
-
-    Attributes:
-        topic: the topic.
-        added: queues that can be read now and could not before, sorted.
-        removed: queues that could be read before, sorted.
-    """
-
-    topic: str
-    added: tuple[MessageQueue, ...]
-    removed: tuple[MessageQueue, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A route with its queue lists, made once because a producer asks for them with every message."""
 
     route: TopicRoute
@@ -56,28 +41,18 @@ class RouteCache:
         self._entries: dict[str, _Entry] = {}  # the route that changed last is last
         self._brokers: dict[str, BrokerData] | None = None  # derived from _entries; None: to be derived again
 
-    def update(self, topic: str, route: TopicRoute | None) -> RouteChange | None:
+    def update(self, topic: str, route: TopicRoute | None) -> bool:
         """Take over the answer of a name server; a route of None means that the topic does not exist.
 
-        Returns:
-            The change; None if the cache had this route already.
+        Returns whether the queues that can be read have changed; addresses and writability are no change for consumers.
         """
-        old = self._entries.get(topic)
-        if route == (old.route if old else None):
-            return None
-        before = old.subscribe_queues if old else ()
-        after: tuple[MessageQueue, ...] = ()
-        self.forget(topic)
-        if route is not None:
-            after = tuple(route.subscribe_queues())
-            self._entries[topic] = _Entry(
-                route=route, subscribe_queues=after, publish_queues=tuple(route.publish_queues())
-            )
-        return RouteChange(
-            topic=topic,
-            added=tuple(sorted(set(after) - set(before))),
-            removed=tuple(sorted(set(before) - set(after))),
-        )
+        before = self.subscribe_queues(topic)
+        if route != self.route_of(topic):
+            self.forget(topic)
+            if route is not None:
+                subscribe_queues, publish_queues = tuple(route.subscribe_queues()), tuple(route.publish_queues())
+                self._entries[topic] = _Entry(route, subscribe_queues, publish_queues)
+        return self.subscribe_queues(topic) != before
 
     def forget(self, topic: str) -> None:
         """Drop the route of a topic, and the brokers that only it named."""

@@ -37,8 +37,7 @@ class _GroupSchedule:
     """State of one group. `woken_at` is set exactly while `triggers` is not empty; `timer_at` may be infinite."""
 
     interval_s: float
-    retry_s: float
-    timer_at: float
+    timer_at: float = math.inf
     woken_at: float = math.inf
     triggers: dict[Trigger, None] = field(default_factory=dict)
     cause: str = ""
@@ -69,15 +68,10 @@ class RebalanceSchedule:
         self._enabled = enabled
         self._groups: dict[str, _GroupSchedule] = {}
 
-    def add(self, group: str, now: float, *, interval_s: float | None = None, retry_s: float | None = None) -> None:
+    def add(self, group: str, now: float, *, interval_s: float | None = None) -> None:
         """Begin to schedule a group; its first pass is due when it is woken, or at its first timer."""
         assert group not in self._groups, f"group {group} is scheduled already"
-        state = _GroupSchedule(
-            interval_s=self._interval_s if interval_s is None else interval_s,
-            retry_s=self._retry_s if retry_s is None else retry_s,
-            timer_at=math.inf,
-        )
-        self._groups[group] = state
+        state = self._groups[group] = _GroupSchedule(self._interval_s if interval_s is None else interval_s)
         self._start_timer(state, state.interval_s, now)
 
     def __contains__(self, group: str) -> bool:
@@ -130,14 +124,12 @@ class RebalanceSchedule:
             return
         assert state.running, f"group {group} finished a pass that never began"
         state.running = False
-        self._start_timer(state, state.interval_s if balanced else state.retry_s, now)
+        self._start_timer(state, state.interval_s if balanced else self._retry_s, now)
 
     def next_deadline(self) -> float | None:
-        """When `take_due` has something next, in seconds.
+        """When `take_due` has something next, in seconds; in the past if a wake-up is waiting.
 
-        Returns:
-            A time, which has passed already if a wake-up is waiting; None if nothing is scheduled: no group, all of
-            them running, or TIMER disabled.
+        None if nothing is scheduled: no group, all of them running, or TIMER disabled.
         """
         deadline = min(
             (min(state.timer_at, state.woken_at) for state in self._groups.values() if not state.running),

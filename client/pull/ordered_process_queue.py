@@ -112,9 +112,7 @@ class OrderedProcessQueue(ProcessQueue):
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
         """Dispatch the next messages of one lane, which then waits until they are finished, held or requeued.
 
-        Returns:
-            Messages in offset order, first of lanes whose suspension is over, because they hold the committed offset
-            back. Empty if nothing is ready.
+        Lanes whose suspension is over come first, because they hold the committed offset back.
         """
         if self.dropped:
             return []
@@ -136,11 +134,7 @@ class OrderedProcessQueue(ProcessQueue):
         return bool(self._ready) or (deadline is not None and deadline <= now)
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
-        """Finish messages that were dispatched or held; others are ignored.
-
-        Returns:
-            The new `commit_offset`.
-        """
+        """Finish messages that were dispatched or held; others are ignored. Returns the new `commit_offset`."""
         for message in messages:
             key = self._lane_of(message)
             lane = self._lanes.get(key)
@@ -160,11 +154,7 @@ class OrderedProcessQueue(ProcessQueue):
                 self._rest(key, lane)
 
     def finish_held(self, message: MessageExt) -> int:
-        """Finish every held message of the lane of a message.
-
-        Returns:
-            The new `commit_offset`.
-        """
+        """Finish every held message of the lane of a message; returns the new `commit_offset`."""
         key = self._lane_of(message)
         lane = self._lanes.get(key)
         if lane is not None:
@@ -209,10 +199,6 @@ class OrderedProcessQueue(ProcessQueue):
     def _is_stale(self, entry: tuple[float, int, str | int]) -> bool:
         lane = self._lanes.get(entry[2])
         return lane is None or lane.not_before != entry[0]
-
-    def oldest(self) -> MessageExt | None:
-        """The message that holds the committed offset back, or None if all are finished."""
-        return self._taken[self._order[0]] if self._order else None
 
     # --- lanes -------------------------------------------------------------------------------------------------------
 

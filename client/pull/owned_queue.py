@@ -19,16 +19,11 @@ from remoting.command import Command
 
 @dataclass(slots=True)
 class DispatchCounts:
-    """How many messages were dispatched to listeners, and how long after they were stored.
-
-    Attributes:
-        n: how many, a redelivered message counted each time.
-        waited_ms: their times between store and dispatch, summed.
-        waited_max_ms: the longest of them.
-    """
+    """How many messages were dispatched, redelivered ones each time, and how long after they were stored."""
 
     n: int = 0
     waited_ms: float = 0.0
+    """The sum."""
     waited_max_ms: float = 0.0
 
     def add(self, batch: Sequence[MessageExt], now_ms: float) -> None:
@@ -49,9 +44,7 @@ class OwnedQueue:
     """One owned queue. An owner that loses a queue and gets it back makes a new one, so late results find the old one.
 
     Attributes:
-        queue: which.
         token: fencing token of the lease; -1 without one.
-        process_queue: its messages.
         cause: id of the root trigger of its grant, for its first events.
         session: the lease session in which the broker has confirmed the lease; None without a lease.
         pulling: scope of its pull loop; cancelled when the queue is revoked while no pull is outstanding.
@@ -128,10 +121,7 @@ class OwnedQueue:
         await asyncio.shield(self._progress)
 
     async def wait_drained(self, grace_s: float) -> None:
-        """Wait until no message is with a listener, for at most `grace_s`.
-
-        Cancellation: harmless.
-        """
+        """Wait until no message is with a listener, for at most `grace_s`. Cancellation: harmless."""
         with anyio.move_on_after(grace_s):
             while self.process_queue.dispatched:
                 await self.wait_progress()

@@ -66,13 +66,9 @@ class ProcessQueue:
         max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
         max_span: int = MAX_PROCESS_QUEUE_SPAN,
     ) -> None:
-        """Make an empty one.
+        """Make an empty one, pulled from `start_offset` on; above any of the limits flow control pauses the pulls.
 
-        Args:
-            start_offset: first offset to pull; until a message finishes it is also the offset to commit.
-            max_count: messages above which pulling pauses.
-            max_bytes: bytes of bodies above which pulling pauses.
-            max_span: distance from the oldest unfinished to the newest offset above which pulling pauses.
+        `max_bytes` counts bodies, `max_span` is the distance from the oldest unfinished to the newest offset.
         """
         assert start_offset >= 0, f"an unknown offset must not become a number: {start_offset}"
         self.pull_offset = start_offset
@@ -173,11 +169,9 @@ class ProcessQueue:
         return not self.dropped and (bool(self._waiting) or self._retry_due(now))
 
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
-        """Dispatch messages; they stay dispatched until `finish` or `requeue`.
+        """Dispatch messages; they stay dispatched until `finish` or `requeue`. Empty if nothing is ready.
 
-        Returns:
-            Failed ones whose wait is over first, because they hold the committed offset back; then new ones in offset
-            order. Empty if nothing is ready.
+        Failed ones whose wait is over come first, because they hold the committed offset back; then new ones in order.
         """
         batch: list[MessageExt] = []
         if self.dropped:
@@ -194,12 +188,10 @@ class ProcessQueue:
         return batch
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
-        """Finish messages that were dispatched; ones that are finished already, or unknown here, are ignored.
+        """Finish messages that were dispatched, and return the new `commit_offset`.
 
-        A requeued message may be finished too: its listener succeeded after it was timed out.
-
-        Returns:
-            The new `commit_offset`.
+        One that is finished already, or unknown here, is ignored. A requeued one may be finished too: its listener
+        succeeded after it was timed out.
         """
         taken, order = self._taken, self._order
         for message in messages:
