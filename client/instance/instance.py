@@ -102,13 +102,9 @@ class ClientInstance:
                 await self.remoting.aclose()
             raise
         config = self.config
+        first_poll_s = min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s)
         self.background.start_soon(self._passes.run)
-        self.background.start_soon(
-            self._every,
-            config.route_poll_interval_s,
-            self.poll_routes,
-            min(FIRST_ROUTE_POLL_S, config.route_poll_interval_s),
-        )
+        self.background.start_soon(self._every, config.route_poll_interval_s, self.poll_routes, first_poll_s)
         self.background.start_soon(self.heartbeats.keep_alive)
         self.background.start_soon(self._every, config.offset_persist_interval_s, self._persist_offsets)
         if config.trace:

@@ -88,8 +88,7 @@ class ListenerCall:
     __slots__ = ("_is_async", "_listener", "_name", "_threads")
 
     def __init__(self, listener: Listener, name: str, threads: ListenerThreads) -> None:
-        call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
-        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)
+        self._is_async = _is_async(listener)
         self._listener = listener
         self._name = name
         self._threads = threads
@@ -135,9 +134,8 @@ async def call_observer(listener: Callable[..., object], *args: object) -> None:
 
     Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
     """
-    call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
     try:
-        if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
+        if _is_async(listener):
             result = listener(*args)
         else:
             # Calls are so rare that a thread for each costs nothing, and one that hangs delays no other.
@@ -150,3 +148,8 @@ async def call_observer(listener: Callable[..., object], *args: object) -> None:
             await result
     except Exception:
         logger.exception("the listener %r failed on %r", listener, args)
+
+
+def _is_async(listener: Callable[..., object]) -> bool:
+    call = getattr(listener, "__call__", listener)  # noqa: B004 - an object with an `async def __call__` counts too
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call)

@@ -72,7 +72,7 @@ class PullLoop:
         owned = self._owned
         with owned.pulling:
             while not owned.process_queue.dropped:
-                asked = self._subscription()
+                asked = self._callbacks.subscription_of(owned.queue.topic)
                 if asked is None:
                     # Unsubscribed: without a subscription nothing says which tags to pull. A pass revokes the queue,
                     # unless the topic is subscribed to again before that.
@@ -115,9 +115,6 @@ class PullLoop:
             await owned.wait_progress()
         logger.info("%s is pulled again", where)
 
-    def _subscription(self) -> SubscriptionData | None:
-        return self._callbacks.subscription_of(self._owned.queue.topic)
-
     async def _pull(self, asked: SubscriptionData) -> Command | None:
         """Pull what is subscribed to; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
@@ -156,14 +153,14 @@ class PullLoop:
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
-        subscription = self._subscription()
+        subscription = self._callbacks.subscription_of(owned.queue.topic)
         if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
             return True
         if code == _FOUND:
             self._put(response, asked.tags)
         elif code in (_NOT_FOUND, _RETRY):
-            self._passed_over(response.header["next_offset"])
+            owned.process_queue.advance(response.header["next_offset"])
         elif code == _MOVED:
             self._callbacks.moved(owned, response.header["next_offset"])
         else:
@@ -182,16 +179,13 @@ class PullLoop:
             messages = [message for message in messages if message.tags in tags]
         process_queue = owned.process_queue
         process_queue.put(messages)
-        self._passed_over(response.header["next_offset"])
+        process_queue.advance(response.header["next_offset"])
         if messages and not owned.first_message_seen:
             owned.first_message_seen = True
             self._emit(
                 EventKind.FIRST_MESSAGE, owned.queue, cause=owned.cause, version=owned.token, offset=messages[0].offset
             )
         self._callbacks.arrived(owned)
-
-    def _passed_over(self, next_offset: int) -> None:
-        self._owned.process_queue.advance(next_offset)
 
     async def _refused(self, response: Command, token: int) -> bool:
         owned = self._owned

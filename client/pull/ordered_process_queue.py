@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from client.pull.process_queue import ProcessQueue
-from model.limits import MAX_PROCESS_QUEUE_BYTES, MAX_PROCESS_QUEUE_COUNT, MAX_PROCESS_QUEUE_SPAN
 from model.message import MessageExt
 
 LaneOf = Callable[[MessageExt], str | int]
@@ -67,17 +66,9 @@ class OrderedProcessQueue(ProcessQueue):
 
     __slots__ = ("_dispatched", "_lane_of", "_lanes", "_ready", "_suspended")
 
-    def __init__(
-        self,
-        start_offset: int,
-        lane_of: LaneOf,
-        *,
-        max_count: int = MAX_PROCESS_QUEUE_COUNT,
-        max_bytes: int = MAX_PROCESS_QUEUE_BYTES,
-        max_span: int = MAX_PROCESS_QUEUE_SPAN,
-    ) -> None:
-        """Make an empty one; the arguments besides `lane_of` are those of `ProcessQueue`."""
-        super().__init__(start_offset, max_count=max_count, max_bytes=max_bytes, max_span=max_span)
+    def __init__(self, start_offset: int, lane_of: LaneOf, **limits: int) -> None:
+        """Make an empty one; the limits are those of `ProcessQueue`."""
+        super().__init__(start_offset, **limits)
         self._lane_of = lane_of
         self._lanes: dict[str | int, _Lane] = {}
         self._ready: deque[_Lane] = deque()  # those with something to dispatch, longest waiting first
@@ -98,7 +89,7 @@ class OrderedProcessQueue(ProcessQueue):
                 continue
             self._taken[offset] = message
             self._order.append(offset)
-            self._size_bytes += len(message.body)
+            self.size_bytes += len(message.body)
             self._highest = offset
             self.pull_offset = offset + 1
             key = self._lane_of(message)
@@ -233,7 +224,7 @@ class OrderedProcessQueue(ProcessQueue):
         return lane.held.pop(offset, None) is not None
 
     def _end(self, offset: int) -> None:
-        self._size_bytes -= len(self._taken.pop(offset).body)
+        self.size_bytes -= len(self._taken.pop(offset).body)
 
     def _rest(self, key: str | int, lane: _Lane) -> None:
         """Let a lane go on, or remove it if it is empty, once its listener has none of its messages."""

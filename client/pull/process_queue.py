@@ -51,11 +51,11 @@ class ProcessQueue:
         "_order",
         "_retries",
         "_retry_at",
-        "_size_bytes",
         "_taken",
         "_waiting",
         "dropped",
         "pull_offset",
+        "size_bytes",
     )
 
     def __init__(
@@ -73,13 +73,14 @@ class ProcessQueue:
         assert start_offset >= 0, f"an unknown offset must not become a number: {start_offset}"
         self.pull_offset = start_offset
         """The next offset to pull; every message below it has been put, or was passed over by the broker's filter."""
+        self.size_bytes = 0
+        """Bytes of the bodies of all unfinished messages."""
         self.dropped = False
         """Whether the queue is being revoked: nothing is dispatched any more."""
         self._max_count = max_count
         self._max_bytes = max_bytes
         self._max_span = max_span
         self._highest = start_offset
-        self._size_bytes = 0
         self._waiting: deque[MessageExt] = deque()  # never dispatched; all above every offset in _order
         self._taken: dict[int, MessageExt] = {}  # dispatched and unfinished: with a listener, or requeued
         self._order: deque[int] = deque()  # offsets ever dispatched, from the smallest unfinished one on
@@ -108,11 +109,6 @@ class ProcessQueue:
         return len(self._waiting) + len(self._taken)
 
     @property
-    def size_bytes(self) -> int:
-        """Bytes of the bodies of all unfinished messages."""
-        return self._size_bytes
-
-    @property
     def span(self) -> int:
         """Distance from the oldest unfinished to the newest offset put: what would be redelivered after a crash.
 
@@ -139,8 +135,8 @@ class ProcessQueue:
         """
         if self.count > self._max_count:
             return f"{self.count} messages are unfinished, more than {self._max_count}"
-        if self._size_bytes > self._max_bytes:
-            return f"{self._size_bytes} bytes are unfinished, more than {self._max_bytes}"
+        if self.size_bytes > self._max_bytes:
+            return f"{self.size_bytes} bytes are unfinished, more than {self._max_bytes}"
         if self.span > self._max_span:
             return f"unfinished messages span {self.span} offsets, more than {self._max_span}"
         return None
@@ -150,7 +146,7 @@ class ProcessQueue:
 
         One below `pull_offset` was here before (two pulls overlapped) and is ignored, finished or not.
         """
-        next_offset, size_bytes, append = self.pull_offset, self._size_bytes, self._waiting.append
+        next_offset, size_bytes, append = self.pull_offset, self.size_bytes, self._waiting.append
         for message in messages:
             offset = message.offset
             if offset >= next_offset:
@@ -158,7 +154,7 @@ class ProcessQueue:
                 size_bytes += len(message.body)
                 self._highest = offset
                 next_offset = offset + 1
-        self.pull_offset, self._size_bytes = next_offset, size_bytes
+        self.pull_offset, self.size_bytes = next_offset, size_bytes
 
     def advance(self, next_offset: int) -> None:
         """Skip to the offset that the broker says to pull next; it has nothing here below it. Never goes back."""
@@ -196,7 +192,7 @@ class ProcessQueue:
         taken, order = self._taken, self._order
         for message in messages:
             if taken.pop(message.offset, None) is not None:
-                self._size_bytes -= len(message.body)
+                self.size_bytes -= len(message.body)
                 if self._retry_at:
                     self._retry_at.pop(message.offset, None)
         while order and order[0] not in taken:

@@ -23,7 +23,6 @@ from client.pull.owned_queue import OwnedQueue
 from client.push.services import (
     ConsumeConcurrently,
     ConsumeOrderly,
-    ConsumeService,
     FailureHandler,
     log_exhausted,
     retry_locally,
@@ -77,7 +76,7 @@ class PushConsumer(GroupConsumer):
         self._threads = ListenerThreads(self.options.max_workers, self._background)
         self._listeners: dict[str, ListenerCall] = {}
         self._pool: WorkerPool | None = None
-        self._service: ConsumeService | None = None
+        self._service: ConsumeConcurrently | ConsumeOrderly | None = None
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +163,7 @@ class PushConsumer(GroupConsumer):
             await self._service.handle_result(owned, messages, result)
         owned.made_progress()
 
-    def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeService:
+    def _consume_service(self, instance: ClientInstance, pool: WorkerPool) -> ConsumeConcurrently | ConsumeOrderly:
         options = self.options
         send_back = SendBackRequests(instance, self.group, options.max_attempts, options.retry_delay_ms)
         broadcasting = options.model is MessageModel.BROADCASTING

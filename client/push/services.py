@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 import anyio
 
@@ -21,17 +20,6 @@ logger = logging.getLogger(__name__)
 
 FailureHandler = Callable[[MessageExt], Awaitable[bool]]
 """Takes a failed message; returns whether it did, or it is requeued. Cancellation: the message may be redelivered."""
-
-
-class ConsumeService(Protocol):
-    """Acts on the result of a listener."""
-
-    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
-        """Act on one result, of a batch of a queue that is not detached.
-
-        Cancellation: messages that are not processed yet are redelivered, here or to the next owner.
-        """
-        ...
 
 
 async def log_exhausted(message: MessageExt) -> bool:
@@ -54,12 +42,9 @@ def retry_locally(max_attempts: int) -> FailureHandler:
 
 
 class ConsumeConcurrently:
-    """Messages in any order.
+    """Messages in any order. One that `failed` does not take is requeued, and dispatched again after `retry_s`.
 
-    Args:
-        pool: dispatches again what the failure handler does not take.
-        failed: takes failed messages: in CLUSTERING it sends them back to a broker, for the group's retry topic.
-        retry_s: wait before a message that was not taken is dispatched again.
+    In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic.
     """
 
     def __init__(self, pool: WorkerPool, failed: FailureHandler, retry_s: float) -> None:
@@ -68,7 +53,12 @@ class ConsumeConcurrently:
         self._retry_s = retry_s
 
     async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
-        """See `ConsumeService`. Everything but SUCCESS and COMMIT is a failure: there is no order to wait in."""
+        """Act on one result, of a batch of a queue that is not detached.
+
+        Everything but SUCCESS and COMMIT is a failure: there is no order to wait in.
+
+        Cancellation: messages that are not processed yet are redelivered, here or to the next owner.
+        """
         if result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT):
             owned.process_queue.finish(messages)
             return
@@ -87,12 +77,7 @@ class ConsumeOrderly:
     RocketMQ lets a message that always fails block its queue for ever (its default is no limit of attempts). Here it
     is sent to the DLQ after `max_attempts`, as everywhere else, and its lane goes on.
 
-    Args:
-        pool: dispatches again what waits.
-        exhausted: takes a message after its last retry.
-        max_attempts: number of retries.
-        suspend_s: how long a lane is suspended after a failure.
-        auto_commit: whether SUCCESS ends a message; otherwise it waits for a COMMIT in its lane.
+    Without `auto_commit`, a message that is a SUCCESS waits for a COMMIT in its lane.
     """
 
     def __init__(
@@ -105,7 +90,7 @@ class ConsumeOrderly:
         self._auto_commit = auto_commit
 
     async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
-        """See `ConsumeService`.
+        """See `ConsumeConcurrently.handle_result`.
 
         ROLLBACK with automatic commit requeues the batch. RocketMQ warns and commits it, which loses messages that the
         listener wanted back.
