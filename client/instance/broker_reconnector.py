@@ -34,9 +34,8 @@ class BrokerReconnector:
         Without a cause, its BROKER_DOWN is a root of its own.
         """
         if address in self._host.addresses() and address not in self._trying and self._host.background.running:
-            cause = self._host.events.emit(
-                EventKind.BROKER_DOWN, cause=cause, client=self._host.client_id, detail=address
-            )
+            client_id = self._host.client_id
+            cause = self._host.events.emit(EventKind.BROKER_DOWN, cause=cause, client=client_id, detail=address)
             self._trying[address] = None
             self._host.background.start_soon(self._try, address, cause)
 
@@ -48,9 +47,8 @@ class BrokerReconnector:
                 backoff.failed(loop_time(), self._host.config.rng)
                 await anyio.sleep(max(backoff.wait_s(loop_time()), self._host.remoting.backoff_s(address)))
                 if await self._is_back(address, cause):
-                    self._host.events.emit(
-                        EventKind.BROKER_UP, cause=cause, client=self._host.client_id, detail=address
-                    )
+                    client_id = self._host.client_id
+                    self._host.events.emit(EventKind.BROKER_UP, cause=cause, client=client_id, detail=address)
                     self._host.on_broker_returned(cause)
                     return
         finally:

@@ -23,12 +23,7 @@ _LEAVE_TIMEOUT_S = 1.0
 
 
 class Heartbeats:
-    """Sends heartbeats and keeps what brokers answer.
-
-    Attributes:
-        epoch: set before the first heartbeat; see `HeartbeatData`.
-        sessions: until when the brokers keep our leases.
-    """
+    """Sends heartbeats and keeps the answers of brokers; `epoch` (see `HeartbeatData`) is set before the first one."""
 
     def __init__(self, host: InstanceHost) -> None:
         self.epoch = ""
@@ -72,10 +67,7 @@ class Heartbeats:
         self._sessions_changed.set()
 
     async def send(self, cause: str = "", addresses: list[str] | None = None) -> bool:
-        """Send a heartbeat to every known broker, or to some; returns when each has answered or failed.
-
-        Returns:
-            Whether all of them answered.
+        """Send a heartbeat to every known broker, or to some; returns whether all of them have answered.
 
         Cancellation: some may not have been reached.
         """
@@ -119,11 +111,7 @@ class Heartbeats:
                 self._host.wake(group, Trigger.RECONNECT, cause)
 
     def check_accepted(self) -> None:
-        """Raise the refusal of a broker that knows another live process under our client id, if one does.
-
-        Raises:
-            ClientIdConflict: one does, with what to change.
-        """
+        """Raise the ClientIdConflict of a broker that knows another live process under our client id, if one does."""
         for refusal in self._refusals.values():
             raise ClientIdConflict(str(refusal)) from refusal
 
@@ -162,9 +150,7 @@ class Heartbeats:
         self._left[group] = None
         self.sessions.forget(group)
         header: dict[str, object] = {"client_id": self._host.client_id, "groups": [group], "cause": cause}
-        connected = [
-            address for address in self._host.addresses() if self._host.remoting.connected(address) is not None
-        ]
+        connected = [each for each in self._host.addresses() if self._host.remoting.connected(each) is not None]
         await run_together([partial(self._leave_one, address, header) for address in connected])
 
     async def _leave_one(self, address: str, header: dict[str, object]) -> None:

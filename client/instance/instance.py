@@ -51,12 +51,10 @@ class ClientInstance:
 
     Attributes:
         client_id: `ip@instance`; set by `start`.
-        residents: its clients, in the order in which they were registered.
-        members: those of them that are consumers, by group.
+        residents: its clients, of which `members` are the consumers, by group.
         broker_returned: set, and replaced, when a lost broker is back and knows us.
         masters: broker name -> open connection to its master, for frequent requests; emptied whenever a route changes
             or a connection is lost.
-        wait_stopped: see `BackgroundTasks.wait`.
     """
 
     def __init__(self, config: ClientConfig) -> None:

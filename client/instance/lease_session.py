@@ -73,18 +73,10 @@ class LeaseSessions:
     def heard(
         self, group: str, address: str, connection: Closable, *, good_until: float, joined: bool, now: float
     ) -> bool:
-        """Note that a broker has answered a heartbeat.
+        """Note that a broker has answered a heartbeat; returns whether a new session has begun.
 
-        Args:
-            group: the group.
-            address: the broker's.
-            connection: what the answer came over.
-            good_until: when the heartbeat was sent, loop time in seconds, plus the session timeout.
-            joined: whether the broker says that we were no member before.
-            now: loop time in seconds.
-
-        Returns:
-            Whether a new session has begun, so that leases have to be confirmed.
+        `good_until` is the time at which the heartbeat was sent plus the session timeout; `joined` is the broker's
+        answer that we were no member before. Under a new session leases have to be confirmed.
         """
         session = self._sessions.get((group, address))
         if session is not None and not joined and session.is_of(connection) and session.good(now):

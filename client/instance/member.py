@@ -50,11 +50,7 @@ class ClientLife(ABC):
             await self.shutdown()
 
     def _begin_start(self, kind: str) -> None:
-        """Leave CREATE_JUST; the state is START_FAILED until the start has succeeded.
-
-        Raises:
-            IllegalOperation: started before.
-        """
+        """Leave CREATE_JUST; the state is START_FAILED until the start has succeeded."""
         if self._state is not ServiceState.CREATE_JUST:
             raise IllegalOperation(f"this {kind} is {self._state}: make a new one to start again")
         self._state = ServiceState.START_FAILED
@@ -69,11 +65,7 @@ class ClientLife(ABC):
 
 
 class Resident(ABC):
-    """A client that lives in a client instance: a producer, or as a `GroupMember` a consumer.
-
-    Attributes:
-        group: its producer group or consumer group.
-    """
+    """A client that lives in a client instance: a producer, or as a `GroupMember` a consumer."""
 
     group: str
 
@@ -83,15 +75,12 @@ class Resident(ABC):
 
 
 class GroupMember(Resident):
-    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner.
-
-    Attributes:
-        rebalance_interval_s: seconds between passes that no other trigger sets off.
-        session_timeout_s: how long brokers keep it without a heartbeat.
-    """
+    """A consumer, as its client instance sees it. RocketMQ: MQConsumerInner."""
 
     rebalance_interval_s: float
+    """Time between passes that no other trigger sets off."""
     session_timeout_s: float
+    """How long brokers keep it without a heartbeat."""
 
     @abstractmethod
     def consumer_data(self) -> ConsumerData | None:

@@ -57,8 +57,7 @@ class NameServers:
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic; None when the name server answers that no broker serves it.
 
-        Raises:
-            ConnectFailed: no name server answers, so nothing is known about the topic.
+        ConnectFailed means that nothing is known about the topic.
         """
         try:
             answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})

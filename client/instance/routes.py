@@ -84,11 +84,7 @@ class RouteCache:
         return {name: dict(sorted(broker.addresses.items())) for name, broker in sorted(self._broker_table().items())}
 
     def address_of(self, broker_name: str, *, master_only: bool = False) -> str | None:
-        """The address of a broker; without `master_only` a replica will do while the master is away.
-
-        Returns:
-            `host:port`, or None if no cached route names a suitable one.
-        """
+        """The `host:port` of a broker, None if no route names one; a replica will do, unless it is `master_only`."""
         broker = self._broker_table().get(broker_name)
         if broker is None:
             return None

@@ -95,11 +95,9 @@ class RebalanceSchedule:
         state.cause = state.cause or cause
 
     def take_due(self, now: float) -> list[RebalancePass]:
-        """Begin every pass that is due: its group counts as running until `finished`.
+        """Begin every pass that is due, in the order of `add`; their groups count as running until `finished`.
 
-        Returns:
-            The passes, in the order in which their groups were added. Triggers are in order of arrival; TIMER is last
-            when the timer ran out too.
+        Triggers are in order of arrival; TIMER is last when the timer ran out too.
         """
         due: list[RebalancePass] = []
         for group, state in self._groups.items():

@@ -42,10 +42,7 @@ class GroupViews:
         self._views.pop(group, None)
 
     async def fetch(self, group: str, topics: Iterable[str]) -> tuple[str, GroupView] | None:
-        """The members of a group now.
-
-        Returns:
-            The address that answered, and its member list; None when no broker serves any of the topics.
+        """The address of the broker that answered, and its member list; None when no broker serves any of the topics.
 
         Raises:
             ConnectFailed: there are brokers, and none answers.
@@ -77,18 +74,11 @@ class GroupViews:
         return [address for address in addresses if address is not None]
 
     async def ask(self, group: str, address: str) -> GroupView:
-        """The members of a group as one broker knows them now.
-
-        Raises:
-            NetworkError: it does not answer.
-
-        Cancellation: harmless.
-        """
+        """The members of a group as one broker knows them now. Cancellation: harmless."""
         views = self._views.setdefault(group, {})
         header = {"group": group, "known_version": self.known_version(group, address)}
-        answer = await self._remoting.request(
-            address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, None, self._timeout_s
-        )
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        answer = await self._remoting.request(address, code, header, None, self._timeout_s)
         if not answer.header.get("unchanged"):
             views[address] = GroupView.from_wire(group, msgpack.unpackb(answer.body or b""))
         return views[address]

@@ -28,20 +28,14 @@ class SendBackRequests:
         self._delay_ms = delay_ms
 
     async def __call__(self, message: MessageExt) -> bool:
-        """Send a message back.
-
-        Returns:
-            Whether some broker has it now; if not, this consumer still has to process it.
+        """Send a message back; returns whether some broker has it now, or this consumer still has to process it.
 
         Cancellation: a broker may have it, so there may be a duplicate.
         """
         return await self._give(message, self._max_attempts)
 
     async def send_to_dlq(self, message: MessageExt) -> bool:
-        """Send a message to the DLQ at once: its retries were made in its place, in order.
-
-        Returns:
-            Whether some broker has it now.
+        """Send a message whose retries were made in its place to the DLQ at once; returns as `__call__` does.
 
         Cancellation: a broker may have it, so the DLQ may have it twice.
         """

@@ -32,13 +32,10 @@ class Messages(Protocol):
 
 
 class Dispatchable(Protocol):
-    """A queue whose messages wait for workers: an owned one (`OwnedQueue`), or popped messages (`PopProcessQueue`).
-
-    Attributes:
-        offered: whether it is in the line.
-    """
+    """A queue whose messages wait for workers: an owned one (`OwnedQueue`), or popped messages (`PopProcessQueue`)."""
 
     offered: bool
+    """Whether it is in the line."""
 
     @property
     def process_queue(self) -> Messages:

@@ -27,17 +27,12 @@ _pack = msgpack.Packer(autoreset=True).pack
 
 @dataclass(slots=True)
 class _SendBatch:
-    """Messages of one iteration for one queue; itself the waiter for the answer of their request.
-
-    Attributes:
-        rows: [tag hash, payload] of each.
-        futures: the senders of the rows, in their order.
-        size_bytes: of all payloads.
-        deadline: the earliest of the senders', loop time in seconds.
-    """
+    """Messages of one iteration for one queue; itself the waiter for the answer of their request."""
 
     deadline: float
+    """The earliest of the senders', loop time in seconds."""
     rows: list[tuple[int, bytes]] = field(default_factory=list)
+    """The tag hash and payload of each; `futures` has their senders in the same order."""
     futures: list[asyncio.Future[int]] = field(default_factory=list)
     size_bytes: int = 0
 

@@ -55,13 +55,9 @@ class QueuePicker:
     def pick(
         self, topic: str, queues: Sequence[MessageQueue], *, avoid_broker: str | None = None, now: float
     ) -> MessageQueue:
-        """Pick the queue of the next message.
+        """Pick the queue of the next message, of writable queues that come in the same order every time.
 
-        Args:
-            topic: each topic has a round of its own.
-            queues: where the topic can be written; not empty, in the same order every time.
-            avoid_broker: name of the broker that the last try of this message failed on.
-            now: seconds.
+        Each topic has a round of its own; `avoid_broker` is the broker that the last try of this message failed on.
         """
         position = self._positions.get(topic)
         if position is None:

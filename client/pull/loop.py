@@ -36,19 +36,14 @@ _MOVED = int(ResponseCode.PULL_OFFSET_MOVED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullCallbacks:
-    """The callbacks of a pull loop.
-
-    Attributes:
-        subscription_of: topic -> current subscription, or None after the unsubscribe.
-        arrived: the queue has new messages to dispatch.
-        lost: the lease was granted to another member.
-        moved: the broker does not have the offset; called with the offset to go on from.
-    """
+    """The callbacks of a pull loop; `arrived` and `subscription_of` are those of `MemberContext`."""
 
     subscription_of: Callable[[str], SubscriptionData | None]
     arrived: Callable[[OwnedQueue], None]
     lost: Callable[[OwnedQueue], None]
+    """The lease was granted to another member."""
     moved: Callable[[OwnedQueue, int], None]
+    """The broker does not have the offset; called with the offset to go on from."""
 
 
 class PullLoop:

@@ -40,20 +40,14 @@ def by_key(message: MessageExt) -> str | int:
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """One ordered sub-queue.
-
-    Attributes:
-        waiting: not dispatched, in offset order.
-        dispatched: with a listener.
-        held: processed by a listener that has not committed them yet (manual commit).
-        not_before: suspended until then, seconds; None while it is not suspended.
-        in_line: it is among the lanes that have something to dispatch.
-    """
+    """One ordered sub-queue; `waiting` is in offset order, and `in_line` a lane that has something to dispatch."""
 
     waiting: deque[MessageExt] = field(default_factory=deque)
     dispatched: dict[int, MessageExt] = field(default_factory=dict)
     held: dict[int, MessageExt] = field(default_factory=dict)
+    """Processed by a listener that has not committed them yet (manual commit)."""
     not_before: float | None = None
+    """Suspended until then, seconds; None while it is not suspended."""
     in_line: bool = False
 
 

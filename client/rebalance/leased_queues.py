@@ -67,10 +67,7 @@ class LeasedQueues(PulledQueues):
     # --- rebalance ---------------------------------------------------------------------------------------------------
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass over the subscribed topics, sorted: find the target, then revoke and acquire.
-
-        Returns:
-            Whether this member owns exactly its target now.
+        """See `QueueOwnership`: find the target, then revoke and acquire.
 
         Raises:
             StrategyError: the strategy failed; nothing was changed of the topics for which it did.
@@ -340,7 +337,7 @@ class LeasedQueues(PulledQueues):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Commit the offset of every queue; returns the failures, which are tried again next time."""
+        """See `PulledQueues`."""
         failures: dict[MessageQueue, RlabError] = {}
         self._take_offsets()
         for reset, offsets in self._offsets.split_dirty():

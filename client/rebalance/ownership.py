@@ -21,34 +21,26 @@ def _ignore(owned: OwnedQueue) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MemberContext:
-    """The parts of a consumer that every way to own queues needs.
-
-    Attributes:
-        background: where pull loops, pops and releases run; they end with the consumer.
-        subscription_of: topic -> current subscription, or None.
-        arrived: called when a queue has messages to dispatch.
-        started: called with each queue before it is first pulled.
-    """
+    """The parts of a consumer that every way to own queues needs."""
 
     instance: ClientInstance
     group: str
     options: ConsumerOptions
     background: BackgroundTasks
+    """Runs pull loops, pops and releases, which end with the consumer."""
     subscription_of: Callable[[str], SubscriptionData | None]
     arrived: Callable[[OwnedQueue], None] = _ignore
+    """Called when a queue has messages to dispatch."""
     started: Callable[[OwnedQueue], None] = _ignore
+    """Called with each queue before it is first pulled."""
 
 
 class QueueOwnership(Protocol):
-    """A way to own queues: under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (POP).
-
-    Attributes:
-        owned: the queues that the consumer owns now.
-        topics_of_others: topics whose routes the target depends on, although the consumer does not subscribe to them.
-    """
+    """A way to own queues: under leases (`leased_queues.py`), without them (`unleased_queues.py`), or none (POP)."""
 
     owned: dict[MessageQueue, OwnedQueue]
     topics_of_others: tuple[str, ...]
+    """Topics whose routes the target depends on, although the consumer does not subscribe to them."""
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """Run one pass over the subscribed topics, sorted; returns whether it owns its target now."""

@@ -55,21 +55,13 @@ def allocate_target(
     queues_of: Mapping[str, Sequence[MessageQueue]],
     view: GroupView | None,
 ) -> list[MessageQueue]:
-    """Decide which queues a member should own. RocketMQ: RebalanceImpl.rebalanceByTopic.
+    """Decide which queues a member should own, in the order of its topics. RocketMQ: RebalanceImpl.rebalanceByTopic.
 
-    Args:
-        strategy: decides in CLUSTERING mode; topic by topic, or for all topics at once if it is a GroupWideStrategy.
-        group: the consumer group.
-        client_id: the member that asks.
-        model: BROADCASTING owns every queue of every topic, without a strategy.
-        topics: what the member subscribes to.
-        queues_of: readable queues by topic; a topic that is not in it does not exist and has none. For a
-            GroupWideStrategy, topics that only other members subscribe to have to be in it too.
-        view: members of the group; None in BROADCASTING only. A pass that could not get the view in CLUSTERING must
-            end as not balanced and change nothing, because an empty view would mean to revoke everything.
-
-    Returns:
-        The queues, in the order of `topics`.
+    In CLUSTERING the strategy decides, topic by topic, or for all topics at once if it is a GroupWideStrategy; in
+    BROADCASTING a member owns every queue of every topic. A topic that is not in `queues_of` does not exist and has no
+    queues; for a GroupWideStrategy, topics that only other members subscribe to have to be in it too. The view is None
+    in BROADCASTING only: a pass that could not get the view in CLUSTERING must end as not balanced and change nothing,
+    because an empty view would mean to revoke everything.
 
     Raises:
         StrategyError: the strategy raised, or returned a queue that it was not given, or one twice.
@@ -93,11 +85,8 @@ def allocate_topics(
 ) -> tuple[list[MessageQueue], dict[str, StrategyError]]:
     """Decide which queues a member should own in CLUSTERING mode, topic by topic as far as the strategy does not fail.
 
-    The arguments are those of `allocate_target`.
-
-    Returns:
-        The queues, in the order of `topics`; and topics without a decision, with the reason. RocketMQ notes it, too,
-        and goes on with the next topic.
+    The arguments are those of `allocate_target`; a topic without a decision is returned with the reason. RocketMQ
+    notes it, too, and goes on with the next topic.
     """
     if is_group_wide(strategy):
         try:

@@ -34,12 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class UnleasedQueues(PulledQueues):
-    """The queues of one consumer, without leases.
-
-    Args:
-        store: where offsets are kept.
-        wanted: topics -> the queues to own now, sorted.
-    """
+    """The queues of one consumer, without leases; `wanted` maps topics to the queues to own now, sorted."""
 
     _offsets: OffsetStore
 
@@ -72,10 +67,7 @@ class UnleasedQueues(PulledQueues):
             await self._offsets.persist()
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Run one pass over the subscribed topics, sorted: begin what is wanted, revoke what is not.
-
-        Returns:
-            Whether this consumer owns exactly its target now.
+        """See `QueueOwnership`: begin what is wanted, revoke what is not.
 
         Cancellation: harmless; the next pass goes on.
         """
@@ -165,10 +157,7 @@ class UnleasedQueues(PulledQueues):
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """Store the offset of every queue; returns the failures, which are tried again next time.
-
-        Cancellation: some of it may have been stored.
-        """
+        """See `PulledQueues`. Cancellation: some of it may have been stored."""
         self._take_offsets()
         try:
             failures = await self._offsets.persist()
