@@ -91,12 +91,7 @@ class Baseline(NamedTuple):
 def collect_events(
     spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
 ) -> list[Event]:
-    """Read the events of trace files that a replay needs, in file order.
-
-    Args:
-        spark: the session.
-        paths: of the files.
-        tell: called with a text if lines are left out.
+    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out.
 
     Raises:
         ConfigError: a file is missing or no trace.

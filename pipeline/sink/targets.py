@@ -23,7 +23,6 @@ class Targets:
     """The queues of one topic that rows can go to.
 
     Args:
-        topic: the topic.
         queues: its writable queues, sorted.
         brokers: of the batch, sorted; None if rows need not go to the same broker in every run.
         partitioning: how a queue is picked.

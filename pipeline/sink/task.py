@@ -51,7 +51,6 @@ class SinkTask:
 
     Args:
         client: of this task alone.
-        options: of the write.
         stage: the stage of the messages, or None to send them to their queues.
         task_id: 16 hexadecimal digits that no other task has; they begin the ids of its messages.
         clock_ms: wall clock in milliseconds.

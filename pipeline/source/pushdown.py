@@ -48,9 +48,8 @@ class Narrowing:
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
     """Turn filters, all of which have to hold, into a narrowing.
 
-    Returns:
-        The narrowing, and the filters that Spark still has to check. Those on offsets are among them: they cost it
-        nothing, and so this code need not compare exactly as Spark does.
+    The second value has the filters that Spark still has to check. Those on offsets are among them: they cost it
+    nothing, and so this code need not compare exactly as Spark does.
     """
     found, rest = Narrowing(), []
     for one in filters:

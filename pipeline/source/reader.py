@@ -111,14 +111,8 @@ def batch_ranges(planner: Planner, options: SourceOptions) -> list[Range]:
 def resolve_offsets(options: Mapping[str, str]) -> dict[str, str]:
     """Fix the queues and offsets of a batch read, so that all DataFrames with the resulting options see the same.
 
-    Queues and topics that appear later are left out. A queue whose broker is down when it is read is an error.
-
-    Args:
-        options: of a batch read.
-
-    Returns:
-        The same options with the queues and both positions written out; for
-        `spark.read.format("rlab").options(**resolved)`.
+    Queues and topics that appear later are left out. A queue whose broker is down when it is read is an error. The
+    result has the queues and both positions written out, for `spark.read.format("rlab").options(**resolved)`.
 
     Raises:
         ConfigError: an option is wrong, or the options select no queue.

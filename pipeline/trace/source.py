@@ -66,14 +66,8 @@ def read_topic(spark: SparkSession, name_servers: str) -> DataFrame:
 def record_topic(spark: SparkSession, name_servers: str, table: Path, checkpoint: Path) -> StreamingQuery:
     """Keep writing the topic SYS_TRACE to Parquet: the trace of a cluster that outlives the topic.
 
-    Args:
-        spark: the session.
-        name_servers: addresses, separated by commas.
-        table: folder of the table; `read_files` reads it, even while it is written.
-        checkpoint: folder for Spark's checkpoint.
-
-    Returns:
-        The query; stop it with `stop()`, and continue later with the same folders.
+    `read_files` reads the folder `table`, even while it is written. The returned query is stopped with `stop()`, and
+    continues if this is called again with the same folders.
     """
     options = {"nameServer": name_servers, "subscribe": TRACE_TOPIC, "startingOffsets": "earliest"}
     events = events_in(spark.readStream.format("rlab").options(**options).load())

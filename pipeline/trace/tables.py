@@ -48,11 +48,8 @@ def write_tables(
 ) -> Path:
     """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
 
-    Args:
-        read: a trace; see `pipeline/trace/source.py`.
-        directory: parent of the folders.
-        group: only this consumer group.
-        progress: called with the name of each table before it is computed.
+    `read` is a trace, as `pipeline/trace/source.py` returns it; with a `group`, only that group counts. `progress` is
+    called with the name of each table before it is computed.
 
     Raises:
         ConfigError: there is no event in the trace.

@@ -79,11 +79,7 @@ class DeliveryCheck:
             of_producer.waiting[number] = _Waiting.NOTHING
 
     def received(self, producer: int, number: int) -> bool:
-        """Note that a consumer got the message.
-
-        Returns:
-            Whether it is the first time.
-        """
+        """Note that a consumer got the message; returns whether it is the first time."""
         of_producer = self._producer(producer)
         state = of_producer.take(number)
         if state is None or state is _Waiting.ACKNOWLEDGEMENT:

@@ -68,7 +68,6 @@ class SimulatedCluster:
     """See the module header. An async context manager: it stops everything at the end, clients first.
 
     Args:
-        simulation: the world it runs in.
         data_dir: brokers store below it.
         name_servers: how many; named `namesrv-1` and so on.
         brokers: how many; named `broker-a` and so on.

@@ -40,10 +40,8 @@ class SimulatedServer(Generic[Running]):
     """One server process on a host of its own.
 
     Args:
-        simulation: the world.
         tasks: the task group that runs it; it stays open as long as the server may run.
         name: its host.
-        port: where it listens.
         open_server: makes a new context manager of the server for every start; gets the sink for its events.
         data_dir: put back by a crash; None for a server that stores nothing.
         sink: gets the events of the server, but none from after a crash.

@@ -100,17 +100,10 @@ def run_seeds(
     run: Callable[[_Options], _V],
     figures: Callable[[_V], str],
 ) -> int:
-    """Run the chosen seeds in processes of their own and print results and progress.
+    """Run the chosen seeds in processes of their own, and print results and progress; returns the exit code.
 
-    Args:
-        chosen: what a `seeds_parser` parsed.
-        verdict: its class.
-        options_of: seed -> its options.
-        run: runs one seed; a function of a module, so that other processes find it.
-        figures: the counts of a verdict in words.
-
-    Returns:
-        The exit code: 1 if a seed failed.
+    `chosen` is what a `seeds_parser` parsed. `run` is a function of a module, so that other processes find it. `figures`
+    has the counts of a verdict in words.
     """
     total, failed = verdict(-1), 0
     every = [options_of(seed) for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)]
