@@ -15,6 +15,7 @@ Invariant: `lost` counts exactly the messages that were acknowledged and not rec
 
 from __future__ import annotations
 
+from collections import defaultdict
 from enum import Enum
 
 
@@ -61,11 +62,11 @@ class DeliveryCheck:
         self.received_unique = 0
         self.duplicates = 0
         self.lost = 0
-        self._producers: dict[int, _Producer] = {}
+        self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
 
     def acknowledged(self, producer: int, number: int) -> None:
         """Note that a broker acknowledged a message; every number from 0 on is acknowledged or failed once."""
-        of_producer = self._producer(producer)
+        of_producer = self._producers[producer]
         self.sent += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
             of_producer.waiting[number] = _Waiting.RECEIPT
@@ -73,14 +74,14 @@ class DeliveryCheck:
 
     def failed(self, producer: int, number: int) -> None:
         """Note that a send failed: its message was never promised, so it cannot be lost."""
-        of_producer = self._producer(producer)
+        of_producer = self._producers[producer]
         self.failed_sends += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
             of_producer.waiting[number] = _Waiting.NOTHING
 
     def received(self, producer: int, number: int) -> bool:
         """Note that a consumer got the message; returns whether it is the first time."""
-        of_producer = self._producer(producer)
+        of_producer = self._producers[producer]
         state = of_producer.take(number)
         if state is None or state is _Waiting.ACKNOWLEDGEMENT:
             if state is not None:
@@ -103,9 +104,3 @@ class DeliveryCheck:
             if state is _Waiting.RECEIPT
         ]
         return missing[:limit]
-
-    def _producer(self, producer: int) -> _Producer:
-        of_producer = self._producers.get(producer)
-        if of_producer is None:
-            of_producer = self._producers[producer] = _Producer()
-        return of_producer

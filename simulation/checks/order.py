@@ -24,7 +24,8 @@ connection lost) does not hold up the next owner; one dispatched when a member *
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from model.events import Event, EventKind
@@ -76,7 +77,7 @@ class OrderCheck:
         self.starts = 0
         self.settled = 0
         self._by_key = dict(by_key)
-        self._queues: dict[_Place, _CheckedQueue] = {}
+        self._queues: defaultdict[_Place, _CheckedQueue] = defaultdict(_CheckedQueue)
         self._numbers: dict[tuple[str, str], int] = {}
         self._acknowledged: dict[tuple[MessageQueue, int], None] = {}
 
@@ -86,7 +87,7 @@ class OrderCheck:
         """Note an event about leases or acquired queues; other groups are ignored."""
         if event.group not in self._by_key:
             return
-        state = self._state_of(event.group, MessageQueue(event.topic, event.broker, event.queue_id))
+        state = self._queues[event.group, MessageQueue(event.topic, event.broker, event.queue_id)]
         if event.kind == EventKind.LOCK_GRANTED:
             if state.holder not in ("", event.client):
                 self._violated(f"lease: {event} although {state.holder} holds it")
@@ -105,13 +106,13 @@ class OrderCheck:
         """Note that a broker acknowledged a message: every group has to settle it."""
         self._acknowledged[queue, offset] = None
         for group in self._by_key:
-            state = self._state_of(group, queue)
+            state = self._queues[group, queue]
             self._know(state, self._lane(group, state, key), offset)
 
     def started(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
         """Note that a listener is called with a message."""
         self.starts += 1
-        state = self._state_of(group, queue)
+        state = self._queues[group, queue]
         lane = self._lane(group, state, key)
         what = f"{group}: {client} starts {queue} {offset} of key {key!r}"
         if state.holder not in ("", client):
@@ -131,14 +132,14 @@ class OrderCheck:
 
     def ended(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
         """Note that a listener returned, raised or was cancelled."""
-        self._lane(group, self._state_of(group, queue), key).running.pop((client, offset), None)
+        self._lane(group, self._queues[group, queue], key).running.pop((client, offset), None)
 
     def processed(self, group: str, queue: MessageQueue, offset: int, key: str, number: int | None) -> None:
         """Note that a message is settled: a listener of the group succeeded on it, or failed for the last time.
 
         `number` is the message's number within its key; None if it failed for the last time.
         """
-        state = self._state_of(group, queue)
+        state = self._queues[group, queue]
         if offset in state.settled:
             return
         self.settled += 1
@@ -157,33 +158,24 @@ class OrderCheck:
     @property
     def lag(self) -> int:
         """Acknowledged messages that a group has not settled yet, summed over the groups."""
-        return sum(
-            offset not in self._state_of(group, queue).settled
-            for group in self._by_key
-            for queue, offset in self._acknowledged
-        )
+        return sum(1 for _ in self._unsettled())
 
     def missing(self) -> list[str]:
         """A line for each message that is lost if no more are delivered, up to `MAX_VIOLATIONS`."""
-        lost = [
-            f"lost: {group} has not settled {queue} {offset}"
-            for group in self._by_key
-            for queue, offset in self._acknowledged
-            if offset not in self._state_of(group, queue).settled
-        ]
+        lost = [f"lost: {group} has not settled {queue} {offset}" for group, queue, offset in self._unsettled()]
         return lost[:MAX_VIOLATIONS]
 
     # --- state -------------------------------------------------------------------------------------------------------
 
+    def _unsettled(self) -> Iterator[tuple[str, MessageQueue, int]]:
+        for group in self._by_key:
+            for queue, offset in self._acknowledged:
+                if offset not in self._queues[group, queue].settled:
+                    yield group, queue, offset
+
     def _violated(self, what: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(what)
-
-    def _state_of(self, group: str, queue: MessageQueue) -> _CheckedQueue:
-        state = self._queues.get((group, queue))
-        if state is None:
-            state = self._queues[group, queue] = _CheckedQueue()
-        return state
 
     def _lane(self, group: str, state: _CheckedQueue, key: str) -> _CheckedLane:
         return state.lanes.setdefault(key if self._by_key[group] else "", _CheckedLane())

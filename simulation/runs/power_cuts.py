@@ -176,17 +176,13 @@ class _PowerCutRun:
         changed, out_of_order = [], []
         newest: dict[MessageQueue, int] = {}
         for delivery in deliveries:
-            message, body = delivery.message, delivery.body.decode()
-            if bodies.setdefault((message.queue, message.offset), body) != body:
-                changed.append(f"{message.queue}+{message.offset}: {bodies[message.queue, message.offset]}, {body}")
-        # The order of first deliveries counts for each queue; a retried message is a new one of the retry topic.
-        seen: set[tuple[MessageQueue, int]] = set()
-        for delivery in deliveries:
-            at = delivery.message.queue, delivery.message.offset
-            if at not in seen and at[1] < newest.get(at[0], -1):
-                out_of_order.append(f"{at[0]}+{at[1]} after {newest[at[0]]}")
-            seen.add(at)
-            newest[at[0]] = max(newest.get(at[0], -1), at[1])
+            queue, offset, body = delivery.message.queue, delivery.message.offset, delivery.body.decode()
+            # The order of first deliveries counts for each queue; a retried message is a new one of the retry topic.
+            if (queue, offset) not in bodies and offset < newest.get(queue, -1):
+                out_of_order.append(f"{queue}+{offset} after {newest[queue]}")
+            if bodies.setdefault((queue, offset), body) != body:
+                changed.append(f"{queue}+{offset}: {bodies[queue, offset]}, {body}")
+            newest[queue] = max(newest.get(queue, -1), offset)
         last: dict[tuple[str, MessageQueue], int] = {}
         for body, (queue, offset, _) in sorted(self.acknowledged.items()):
             if offset < 0:
@@ -201,7 +197,7 @@ class _PowerCutRun:
             cuts=cuts,
             acknowledged=len(self.acknowledged),
             failed=self.failed,
-            duplicates=len(deliveries) - len(seen),
+            duplicates=len(deliveries) - len(bodies),
             lost=tuple(self.unfinished),
             changed=tuple(changed),
             out_of_order=tuple(out_of_order),

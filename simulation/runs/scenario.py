@@ -102,8 +102,8 @@ def run_seeds(
 ) -> int:
     """Run the chosen seeds in processes of their own, and print results and progress; returns the exit code.
 
-    `chosen` is what a `seeds_parser` parsed. `run` is a function of a module, so that other processes find it. `figures`
-    has the counts of a verdict in words.
+    `chosen` is what a `seeds_parser` parsed. `run` is a function of a module, so that other processes find it.
+    `figures` has the counts of a verdict in words.
     """
     total, failed = verdict(-1), 0
     every = [options_of(seed) for seed in range(chosen.first_seed, chosen.first_seed + chosen.seeds)]
