@@ -25,7 +25,6 @@ MAX_LONG_FILE_LINES = 600
 # Files over MAX_FILE_LINES, each with the reason why it reads better whole. None may pass MAX_LONG_FILE_LINES.
 LONG_FILES: dict[str, str] = {
     "client/admin/admin.py": "the public API of administration in one place; most of it is what each call refuses",
-    "tests/unit/broker/test_broker.py": "tests of one broker as a whole; those of its rooms are in theirs",
     "remoting/connection.py": "one asyncio.Protocol: all of its callbacks share the state of one socket",
     "pipeline/replay/replay.py": "one state machine: each step of a replay schedules others",
 }

@@ -268,6 +268,24 @@ class World:
         await self.stop_broker()
 
 
+async def a_life(world: World, **options: object) -> tuple[Peer, Peer, int]:
+    """A broker with two members of `g`, the first of which has queue 0 and has committed 2 of 3 messages.
+
+    Returns them and the token.
+    """
+    await world.start_broker(**options)
+    a, b = world.peer("a"), world.peer("b")
+    await a.put_topic("t", read=3, write=2)
+    for n in range(3):
+        await a.send(body=b"%d" % n)
+    await a.heartbeat(consumer())
+    await b.heartbeat(consumer())
+    token = await a.token_of(0)
+    await a.commit(2, token)
+    await world.sleep(1)
+    return a, b, token
+
+
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """Turn a coroutine of a `World` into a test that runs it in virtual time; other parameters are pytest's."""
 
