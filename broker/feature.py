@@ -9,8 +9,7 @@ happened, and the list calls every feature that has a hook for that, in the orde
     features.add(Messages(core, topics, groups, leases))
     features.queue_changed("orders", 0)      # calls Messages.queue_changed, and not Leases: it has no such hook
 
-A feature without a hook inherits one that does nothing. Only `queue_changed` is collected when a feature is added, so
-that a send pays for those that have it and not for a walk over all features.
+Hooks are collected when a feature is added, so a send pays for those that exist and not for a walk over all features.
 """
 
 from __future__ import annotations
@@ -87,90 +86,90 @@ class Feature:
 
 FeatureT = TypeVar("FeatureT", bound=Feature)
 
+_HOOKS = {name: hook for name, hook in vars(Feature).items() if callable(hook)}
+
 
 class Features:
-    """The features of one broker, in the order in which their hooks are called: lower floors first."""
+    """The features of one broker, in the order in which their hooks are called: lower floors first.
+
+    A hook is called on the features that override it, and on no others: a send pays for `queue_changed` of those whom
+    it concerns, and not for a walk over all features.
+    """
 
     def __init__(self) -> None:
-        self._features: list[Feature] = []
-        self._queue_changed: list[Callable[[str, int], None]] = []
+        self._hooks: dict[str, list[Callable[..., Any]]] = {name: [] for name in _HOOKS}
+        self._queue_changed = self._hooks["queue_changed"]
 
     def add(self, feature: FeatureT) -> FeatureT:
         """Add a feature behind the others; returns it."""
-        self._features.append(feature)
-        if type(feature).queue_changed is not Feature.queue_changed:
-            self._queue_changed.append(feature.queue_changed)
+        for name, default in _HOOKS.items():
+            if getattr(type(feature), name) is not default:
+                self._hooks[name].append(getattr(feature, name))
         return feature
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """The handlers of all features; a request has one at most."""
         handlers: dict[RequestCode, Handler] = {}
-        for feature in self._features:
-            more = feature.handlers()
+        for more in self._ask("handlers"):
             assert not handlers.keys() & more.keys(), f"two features serve {handlers.keys() & more.keys()}"
             handlers.update(more)
         return handlers
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of all features."""
-        deadlines = [deadline for one in self._features if (deadline := one.next_deadline()) is not None]
-        return min(deadlines, default=None)
+        return min((deadline for deadline in self._ask("next_deadline") if deadline is not None), default=None)
 
     def expire(self, now: float) -> None:
         """Let every feature act on its deadlines."""
-        for feature in self._features:
-            feature.expire(now)
+        self._ask("expire", now)
 
     def connection_closed(self, connection: Connection) -> None:
         """See `Feature`; as all that follow."""
-        for feature in self._features:
-            feature.connection_closed(connection)
+        self._ask("connection_closed", connection)
 
     def queue_changed(self, topic: str, queue_id: int) -> None:
-        """On the path of every message that is stored: no work of its own, and only the features that have the hook."""
+        """On the path of every message that is stored: no work of its own."""
         for hook in self._queue_changed:
             hook(topic, queue_id)
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """See `Feature`."""
-        for feature in self._features:
-            feature.member_left(group, client_id, cause, reason)
+        self._ask("member_left", group, client_id, cause, reason)
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """See `Feature`."""
-        for feature in self._features:
-            feature.client_unregistered(connection, group, client_id)
+        self._ask("client_unregistered", connection, group, client_id)
 
     def knows_group(self, group: str) -> bool:
         """Whether any feature has something stored for a group."""
-        return any(feature.knows_group(group) for feature in self._features)
+        return any(self._ask("knows_group", group))
 
     def group_deleted(self, group: str, cause: str) -> None:
         """See `Feature`."""
-        for feature in self._features:
-            feature.group_deleted(group, cause)
+        self._ask("group_deleted", group, cause)
 
     def topic_deleted(self, topic: str, cause: str) -> None:
         """See `Feature`."""
-        for feature in self._features:
-            feature.topic_deleted(topic, cause)
+        self._ask("topic_deleted", topic, cause)
 
     def is_popped(self, group: str, topic: str) -> bool:
         """See `Feature`."""
-        return any(feature.is_popped(group, topic) for feature in self._features)
+        return any(self._ask("is_popped", group, topic))
 
     def kept_from(self) -> dict[LogKey, int]:
         """First offsets that the features together still need."""
-        return {key: offset for feature in self._features for key, offset in feature.kept_from().items()}
+        return {key: offset for kept in self._ask("kept_from") for key, offset in kept.items()}
 
     def stats(self) -> dict[str, int]:
         """The counters of all features."""
-        return {name: n for feature in self._features for name, n in feature.stats().items()}
+        return {name: n for stats in self._ask("stats") for name, n in stats.items()}
 
     def close(self) -> None:
         """See `Feature`."""
-        for feature in self._features:
-            feature.close()
+        self._ask("close")
+
+    def _ask(self, name: str, *arguments: object) -> list[Any]:
+        return [hook(*arguments) for hook in self._hooks[name]]
 
 
 @dataclass(frozen=True, slots=True)
