@@ -64,6 +64,8 @@ def test_every_test_that_is_named_exists(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_method_and_attribute_that_is_named_exists(page: str) -> None:
     for name, member in MEMBER.findall(prose_of(page)):
+        if (ROOT / f"{name}.{member}").exists():
+            continue
         assert re.search(rf"^class {name}\b", python_text(), re.MULTILINE), name
         assert re.search(rf"\bdef {member}\(|^    {member}\b|\bself\.{member}\b", python_text(), re.MULTILINE), member
 
