@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,9 @@ def test_people_import_these_names_and_no_others() -> None:
         "SendResult",
     ]
     assert all(hasattr(client, name) for name in client.__all__)
+
+
+def test_every_room_has_a_door() -> None:
+    contracts = tomllib.loads((ROOT / "rooms.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    behind = {room for contract in contracts for room in contract.get("protected_modules", ())}
+    assert behind == {package for package in PACKAGES if "." in package} - DOORS
