@@ -42,8 +42,8 @@ def strategies(
     """Compare allocation strategies over random histories.
 
     Shows how many queues a join or leave moves, compared with the minimum for an even assignment, and how even the
-    loads are. The built-in strategies are computed with arrays, with the same results as in a client; other strategies
-    are called for each member in turn.
+    loads are. Strategies that can be computed with arrays are, with the same results as in a client; others, such as
+    those of packages, are called for each member in turn.
 
     Example: rlab strategies --queues 1000000 --consumers 10000 --events 20 --scenarios 4
     """

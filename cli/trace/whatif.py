@@ -70,7 +70,11 @@ def whatif(
     notify: _Notify = None,
     recorded_timeout: _RecordedTimeout = 120.0,
     recorded_strategy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Strategy of the trace; by default it is inferred.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Strategy of the trace; by default it is inferred, among those built in and those of --strategy.",
+        ),
     ] = None,
     capacity: _Capacity = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Print at most N configurations.")] = 20,
@@ -168,7 +172,7 @@ def _run(
         for note in notes:
             print_note(note)
         recorded = recorded_in(events, group)
-        baseline = baseline_of(recorded, grid.was_timeout_s, strategy)
+        baseline = baseline_of(recorded, grid.was_timeout_s, strategy, grid.strategies)
         as_recorded = try_rules(recorded, baseline.rules, capacity)
         with spark_progress(spark, "configurations"):
             table = try_all(spark, recorded, rules, capacity).persist()

@@ -119,14 +119,16 @@ def recorded_in(events: Sequence[Event], group: str | None) -> Recorded:
     return read_recorded(events, group if group is not None else groups[0])
 
 
-def baseline_of(recorded: Recorded, was_timeout_s: float, strategy: str | None = None) -> Baseline:
+def baseline_of(
+    recorded: Recorded, was_timeout_s: float, strategy: str | None = None, candidates: Iterable[str] = ()
+) -> Baseline:
     """Find the rules that a trace was recorded with.
 
-    Events do not name the strategy. Without `strategy` each built-in one is replayed, and the one that repeats the
-    moves of the trace best is taken.
+    Events do not name the strategy. Without `strategy` each built-in one and each of `candidates` is replayed, and the
+    one that repeats the moves of the trace best is taken.
     """
     found: list[Baseline] = []
-    for name in BUILT_IN_STRATEGIES if strategy is None else (strategy,):
+    for name in dict.fromkeys((*BUILT_IN_STRATEGIES, *candidates)) if strategy is None else (strategy,):
         rules = Rules(
             strategy=name,
             interval_ms=recorded.interval_ms,

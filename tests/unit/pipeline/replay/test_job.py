@@ -47,6 +47,16 @@ def test_the_strategy_of_a_trace_is_found_by_replaying_it() -> None:
     assert baseline_of(recorded, 5.0, "CONSISTENT_HASH").rules.strategy == "CONSISTENT_HASH"
 
 
+def test_the_strategy_of_a_trace_is_also_looked_for_among_candidates_that_are_not_built_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorded = recorded_in(golden_events(), None)
+    only = {"CONSISTENT_HASH": BUILT_IN_STRATEGIES["CONSISTENT_HASH"]}
+    monkeypatch.setattr("pipeline.replay.job.BUILT_IN_STRATEGIES", only)
+    assert baseline_of(recorded, 5.0).wrong_queues > 0
+    assert baseline_of(recorded, 5.0, candidates=("AVG",)).rules.strategy == "AVG"
+
+
 def test_one_configuration_is_replayed_and_counted() -> None:
     recorded = recorded_in(golden_events(), "g")
     tried = try_rules(recorded, baseline_of(recorded, 5.0).rules)
