@@ -3,9 +3,9 @@
 A strategy is a pure function of all queues, all members and the member's own id. Every member runs it for itself;
 members agree because they sort the same inputs and use the same strategy.
 
-Invariant: for one member list, no queue is assigned to two members; with CONFIG, the authors of the lists are
-responsible for that. AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, MACHINE_ROOM_NEARBY and BALANCED_STICKY also assign every
-queue; the others leave queues out on purpose.
+Invariant: for one member list, no queue is assigned to two members, and every queue is assigned. CONFIG, MACHINE_ROOM
+and the allow-list by client IP may leave queues out on purpose; with CONFIG, the authors of the lists are responsible
+for both.
 
     strategy.py           the protocol of a strategy, and the checks that all of them make
     registry.py           strategies by name: those built in, and those of installed packages

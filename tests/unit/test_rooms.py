@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -59,6 +60,15 @@ def test_the_door_of_a_room_says_what_is_behind_it_and_hands_nothing_on(package:
     assert len(docstring.splitlines()) >= 4, "say what the feature is, which file decides, which acts, where to begin"
     if package not in DOORS:
         assert len(source.tree.body) == 1, "a re-export doubles a name, and loads the whole room for it"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_room_that_lists_its_files_lists_them_all(package: str) -> None:
+    folder = package.replace(".", "/")
+    [source] = [source for source in shipped() if source.path == f"{folder}/__init__.py"]
+    listed = set(re.findall(r"^\s*(\w+\.py) {2,}", ast.get_docstring(source.tree) or "", re.MULTILINE))
+    files = {name for name in folders()[folder] if name.endswith(".py")} - {"__init__.py"}
+    assert listed in (set(), files)
 
 
 def constructors(source: Source) -> list[tuple[str, int]]:

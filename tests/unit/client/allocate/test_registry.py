@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import client.allocate
 from client.allocate import AllocateMessageQueueAveragely
 from client.allocate.registry import (
     BUILT_IN_STRATEGIES,
@@ -18,6 +19,7 @@ from client.rebalance.plan import allocate_target
 from model.errors import ConfigError
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
+from tests.unit.client.allocate.strategy_classes import strategy_classes
 from tests.unit.client.allocate.strategy_package import STRATEGY, install
 
 
@@ -26,6 +28,12 @@ def test_built_in_strategies_are_known_by_the_name_that_heartbeats_carry() -> No
     assert list(BUILT_IN_STRATEGIES)[:4] == ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "BALANCED_STICKY"]
     assert isinstance(strategy_named("AVG"), AllocateMessageQueueAveragely)
     assert strategy_named("BALANCED_STICKY") is strategy_named("BALANCED_STICKY")
+
+
+def test_each_strategy_of_the_room_is_exported() -> None:
+    names = {kind.__name__ for kind in strategy_classes()}
+    assert len(names) >= 8
+    assert names <= set(client.allocate.__all__)
 
 
 @pytest.mark.parametrize("name", BUILT_IN_STRATEGIES)
