@@ -61,9 +61,6 @@ async def measure_session(
 
     The cluster's `TOPIC` has `sizes.spark_rows` messages; checkpoints and tables go to `folder`.
 
-    Raises:
-        RlabError: a topic could not be made or read.
-
     Cancellation: running queries go on until the session is stopped.
     """
     rows = sizes.spark_rows

@@ -151,11 +151,7 @@ def resend(
 
 
 def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
-    """The messages that were found.
-
-    Raises:
-        QueryNotFound: there is none with one of the ids; nothing was sent.
-    """
+    """The messages that were found, at least one with each id."""
     missing = [message_id for message_id, letters in found.items() if not letters]
     if missing:
         raise QueryNotFound(

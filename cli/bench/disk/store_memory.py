@@ -56,10 +56,7 @@ def _against(name: str, value: float, limit: float, unit: str) -> Result:
 
 
 async def read_all(name_server: str, count: int, progress: Progress) -> None:
-    """Consume `count` messages, all there are, from the first.
-
-    Cancellation: harmless.
-    """
+    """Consume `count` messages, all there are, from the first."""
     seen = 0
     finished = anyio.Event()
 

@@ -54,15 +54,12 @@ class ConvergenceWatch:
             self._converged.set()
 
     async def wait_converged(self, timeout_s: float) -> float:
-        """Wait until every consumer owns exactly its target. One caller at a time.
+        """Wait until every consumer owns exactly its target; returns `time.perf_counter()` at that moment.
 
-        Returns:
-            `time.perf_counter()` at that moment.
+        One caller at a time.
 
         Raises:
             ConvergenceTimeout: it took longer than `timeout_s`.
-
-        Cancellation: harmless.
         """
         with anyio.move_on_after(timeout_s):
             while self._wrong:

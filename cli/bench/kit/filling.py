@@ -16,13 +16,7 @@ _REPORTS = 100
 
 
 async def fill_topic(name_server: str, body: bytes, count: int, progress: Progress) -> None:
-    """Send messages to the queues of `TOPIC`, round robin.
-
-    Raises:
-        ExceptionGroup: a batch failed.
-
-    Cancellation: some messages are sent.
-    """
+    """Send messages to the queues of `TOPIC`, round robin."""
     size = max(1, min(_BATCH_MESSAGES, _BATCH_BYTES // len(body)))
     message = Message(TOPIC, body)
     left = count

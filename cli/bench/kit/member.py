@@ -17,13 +17,7 @@ from client import PushConsumer
 
 
 async def consume(name_server: str, group: str, instance_name: str, session_timeout_s: str) -> None:
-    """Consume `TOPIC` until standard input ends.
-
-    Raises:
-        RlabError: it cannot start.
-
-    Cancellation: it unregisters.
-    """
+    """Consume `TOPIC` until standard input ends, or until cancelled, and unregister."""
     async with PushConsumer(
         name_server,
         group,

@@ -1,7 +1,7 @@
 """Servers of a benchmark, each in a process of its own, so that they share no interpreter with the measuring client.
 
 The name server and the brokers are the ordinary `rlab` daemons. Like them, every child announces its address in one
-line and ends with this process (see `cli/servers/children.py`).
+line and ends with this process; see `cli/servers/children.py`, also for errors and cancellation.
 
     async with cluster_processes({"orders": 8}) as cluster, echo_process() as echo:
         cluster.name_server, echo.address, await rss_bytes(cluster.brokers[0])
@@ -43,16 +43,8 @@ async def echo_process() -> AsyncIterator[Child]:
 async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
 
-    `topics` has the number of queues of each topic to create; without `trace` the broker stores no events.
-
-    Yields:
-        The cluster; the name server lists every topic.
-
-    Raises:
-        ServiceNotAvailable: a server did not start.
-        RlabError: a topic could not be created.
-
-    Cancellation: the servers are stopped and the folder removed.
+    `topics` has the number of queues of each topic to create; without `trace` the broker stores no events. The name
+    server lists every topic when the block begins.
     """
     flag = "--trace-topic" if trace else "--no-trace-topic"
     async with (
@@ -75,8 +67,6 @@ async def temporary_folder() -> AsyncIterator[Path]:
 async def name_server_process(*, quiet: bool = False) -> AsyncIterator[str]:
     """Run a name server while the block runs; yields its address.
 
-    Raises and cancellation: see `children`.
-
     `quiet` drops its warnings about brokers that are going to be killed.
     """
     stderr = DEVNULL if quiet else None
@@ -90,15 +80,8 @@ async def broker_process(
 ) -> AsyncIterator[Child]:
     """Run a broker while the block runs.
 
-    `options` are those of `rlab broker`; `entry` is another module, with arguments, to start in its place.
-
-    Yields:
-        The broker; the name server lists it.
-
-    Raises:
-        ServiceNotAvailable: it did not start, or did not register.
-
-    Cancellation: it is stopped.
+    `options` are those of `rlab broker`; `entry` is another module, with arguments, to start in its place. The name
+    server lists the broker when the block begins.
     """
     placed = ("--namesrv", name_server, "--data", str(folder))
     module, *arguments = entry
@@ -112,23 +95,14 @@ async def broker_process(
 async def member_process(
     name_server: str, group: str, instance_name: str, session_timeout_s: float
 ) -> AsyncIterator[Child]:
-    """Run an orderly consumer while the block runs; its `address` is its client id.
-
-    Raises and cancellation: see `children`.
-    """
+    """Run an orderly consumer while the block runs; its `address` is its client id."""
     arguments = (name_server, group, instance_name, str(session_timeout_s))
     async with module_process("member", "cli.bench.kit.member", *arguments) as child:
         yield child
 
 
 async def create_topics(name_server: str, topics: Mapping[str, int]) -> None:
-    """Create topics, queues by name, on every broker that the name server knows.
-
-    Raises:
-        RlabError: one could not be created.
-
-    Cancellation: some exist.
-    """
+    """Create topics, queues by name, on every broker that the name server knows."""
     async with Admin(name_server) as admin:
         for topic, queues in topics.items():
             await admin.create_topic(topic, queues)

@@ -44,16 +44,7 @@ async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
 
 @asynccontextmanager
 async def idle_groups(name_server: str, members: int, progress: Progress) -> AsyncIterator[float]:
-    """Run `GROUPS` groups of `TOPIC` while the block runs.
-
-    Yields:
-        `time.perf_counter()` when all of them had converged.
-
-    Raises:
-        ConvergenceTimeout: the groups did not converge.
-
-    Cancellation: all consumers are shut down.
-    """
+    """Run `GROUPS` groups of `TOPIC` while the block runs; yields `time.perf_counter()` when all had converged."""
     watch = ConvergenceWatch()
     groups = {
         group: [consumer_of(name_server, group, number, watch.note, trace=False) for number in range(members)]

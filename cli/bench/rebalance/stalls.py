@@ -56,15 +56,10 @@ class Takeovers:
                 self._done.set()
 
     async def wait(self, timeout_s: float) -> list[float]:
-        """Wait until every queue was consumed.
-
-        Returns:
-            The time of each queue, in seconds.
+        """Wait until every queue was consumed; returns the time of each, in seconds.
 
         Raises:
             ConvergenceTimeout: some were not consumed in time.
-
-        Cancellation: harmless.
         """
         with anyio.move_on_after(timeout_s) as scope:
             await self._done.wait()

@@ -67,13 +67,7 @@ class FilledCluster(NamedTuple):
 
 @asynccontextmanager
 async def filled_cluster(sizes: Sizes, progress: Progress) -> AsyncIterator[FilledCluster]:
-    """Run a cluster and an echo server while the block runs, and fill the queues.
-
-    Raises:
-        RlabError: the cluster did not start, or a send failed.
-
-    Cancellation: every process is stopped.
-    """
+    """Run a cluster and an echo server while the block runs, and fill the queues."""
     async with (
         echo_process() as echo,
         cluster_processes({TOPIC: QUEUES}) as cluster,
