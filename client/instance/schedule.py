@@ -1,4 +1,4 @@
-"""The schedule of rebalance passes: six triggers, coalesced per group, become passes. Pure.
+"""The schedule of rebalance passes: triggers, coalesced per group, become passes. Pure.
 
 Invariant: after any wake-up of a group at least one pass of it begins later than the wake-up, and never two passes of
 one group run at a time.

@@ -18,6 +18,11 @@ def test_the_page_about_a_rebalance_has_every_trigger() -> None:
     assert sorted(row["trigger"] for row in rows) == sorted(Trigger)
 
 
+@pytest.mark.parametrize("trigger", Trigger)
+def test_a_simulation_shows_of_every_trigger_that_it_is_enough_alone(trigger: Trigger) -> None:
+    assert f"\ndef test_{trigger.lower()}_alone_" in text_of("tests/simulation/test_triggers.py")
+
+
 def test_the_page_about_strategies_has_every_built_in_one() -> None:
     rows = text_of("docs/strategies.md").split("<!-- table: names -->", 1)[1].split("\n\n", 1)[0]
     assert re.findall(r"^\| `(\w+)`", rows, re.MULTILINE) == list(BUILT_IN_STRATEGIES)

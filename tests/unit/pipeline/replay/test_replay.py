@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from client.allocate.registry import BUILT_IN_STRATEGIES
+from client.trigger import Trigger
 from model.message_queue import MessageQueue
 from pipeline.replay.recorded import Recorded, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
@@ -101,3 +102,11 @@ def test_under_every_strategy_the_last_member_has_everything_at_the_end(recorded
     for strategy in BUILT_IN_STRATEGIES:
         outcome = replay(recorded, rules(strategy=strategy))
         assert {(span.client, span.queue) for span in outcome.spans if span.ended == "open"} == {("c3", Q0), ("c3", Q1)}
+
+
+@pytest.mark.parametrize("trigger", [trigger for trigger in Trigger if trigger.from_outside])
+def test_every_trigger_from_outside_is_taken_from_the_trace(recorded: Recorded, trigger: Trigger) -> None:
+    renamed = [event._replace(detail=event.detail.replace("START", trigger)) for event in golden_events()]
+    outcome = replay(read_recorded(renamed, "g"), rules())
+    assert [tuple(move)[1:] for move in outcome.moves] == [tuple(move)[1:] for move in recorded.moves]
+    assert owners(outcome)[Q1] == ["c1", "c2", "c1", "c3"]

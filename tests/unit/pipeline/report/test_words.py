@@ -6,6 +6,33 @@ from model.events import EventKind
 from pipeline.report.data import Totals
 from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
 
+SHOWN_BY_NAME = frozenset(
+    EventKind(kind)
+    for kind in [
+        "GROUP_INCONSISTENT",
+        "CLIENT_ID_CONFLICT",
+        "NOTIFY_SENT",
+        "NOTIFY_RECEIVED",
+        "REBALANCE_END",
+        "ASSIGNMENT_MADE",
+        "QUEUE_ACQUIRED",
+        "QUEUE_RELEASED",
+        "LOCK_GRANTED",
+        "LOCK_REFUSED",
+        "LOCK_EXPIRED",
+        "FIRST_PULL",
+        "FIRST_MESSAGE",
+        "MESSAGES_HANDED_OUT",
+        "MESSAGES_UNDECODABLE",
+        "OFFSET_COMMITTED",
+        "OFFSET_MOVED",
+        "MESSAGES_DELETED",
+        "MESSAGES_REDELIVERED",
+        "DEAD_LETTER",
+    ]
+)
+"""Kinds with which a rebalance does not usually begin; a report that meets one shows its bare name."""
+
 
 def rebalance(kind: str, detail: str = "") -> dict[str, object]:
     return {"kind": kind, "detail": detail, "client": "127.0.0.1@c4"}
@@ -32,6 +59,11 @@ def test_a_rebalance_is_told_by_its_cause(kind: str, detail: str, told: str, sho
 def test_every_kind_of_event_can_be_told(kind: EventKind) -> None:
     assert what_happened(rebalance(kind))
     assert kind_of(rebalance(kind))
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_a_kind_that_a_rebalance_may_begin_with_has_words_of_its_own(kind: EventKind) -> None:
+    assert (what_happened(rebalance(kind)) == kind) == (kind in SHOWN_BY_NAME)
 
 
 def test_members_go_by_the_name_that_people_gave_them() -> None:
