@@ -44,11 +44,7 @@ class RlabDataSource(DataSource):
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make the reader of a batch.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
+        """Make the reader of a batch."""
         options = parse_options(self.options, streaming=False)
         # Two classes, because in pyspark 4.3 a reader with `pushFilters` fails unless a setting of the session, which
         # is off by default, allows it.
@@ -56,19 +52,11 @@ class RlabDataSource(DataSource):
         return kind(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of a stream.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
+        """Make the reader of a stream."""
         return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make the writer of a batch.
-
-        Raises:
-            ConfigError: an option or a column is wrong, or the topic does not exist.
-        """
+        """Make the writer of a batch."""
         if overwrite:
             raise ConfigError("a topic cannot be overwritten, only appended to: use mode('append')")
         # Imported late, as all of the sink: the processes that Spark starts for a read do not need it.
@@ -79,11 +67,7 @@ class RlabDataSource(DataSource):
         return BatchSink(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Make the writer of a stream.
-
-        Raises:
-            ConfigError: an option or a column is wrong.
-        """
+        """Make the writer of a stream."""
         from pipeline.sink.writer import StreamSink  # noqa: PLC0415
 
         return StreamSink(self._sink_options(schema))

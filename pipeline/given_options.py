@@ -16,11 +16,7 @@ _T = TypeVar("_T")
 class GivenOptions:
     """The options of one read or write. A malformed value raises `ConfigError`, whose text names the option.
 
-    Args:
-        options: as given.
-        known: names of all options.
-        what: `source` or `sink`, for the error.
-        ignored: options for Spark itself, which it passes as well.
+    Errors call it a `source` or a `sink` by `what`; `ignored` are options for Spark itself, which it passes as well.
 
     Raises:
         ConfigError: an option is unknown.

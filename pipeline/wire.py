@@ -52,11 +52,7 @@ def wait_seconds(seconds: float) -> None:
 
 
 class WireConnection:
-    """One connection to one server.
-
-    Args:
-        address: `host:port`.
-        timeout_s: for the connect, and for each send and receive.
+    """One connection to one server, `host:port`; `timeout_s` is for the connect, and for each send and receive.
 
     Raises:
         ConnectFailed: the connection cannot be opened in time.

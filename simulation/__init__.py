@@ -2,7 +2,7 @@
 
 `kernel` is the event loop in virtual time and its network. `cluster` runs the shipped servers and clients in it.
 `faults` breaks them. `checks` decides, purely, whether a run kept its promises. `runs` are the programs: torture,
-order, POP, power cuts. `swarm` is no simulation: it runs shipped clients against any cluster and uses the same
+order, POP, power cuts. `swarm` is not a simulation: it runs shipped clients against any cluster and uses the same
 checkers.
 
 Nothing below `simulation` knows it: what ships runs here unmodified.

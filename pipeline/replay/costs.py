@@ -34,19 +34,15 @@ class Costs(NamedTuple):
     """Costs of one configuration; less is better.
 
     Attributes:
-        moves: leases that went to another member than the last time; the first owner of a queue is no move.
         orphan_s: seconds in which no member consumed a queue, summed over the queues. Counts while the queue is in the
             route and the group has a member that subscribes to its topic.
-        duplicates: messages delivered more than once, estimated.
-        lag_p99: lag of a queue, 99th percentile over queues and time, estimated.
-        imbalance: largest minus smallest number of queues of a member, on average over time.
     """
 
-    moves: int
+    moves: int  # leases that went to another member than the last time; the first owner of a queue is not a move
     orphan_s: float
-    duplicates: float
-    lag_p99: float
-    imbalance: float
+    duplicates: float  # messages delivered more than once, estimated
+    lag_p99: float  # lag of a queue, 99th percentile over queues and time, estimated
+    imbalance: float  # largest minus smallest number of queues of a member, on average over time
 
 
 def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, capacity_per_s: float) -> Costs:

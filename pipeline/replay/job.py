@@ -29,20 +29,14 @@ MAX_CONFIGURATIONS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The rules to try: every combination of these values; see `Rules`.
-
-    Attributes:
-        intervals_s: rebalance intervals.
-        timeouts_s: session timeouts.
-        was_timeout_s: the session timeout in force when the trace was recorded.
-    """
+    """The rules to try: every combination of these values; see `Rules`."""
 
     strategies: tuple[str, ...] = tuple(BUILT_IN_STRATEGIES)
     intervals_s: tuple[float, ...] = (5.0, 20.0, 60.0)
     timeouts_s: tuple[float, ...] = (30.0, 120.0)
     handovers: tuple[Handover, ...] = (Handover.DRAIN, Handover.OVERLAP)
     notify: tuple[bool, ...] = (True, False)
-    was_timeout_s: float = 120.0
+    was_timeout_s: float = 120.0  # the session timeout in force when the trace was recorded
 
     def rules(self) -> list[Rules]:
         """All combinations.
@@ -76,26 +70,17 @@ class Tried(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The rules that a trace was recorded with, and how exactly a replay under them repeats it.
-
-    Attributes:
-        moves: of the trace; see `Move`.
-        wrong_queues: queues with another sequence of owners in the replay than in the trace.
-    """
+    """The rules that a trace was recorded with, and how exactly a replay under them repeats it."""
 
     rules: Rules
-    moves: int
-    wrong_queues: int
+    moves: int  # of the trace; see `Move`
+    wrong_queues: int  # queues with another sequence of owners in the replay than in the trace
 
 
 def collect_events(
     spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
 ) -> list[Event]:
-    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out.
-
-    Raises:
-        ConfigError: a file is missing or no trace.
-    """
+    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out."""
     from pyspark.sql import functions as F  # noqa: PLC0415
 
     from pipeline.trace.source import read_files, report_non_events, trace_events  # noqa: PLC0415

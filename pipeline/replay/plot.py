@@ -13,13 +13,9 @@ _MARKERS = {Handover.DRAIN: "o", Handover.CUT: "s", Handover.OVERLAP: "^"}
 
 
 def plot_whatif(tried: Sequence[Tried], front: Sequence[bool], recorded: Tried, path: Path) -> None:
-    """Draw two panels: moves against time without an owner, duplicates against lag.
+    """Draw two panels: moves against time without an owner, duplicates against lag; `path` is a `.png` or `.svg`.
 
-    Args:
-        tried: all configurations.
-        front: for each, whether it is on the Pareto front.
-        recorded: the configuration of the trace, drawn as a star.
-        path: a `.png` or `.svg` file.
+    `front` says of each configuration whether it is on the Pareto front; that of the trace is drawn as a star.
     """
     import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 

@@ -35,36 +35,24 @@ _LOCKS = frozenset({EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED})
 
 
 class MemberChange(NamedTuple):
-    """A change of the member list on the broker whose list the members use.
-
-    Attributes:
-        version: the group version from then on.
-        topics: the member's subscriptions from now on; None if it left.
-        reason: of a leave: `unregister`, `close` or `expiry`.
-    """
+    """A change of the member list on the broker whose list the members use."""
 
     at_ms: float
-    version: int
+    version: int  # the group version from then on
     client: str
-    topics: tuple[str, ...] | None
-    reason: str = ""
+    topics: tuple[str, ...] | None  # the member's subscriptions from now on; None if it left
+    reason: str = ""  # of a leave: `unregister`, `close` or `expiry`
 
 
 class MemberLeave(NamedTuple):
-    """A broker removed a member from the group, and ended its leases there.
-
-    Attributes:
-        reason: `unregister`, `close` or `expiry`.
-        heard_ms: time of the last event that shows a request of the member.
-        unheard_ms: time of the first NOTIFY_SENT after the member's last own event; else the time of the leave.
-    """
+    """A broker removed a member from the group, and ended its leases there."""
 
     at_ms: float
     broker: str
     client: str
-    reason: str
-    heard_ms: float
-    unheard_ms: float
+    reason: str  # `unregister`, `close` or `expiry`
+    heard_ms: float  # time of the last event that shows a request of the member
+    unheard_ms: float  # time of the first NOTIFY_SENT after the member's last own event; else the time of the leave
 
 
 @dataclass(slots=True)
@@ -72,20 +60,17 @@ class RecordedPass:
     """One pass of a member.
 
     Attributes:
-        end_ms: infinite if it never ended.
         version: the group version that it planned with; -1 if it got no member list, or if the trace does not say.
         plan_ms: time of its first revoke, or of its member's stop if that came first; None if neither happened.
-        lock_ms: broker -> when its LOCK request was handled there.
-        balanced: whether the member owned exactly its target at the end.
     """
 
     begin_ms: float
     triggers: frozenset[str]
-    end_ms: float = math.inf
+    end_ms: float = math.inf  # infinite if it never ended
     version: int = -1
     plan_ms: float | None = None
-    lock_ms: dict[str, float] = field(default_factory=dict)
-    balanced: bool = False
+    lock_ms: dict[str, float] = field(default_factory=dict)  # broker -> when its LOCK request was handled there
+    balanced: bool = False  # whether the member owned exactly its target at the end
 
 
 class Move(NamedTuple):
@@ -98,25 +83,15 @@ class Move(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Median durations in milliseconds, for steps that a replay takes and the trace does not have.
+    """Median durations in milliseconds, for steps that a replay takes and the trace does not have."""
 
-    Attributes:
-        plan_ms: from the begin of a pass until it revokes.
-        lock_ms: from the begin of a pass until a broker handles its LOCK request.
-        end_ms: from the begin of a pass to its end.
-        drain_ms: from a revoke to the release of the lease.
-        least_drain_ms: the same without a busy listener, taken as the fastest tenth.
-        wake_ms: from a release to the next pass of a member that was refused the lease.
-        persist_ms: between two commits of a queue.
-    """
-
-    plan_ms: float
-    lock_ms: float
-    end_ms: float
-    drain_ms: float
-    least_drain_ms: float
-    wake_ms: float
-    persist_ms: float
+    plan_ms: float  # from the begin of a pass until it revokes
+    lock_ms: float  # from the begin of a pass until a broker handles its LOCK request
+    end_ms: float  # from the begin of a pass to its end
+    drain_ms: float  # from a revoke to the release of the lease
+    least_drain_ms: float  # the same without a busy listener, taken as the fastest tenth
+    wake_ms: float  # from a release to the next pass of a member that was refused the lease
+    persist_ms: float  # between two commits of a queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +99,8 @@ class Recorded:
     """One group of a trace; see the module header. Everything is in order of time.
 
     Attributes:
-        leaves: of every broker.
         returns: re-joins seen by brokers other than the list broker, after they had removed the member.
-        stops: when members began to shut down.
-        has_versions: whether passes name the group version that they planned with.
         drains: (client, queue) -> (the member stopped consuming, the lease was released; infinite if never).
-        refusals: (client, queue) -> when the lease was refused.
-        interval_ms: rebalance interval of a member that owns its target.
         arrivals: queue -> (time, end of the queue), as far as commits and grants show it.
         dispatched: client -> (time, messages that listeners got since the last time).
     """
@@ -138,16 +108,16 @@ class Recorded:
     group: str
     end_ms: float
     changes: tuple[MemberChange, ...]
-    leaves: tuple[MemberLeave, ...]
+    leaves: tuple[MemberLeave, ...]  # of every broker
     returns: tuple[tuple[float, str], ...]
-    stops: tuple[tuple[float, str], ...]
+    stops: tuple[tuple[float, str], ...]  # when members began to shut down
     passes: Mapping[str, list[RecordedPass]]
-    has_versions: bool
+    has_versions: bool  # whether passes name the group version that they planned with
     routes: Routes
     drains: Mapping[tuple[str, MessageQueue], list[tuple[float, float]]]
-    refusals: Mapping[tuple[str, MessageQueue], list[float]]
+    refusals: Mapping[tuple[str, MessageQueue], list[float]]  # (client, queue) -> when the lease was refused
     moves: tuple[Move, ...]
-    interval_ms: float
+    interval_ms: float  # rebalance interval of a member that owns its target
     timing: Timing
     arrivals: Mapping[MessageQueue, list[tuple[float, int]]]
     dispatched: Mapping[str, list[tuple[float, int]]]

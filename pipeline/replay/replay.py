@@ -37,35 +37,24 @@ _OUTSIDE = frozenset(trigger for trigger in Trigger if trigger.from_outside)
 
 
 class Span(NamedTuple):
-    """A member consumed a queue from `from_ms` to `to_ms`.
-
-    Attributes:
-        drained_ms: when the listener finished the last message of the queue.
-        ended: `revoked`, `shutdown`, `silent`, or `open` at the end of the trace.
-    """
+    """A member consumed a queue from `from_ms` to `to_ms`."""
 
     queue: MessageQueue
     client: str
     from_ms: float
     to_ms: float
-    drained_ms: float
-    ended: str
+    drained_ms: float  # when the listener finished the last message of the queue
+    ended: str  # `revoked`, `shutdown`, `silent`, or `open` at the end of the trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutcome:
-    """What happened in a replay.
-
-    Attributes:
-        moves: see `Move`, in order.
-        alive: (from, to, client): while the client ran.
-        passes: how many passes all members ran.
-    """
+    """What happened in a replay."""
 
     moves: tuple[Move, ...]
     spans: tuple[Span, ...]
-    alive: tuple[tuple[float, float, str], ...]
-    passes: int
+    alive: tuple[tuple[float, float, str], ...]  # (from, to, client): while the client ran
+    passes: int  # how many passes all members ran
 
 
 @dataclass(slots=True)

@@ -34,11 +34,10 @@ class Routes:
     """Routes of a trace.
 
     Attributes:
-        of_client: client -> what it saw, in order.
         of_topic: topic -> (time, all queues), in order; an entry at 0 is of a topic older than the trace.
     """
 
-    of_client: Mapping[str, list[SeenRoute]]
+    of_client: Mapping[str, list[SeenRoute]]  # client -> what it saw, in order
     of_topic: Mapping[str, list[tuple[float, Queues]]]
 
     def at(self, topic: str, at_ms: float) -> Queues:

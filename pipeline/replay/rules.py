@@ -34,20 +34,15 @@ class Rules:
     """One configuration of a group to replay.
 
     Attributes:
-        strategy: name of an allocation strategy.
-        interval_ms: rebalance interval of a member that owns its target.
-        timeout_ms: session timeout: how long brokers keep a silent member.
         was_timeout_ms: session timeout in force when the trace was recorded; events do not contain it.
-        handover: see `Handover`.
-        notify: whether brokers notify members of changes; else the rebalance interval finds them.
     """
 
     strategy: str
-    interval_ms: float
-    timeout_ms: float = MEMBER_EXPIRY_S * 1000
+    interval_ms: float  # rebalance interval of a member that owns its target
+    timeout_ms: float = MEMBER_EXPIRY_S * 1000  # session timeout: how long brokers keep a silent member
     was_timeout_ms: float = MEMBER_EXPIRY_S * 1000
     handover: Handover = Handover.DRAIN
-    notify: bool = True
+    notify: bool = True  # whether brokers notify members of changes; else the rebalance interval finds them
 
     def __post_init__(self) -> None:
         """Check the rules.

@@ -34,12 +34,8 @@ class MemberTargets:
     ) -> tuple[MessageQueue, ...]:
         """The target of a member, in the order of `client.rebalance.plan.allocate_target`.
 
-        Args:
-            client: one of `members`.
-            view: number of this member list; it stands for `members` in what is kept.
-            members: the member list.
-            route: the member's own topics, as it knows them.
-            others: queues of topics that only other members subscribe to, for strategies that want them.
+        `view` is the number of this member list, which identifies it among kept targets; `route` has the member's own
+        topics, as it knows them, and `others` those that only other members subscribe to.
         """
         known = self._known.setdefault((view, route), {})
         if client not in known:

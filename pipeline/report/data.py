@@ -32,40 +32,29 @@ class Totals:
 
     Attributes:
         members_joined, members_left: consumers that reported their start, and their stop.
-        rebalances: causes that moved a queue.
-        moves: times that a queue went to another owner than its last, or to its first.
-        min_moves: how many would have been enough for an even assignment.
-        acquisitions: times that a member got a queue, even one that it had owned last.
-        handed_out: messages dispatched to listeners, as far as members reported.
-        redelivered: messages that a new owner gets again because the old one did not commit them.
-        duplicates: how many of these were dispatched again.
-        pause_ms: time from an owner's end to the first pull of the next, summed.
         orphan_ms, double_ms: time that queues had no owner between two, or two owners, summed.
-        pause_max_ms: the longest of the pauses.
-        backlog_max: the largest lag that a new owner found.
         convergence_p50_ms, convergence_p95_ms, convergence_max_ms: from a cause to its last move; None without one.
-        orphans: queues without an owner at the end of the trace, although others have one.
     """
 
     group: str
     members_joined: int
     members_left: int
-    rebalances: int
-    moves: int
-    min_moves: int
-    acquisitions: int
-    handed_out: int
-    redelivered: int
-    duplicates: int
-    pause_ms: float
+    rebalances: int  # causes that moved a queue
+    moves: int  # times that a queue went to another owner than its last, or to its first
+    min_moves: int  # how many would have been enough for an even assignment
+    acquisitions: int  # times that a member got a queue, even one that it had owned last
+    handed_out: int  # messages dispatched to listeners, as far as members reported
+    redelivered: int  # messages that a new owner gets again because the old one did not commit them
+    duplicates: int  # how many of these were dispatched again
+    pause_ms: float  # time from an owner's end to the first pull of the next, summed
     orphan_ms: float
     double_ms: float
-    pause_max_ms: float
-    backlog_max: int
+    pause_max_ms: float  # the longest of the pauses
+    backlog_max: int  # the largest lag that a new owner found
     convergence_p50_ms: float | None
     convergence_p95_ms: float | None
     convergence_max_ms: float | None
-    orphans: int
+    orphans: int  # queues without an owner at the end of the trace, although others have one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,50 +62,34 @@ class GroupSection:
     """The contents of a report about one group; rows are those of the tables, times in milliseconds since its begin.
 
     Attributes:
-        ranking: rebalances that moved a queue, the costliest first.
-        intervals: of `ownership`, of the queues in the timeline.
-        left_out: number of later intervals that are left out; only if one queue alone has too many.
-        queues_in_all: number of queues of the group, in the timeline or not.
-        queues: names of the queues in the timeline, in order.
-        convergence: kind, trigger and convergence_ms of rebalances that moved a queue.
-        pauses: of the moves, in milliseconds, those above 0.
         longest, twice, bursts: the moves with the longest pauses, most duplicates, and largest lags.
-        delivery: of all topics together.
-        fairness: in order of time.
     """
 
     totals: Totals
-    ranking: Rows
-    intervals: Rows
-    left_out: int
-    queues_in_all: int
-    queues: list[str]
-    convergence: Rows
-    pauses: list[float]
+    ranking: Rows  # rebalances that moved a queue, the costliest first
+    intervals: Rows  # of `ownership`, of the queues in the timeline
+    left_out: int  # number of later intervals that are left out; only if one queue alone has too many
+    queues_in_all: int  # number of queues of the group, in the timeline or not
+    queues: list[str]  # names of the queues in the timeline, in order
+    convergence: Rows  # kind, trigger and convergence_ms of rebalances that moved a queue
+    pauses: list[float]  # of the moves, in milliseconds, those above 0
     longest: Rows
     twice: Rows
     bursts: Rows
-    delivery: Rows
-    fairness: Rows
+    delivery: Rows  # of all topics together
+    fairness: Rows  # in order of time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The contents of a report.
+    """The contents of a report."""
 
-    Attributes:
-        started_ms: wall clock of the first event.
-        span_ms: time from the first event to the last.
-        lost: number of missing events.
-        groups: those that owned queues, the costliest first.
-    """
-
-    started_ms: float
-    span_ms: float
+    started_ms: float  # wall clock of the first event
+    span_ms: float  # time from the first event to the last
     events: int
     nodes: int
-    lost: int
-    groups: list[GroupSection]
+    lost: int  # number of missing events
+    groups: list[GroupSection]  # those that owned queues, the costliest first
 
 
 def read_report(tables: Path) -> Report:

@@ -30,11 +30,8 @@ def write_report(
 ) -> Report:
     """Write the tables of a trace and the page into a folder, replacing an older report; return the page's contents.
 
-    Args:
-        trace: from a reader in `pipeline/trace/source.py`.
-        directory: created if necessary.
-        group: only this consumer group.
-        progress: called with a text before each step.
+    A reader in `pipeline/trace/source.py` makes the `trace`; with a `group`, only that group counts. `progress` gets
+    a text before each step.
 
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.

@@ -131,12 +131,8 @@ def timeline(
 ) -> str:
     """Owners of queues over time: a row for each queue, a bar for each interval, a red gap between two owners.
 
-    Args:
-        queues: names, from the top.
-        intervals: rows of `ownership`, in order of time.
-        marks: time and tooltip of each rebalance.
-        span_ms: of the trace.
-        names: functions that name the queue and the owner of an interval, and all owners in the order of their colours.
+    `intervals` are rows of `ownership` in order of time, `marks` the time and tooltip of each rebalance. `names` has
+    functions that name the queue and the owner of an interval, and all owners in the order of their colours.
     """
     queue_of, owner_of, owners = names
     row = max(8.0, min(20.0, 480.0 / max(1, len(queues))))
@@ -201,12 +197,8 @@ def lines(
 ) -> str:
     """Values over time, one line for each series; thin lines where rebalances began.
 
-    Args:
-        series: style class and points (milliseconds, value) of each.
-        marks: time and tooltip of each rebalance.
-        span_ms: of the trace.
-        unit: of the values.
-        steps: whether a value holds until the next.
+    A series is a style class and its points (milliseconds, value); with `steps`, a value holds until the next. `marks`
+    are the time and tooltip of each rebalance.
     """
     high = max((value for _, points in series for _, value in points), default=0.0) or 1.0
     box = Box(LEFT - 60, WIDTH - RIGHT, TOP, 170.0)

@@ -49,11 +49,7 @@ class BrokerPipeline:
                 self._lost()  # `_take` sends it again, and counts
 
     def finish(self) -> None:
-        """Wait for every answer.
-
-        Raises:
-            RlabError: as `send`.
-        """
+        """Wait for every answer."""
         while self._unanswered:
             self._take()
 

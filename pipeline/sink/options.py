@@ -31,14 +31,10 @@ class Partitioning(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Checked options of one write; docs/spark-sink.md explains them.
-
-    Attributes:
-        topic: of all rows, or None if column `topic` has it.
-    """
+    """Checked options of one write; docs/spark-sink.md explains them."""
 
     name_servers: tuple[str, ...]
-    topic: str | None
+    topic: str | None  # of all rows, or None if column `topic` has it
     delivery: DeliveryGuarantee
     partitioning: Partitioning
     send_timeout_s: float

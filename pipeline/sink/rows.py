@@ -67,21 +67,14 @@ def check_sink_schema(schema: StructType, *, topic: str | None, needs_queue_id: 
 
 @dataclass(frozen=True, slots=True)
 class SinkRows:
-    """Rows of one Arrow batch, as lists of the same length.
-
-    Attributes:
-        keys: "" for none.
-        queue_ids: None without the column.
-        tag_hashes: see `model.message.tag_hash`.
-        payloads: encoded messages.
-    """
+    """Rows of one Arrow batch, as lists of the same length."""
 
     topics: Sequence[str]
-    keys: Sequence[str]
+    keys: Sequence[str]  # "" for none
     bodies: Sequence[bytes]
-    queue_ids: Sequence[int] | None
-    tag_hashes: Sequence[int]
-    payloads: Sequence[bytes]
+    queue_ids: Sequence[int] | None  # None without the column
+    tag_hashes: Sequence[int]  # see `model.message.tag_hash`
+    payloads: Sequence[bytes]  # encoded messages
 
 
 class RowEncoder:

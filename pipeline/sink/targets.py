@@ -22,11 +22,8 @@ from pipeline.sink.options import Partitioning
 class Targets:
     """The queues of one topic that rows can go to.
 
-    Args:
-        queues: its writable queues, sorted.
-        brokers: of the batch, sorted; None if rows need not go to the same broker in every run.
-        partitioning: how a queue is picked.
-        start: first turn of rows without a key; it differs between tasks, or all would begin at the first queue.
+    `queues` are writable and sorted, and so are `brokers`, those of the batch; None if rows need not go to the same
+    broker in every run. Rows without a key begin at queue `start`, or all tasks would begin at the first queue.
 
     Raises:
         TopicNotExist: there is no queue, or none on one of the brokers.

@@ -49,15 +49,9 @@ class _Gathered:
 class SinkTask:
     """Writes the rows of one partition.
 
-    Args:
-        client: of this task alone.
-        stage: the stage of the messages, or None to send them to their queues.
-        task_id: 16 hexadecimal digits that no other task has; they begin the ids of its messages.
-        clock_ms: wall clock in milliseconds.
-        is_repeatable: whether another driver may run the batch again, as it may that of a stream.
-
-    Attributes:
-        rows: broker name -> messages that were sent to it.
+    No other task uses the `client`. Without a `stage` messages go to their queues. `task_id` has 16 hexadecimal digits
+    that no other task has; they begin the ids of its messages. `is_repeatable` says whether another driver may run the
+    batch again, as it may that of a stream.
     """
 
     def __init__(
@@ -70,7 +64,7 @@ class SinkTask:
         *,
         is_repeatable: bool = False,
     ) -> None:
-        self.rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}  # broker name -> messages that were sent to it
         self._client = client
         self._options = options
         self._stage = stage
@@ -101,11 +95,7 @@ class SinkTask:
             self._gather(targets.pick(key, body, queue_id), tag_hash, payload)
 
     def finish(self) -> None:
-        """Send the gathered rows and wait for every answer.
-
-        Raises:
-            RlabError: as `add`.
-        """
+        """Send the gathered rows and wait for every answer."""
         self._send_all()
         for pipeline in self._pipelines.values():
             pipeline.finish()
@@ -129,11 +119,7 @@ class SinkTask:
                 return found
 
     def _agree(self, topic: str, queues: list[MessageQueue]) -> list[str]:
-        """The broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`.
-
-        Raises:
-            RlabError: one of them is down.
-        """
+        """The broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`."""
         assert self._stage is not None, "only a batch that may be repeated needs it"
         header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}
         brokers = sorted({queue.broker_name for queue in queues})

@@ -39,15 +39,10 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """Result of a task.
+    """Result of a task."""
 
-    Attributes:
-        stage: the stage of its messages, or None if they are in their queues.
-        rows: broker name -> number of messages.
-    """
-
-    stage: StageId | None
-    rows: dict[str, int]
+    stage: StageId | None  # the stage of its messages, or None if they are in their queues
+    rows: dict[str, int]  # broker name -> number of messages
 
 
 class BatchSink(DataSourceArrowWriter):

@@ -22,21 +22,12 @@ def numbers(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def binaries(values: Sequence[bytes]) -> pa.Array:
-    """An array of byte strings, none of them null.
-
-    Raises:
-        TypeError: a value is something else.
-    """
+    """An array of byte strings, none of them null."""
     return _lay_out(pa.binary(), map(len, values), b"".join(values), len(values))
 
 
 def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.Array:
-    """An array of strings; those with a false `is_valid` are null.
-
-    Raises:
-        TypeError: a value is something else.
-        UnicodeEncodeError: a value has a lone surrogate.
-    """
+    """An array of strings; those with a false `is_valid` are null. A lone surrogate raises UnicodeEncodeError."""
     joined = "".join(values)
     data = joined.encode()
     lengths = map(len, values) if len(data) == len(joined) else (len(value.encode()) for value in values)

@@ -4,7 +4,7 @@ Columns are built from whole lists: one msgpack unpacker reads a pull's body and
 as bytes and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns
 the payloads into columns. Rows, one tuple per message, cost twice as much (`pipeline/source/rows.py`).
 
-A broker does not decode payloads, so any client can store a record that is no message. Such records are not searched
+A broker does not decode payloads, so any client can store a record that is not a message. Such records are not searched
 for: they make a step fail that decodes thousands at once, and only then are they found one by one, and handled as
 `failOnDataLoss` says.
 """
@@ -171,7 +171,7 @@ def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecod
 
 
 def report_unfit(unfit: Sequence[Undecodable], end: int, options: SourceOptions) -> None:
-    """Report records that are no messages.
+    """Report records that are not messages.
 
     Raises:
         MessagesLost: there is one before the end, and `fail_on_data_loss` is set.

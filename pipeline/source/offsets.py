@@ -133,9 +133,7 @@ def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
     the rest is in proportion to the lags. What rounding down leaves over goes to the largest remainders, and of two
     equal ones to the first queue.
 
-    Args:
-        ranges: the whole lag, one range per queue; `end` is not below `start`.
-        max_rows: at least 1. If more queues than that have a lag, one message of each is read.
+    `ranges` are the whole lag, one per queue. If more than `max_rows` queues have a lag, one message of each is read.
     """
     ordered = sorted(ranges)
     lag = {one.queue: one.end - one.start for one in ordered if one.end > one.start}
@@ -156,11 +154,8 @@ def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
 def split(ranges: Iterable[Range], min_partitions: int = 0, max_rows: int | None = None) -> list[Range]:
     """Cut ranges into pieces, in order; those of one range join without gap or overlap.
 
-    Args:
-        ranges: one per queue; empty ones give no piece.
-        min_partitions: at least this many pieces, as far as there are messages; each range is cut in proportion to its
-            length. 0 for no minimum.
-        max_rows: most messages of a piece, or None.
+    There are at least `min_partitions` pieces, as far as there are messages, and each range is cut in proportion to its
+    length; a piece has at most `max_rows` messages. Empty ranges give no piece.
     """
     ordered = sorted(one for one in ranges if one.end > one.start)
     total = sum(one.end - one.start for one in ordered)

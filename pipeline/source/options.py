@@ -54,16 +54,14 @@ class Position:
     """The offsets at which a read begins or ends.
 
     Attributes:
-        default: EARLIEST or LATEST, for queues that are not in `offsets`.
         timestamp_ms: stands for the first message stored at or after it, wall clock in milliseconds; wins over the
             offsets.
-        or_latest: whether a queue without such a message is taken at its end; else that is an error.
     """
 
-    default: int
+    default: int  # EARLIEST or LATEST, for queues that are not in `offsets`
     offsets: Offsets = field(default_factory=dict)
     timestamp_ms: int | None = None
-    or_latest: bool = False
+    or_latest: bool = False  # whether a queue without such a message is taken at its end; else that is an error
 
     @property
     def is_repeatable(self) -> bool:
@@ -74,21 +72,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Checked options of one read; docs/spark-source.md explains them.
-
-    Attributes:
-        topics: named by `subscribe`, else empty.
-        pattern: of `subscribePattern`, else None.
-        queues: of `assign`, else empty.
-        tags: wanted tags, or None for all.
-        group: name under which brokers log reads of deleted messages; nothing joins it.
-    """
+    """Checked options of one read; docs/spark-source.md explains them."""
 
     name_servers: tuple[str, ...]
-    topics: tuple[str, ...]
-    pattern: re.Pattern[str] | None
-    queues: tuple[MessageQueue, ...]
-    tags: frozenset[str] | None
+    topics: tuple[str, ...]  # named by `subscribe`, else empty
+    pattern: re.Pattern[str] | None  # of `subscribePattern`, else None
+    queues: tuple[MessageQueue, ...]  # of `assign`, else empty
+    tags: frozenset[str] | None  # wanted tags, or None for all
     start: Position
     end: Position
     max_rows_per_trigger: int | None
@@ -103,7 +93,7 @@ class SourceOptions:
     pull_timeout_s: float
     fetch_retries: int
     metadata_poll_s: float
-    group: str
+    group: str  # name under which brokers log reads of deleted messages; nothing joins it
     filter_pushdown: bool
     use_arrow: bool
 

@@ -26,12 +26,10 @@ class Planner:
     def queues(self, *, all_must_exist: bool) -> list[MessageQueue]:
         """The queues of the read that can be read now, sorted.
 
-        Args:
-            all_must_exist: whether a named topic or queue that does not exist is an error. A running stream keeps the
-                offset of a queue whose broker is down, and continues when it is back.
+        A running stream keeps the offset of a queue whose broker is down, and continues when it is back.
 
         Raises:
-            ConfigError: a named topic or queue does not exist.
+            ConfigError: a named topic or queue does not exist, although `all_must_exist`.
             RlabError: no name server answers.
         """
         options = self._options
@@ -50,22 +48,14 @@ class Planner:
         return sorted(queues)
 
     def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
-        """The offsets that each queue holds now.
-
-        Raises:
-            RlabError: a broker does not answer.
-        """
+        """The offsets that each queue holds now."""
         wanted = list(queues)
         begins = self._ask(RequestCode.GET_MIN_OFFSET, wanted)
         ends = self.ends(wanted)
         return {queue: Bounds(begins[queue], ends[queue]) for queue in wanted}
 
     def ends(self, queues: Iterable[MessageQueue]) -> Offsets:
-        """The offset that the next message of each queue gets.
-
-        Raises:
-            RlabError: a broker does not answer.
-        """
+        """The offset that the next message of each queue gets."""
         return self._ask(RequestCode.GET_MAX_OFFSET, list(queues))
 
     def resolve(self, position: Position, bounds: Mapping[MessageQueue, Bounds], option: str) -> Offsets:

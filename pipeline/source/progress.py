@@ -47,12 +47,11 @@ class GroupProgress(StreamingQueryListener):
     With a `query_id` only batches of that query count, else those of every stream of the session that reads topics.
 
     Attributes:
-        committed: the offsets that brokers have accepted.
         failures: queue -> text of its last commit if that was refused or lost. The next batch tries again.
     """
 
     def __init__(self, client: WireClient, group: str, query_id: str | None = None) -> None:
-        self.committed: Offsets = {}
+        self.committed: Offsets = {}  # the offsets that brokers have accepted
         self.failures: dict[MessageQueue, str] = {}
         self._client = client
         self._group = check_group(group)

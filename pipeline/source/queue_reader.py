@@ -33,13 +33,11 @@ class Pulled(NamedTuple):
     """The result of a pull.
 
     Attributes:
-        body: concatenated records.
-        start: requested offset.
         end: offset of the next pull. Without tags there is a record for each offset from `start`, unless it is damaged.
     """
 
-    body: bytes
-    start: int
+    body: bytes  # concatenated records
+    start: int  # requested offset
     end: int
 
 
@@ -48,14 +46,10 @@ class MessagesLost(NegativeAnswer):
 
 
 class QueueReader:
-    """Reads one range; it may drop the connection of `client` to its broker.
-
-    Attributes:
-        skipped: messages of the range that were found to be deleted.
-    """
+    """Reads one range; it may drop the connection of `client` to its broker."""
 
     def __init__(self, client: WireClient, wanted: Range, options: SourceOptions) -> None:
-        self.skipped = 0
+        self.skipped = 0  # messages of the range that were found to be deleted
         self._client = client
         self._queue = wanted.queue
         self._end = wanted.end

@@ -44,12 +44,7 @@ def open_client(options: SourceOptions) -> WireClient:
 
 
 def read_ranges(partition: InputPartition, options: SourceOptions, schema: StructType) -> Iterator[Any]:
-    """Read the ranges of a task as Arrow batches, or as rows if the options say so. Runs on an executor.
-
-    Raises:
-        MessagesLost: messages of a range were deleted or are not decodable, and `failOnDataLoss` is set.
-        RlabError: a broker cannot be reached, or refuses.
-    """
+    """Read the ranges of a task as Arrow batches, or as rows if the options say so. Runs on an executor."""
     # If a plan has no partitions, pyspark 4.3 passes an object of another class.
     if not isinstance(partition, QueueRanges):
         return

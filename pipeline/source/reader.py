@@ -39,11 +39,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks.
-
-        Raises:
-            RlabError: the cluster does not answer, or lacks what an option names.
-        """
+        """Plan the tasks."""
         with open_client(self._options) as client:
             ranges = self._narrow(batch_ranges(Planner(client, self._options), self._options))
         return plan_tasks(ranges, self._options)

@@ -75,11 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(to_json(self._initial))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end of a query that reads the present messages.
-
-        Raises:
-            RlabError: the cluster does not answer.
-        """
+        """Fix the end of a query that reads the present messages."""
         planner = self._planner()
         self._target = planner.ends(planner.queues(all_must_exist=False))
 
@@ -119,11 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(to_json(self._seen)) if self._seen else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            RlabError: the cluster does not answer.
-        """
+        """Plan the tasks of a micro-batch."""
         starts, ends = from_json(start), from_json(end)
         new = [queue for queue in ends if queue not in starts and ends[queue] > 0]
         # A new queue may begin behind offset 0 without a loss: this stream has not read it yet.
@@ -131,7 +123,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for queue, last in ends.items():
             first = starts[queue] if queue in starts else begins.get(queue, 0)
-            # A start beyond the end is no loss either: the first batch of a query is run again, and "latest" has moved
+            # A start beyond the end is not a loss either: the first batch of a query runs again, and "latest" has moved
             # on; or the queue was deleted and created again, which `latestOffset` has reported.
             ranges.append(Range(queue, min(first, last), last))
         return plan_tasks(ranges, self._options)

@@ -42,16 +42,11 @@ Owners = npt.NDArray[np.int32]
 
 
 class QueueSet(NamedTuple):
-    """The queues of one topic.
-
-    Attributes:
-        brokers: names, sorted.
-        per_broker: queues on each broker.
-    """
+    """The queues of one topic."""
 
     topic: str
-    brokers: tuple[str, ...]
-    per_broker: int
+    brokers: tuple[str, ...]  # names, sorted
+    per_broker: int  # queues on each broker
 
     def __len__(self) -> int:
         return len(self.brokers) * self.per_broker
@@ -96,7 +91,7 @@ class AllocateAll:
             shared += len(share)
         if shared != len(every) or (owners < 0).any():
             raise StrategyError(
-                f"strategy {name} gave {shared} shares of {len(every)} queues: each must have one owner"
+                f"strategy {name} made {shared} assignments of {len(every)} queues: each must have one owner"
             )
         return owners
 

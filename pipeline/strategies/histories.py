@@ -21,21 +21,16 @@ class MembershipEvent(NamedTuple):
     """The effect of one join or leave under one strategy.
 
     Attributes:
-        event: number of the event, from 1.
-        members: number of members now.
-        moved: queues that have another owner than before.
         least: fewest queues that have to move if loads differ by at most one before and after: the load of the member
             that joined or left.
-        spread: the largest load minus the smallest.
-        jain: Jain's index of the loads: 1.0 if all are equal, 1/members if one has all.
     """
 
-    event: int
-    members: int
-    moved: int
+    event: int  # number of the event, from 1
+    members: int  # number of members now
+    moved: int  # queues that have another owner than before
     least: int
-    spread: int
-    jain: float
+    spread: int  # the largest load minus the smallest
+    jain: float  # Jain's index of the loads: 1.0 if all are equal, 1/members if one has all
 
 
 def memberships(members: int, events: int, seed: int) -> Iterator[list[str]]:

@@ -25,21 +25,13 @@ MAX_QUEUES = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Options of a comparison.
+    """Options of a comparison."""
 
-    Attributes:
-        queues: of the topic, over all brokers; rounded down to the same number on each.
-        consumers: members at the beginning.
-        events: joins and leaves of each history.
-        scenarios: number of histories.
-        seed: of the first history; the next ones count up.
-    """
-
-    queues: int = 1_000
+    queues: int = 1_000  # of the topic, over all brokers; rounded down to the same number on each
     brokers: int = 10
-    consumers: int = 100
-    events: int = 20
-    scenarios: int = 10
+    consumers: int = 100  # members at the beginning
+    events: int = 20  # joins and leaves of each history
+    scenarios: int = 10  # number of histories
     strategies: tuple[str, ...] = tuple(BUILT_IN_STRATEGIES)
     seed: int = 1
 
@@ -108,22 +100,17 @@ class StrategyFigures:
     """One strategy over all histories.
 
     Attributes:
-        moved_share: queues moved by an event, as a fraction of all.
         times_least: moved queues, as a multiple of the fewest that an even assignment has to move; None if that is 0,
             which it is with more members than queues.
-        worst_times_least: the same in the history where it is largest.
-        spread: the largest difference between two loads at any moment.
-        jain: the smallest Jain's index at any moment.
-        elapsed_ms: time to assign all queues to all members once, vectorised.
     """
 
     strategy: str
-    moved_share: float
+    moved_share: float  # queues moved by an event, as a fraction of all
     times_least: float | None
-    worst_times_least: float | None
-    spread: int
-    jain: float
-    elapsed_ms: float
+    worst_times_least: float | None  # `times_least` of the history where it is largest
+    spread: int  # the largest difference between two loads at any moment
+    jain: float  # the smallest Jain's index at any moment
+    elapsed_ms: float  # time to assign all queues to all members once, vectorised
 
 
 def strategy_figures(events: DataFrame, queues: int) -> list[StrategyFigures]:

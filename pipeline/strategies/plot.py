@@ -17,13 +17,9 @@ def plot_strategies(
     comparison: Comparison,
     path: Path,
 ) -> None:
-    """Draw two panels: moves of each history as a multiple of the least, and the largest difference between two loads.
+    """Draw two panels into a `.png` or `.svg`: moves as a multiple of the least, and the largest difference of loads.
 
-    Args:
-        figures: of each strategy, in the order of the panels.
-        histories: strategy -> moves as a multiple of the least, of each history in which there is such a multiple.
-        comparison: what was compared, for the title.
-        path: a `.png` or `.svg` file.
+    `histories` has such a multiple for each history in which there is one, by strategy; panels follow `figures`.
     """
     import matplotlib  # noqa: PLC0415 - slow to import, and only needed for a picture
 

@@ -67,9 +67,8 @@ _Array = np.ndarray[Any, Any]
 def intervals_of(events: pa.Table, end_ms: float) -> pa.Table:
     """Find the intervals in the events of some claims; a row each, with `SCHEMA`.
 
-    Args:
-        events: of `KINDS`, with `NUMBERS`, `NAMES` and `REASONS`, in any order; for each claim all of them.
-        end_ms: end of the trace and of intervals that are open there.
+    The events are of `KINDS`, with `NUMBERS`, `NAMES` and `REASONS`, in any order, and complete for each claim. Open
+    intervals end with the trace, at `end_ms`.
     """
     if not events.num_rows:
         return SCHEMA.empty_table()

@@ -28,46 +28,33 @@ class Mark(NamedTuple):
     """A rebalance at whose begin and end the loads are wanted.
 
     Attributes:
-        cause: id of its cause.
         began_ms, ended_ms: from its cause to its last change.
-        members: of the group afterwards; -1 if unknown.
-        leaver: the member that left, or "".
     """
 
-    cause: str
+    cause: str  # id of its cause
     began_ms: float
     ended_ms: float
-    members: int
-    leaver: str
+    members: int  # of the group afterwards; -1 if unknown
+    leaver: str  # the member that left, or ""
 
 
 class Balance(NamedTuple):
-    """The loads of one topic at the end of a rebalance.
-
-    Attributes:
-        t_ms: end of the rebalance.
-        members: of the group.
-        queues: of the topic.
-        min_moves: fewest queues that had to move for an even assignment.
-        jain: Jain's index of the loads, 1 if all are equal.
-        spread: largest load minus smallest load.
-    """
+    """The loads of one topic at the end of a rebalance."""
 
     cause: str
     topic: str
-    t_ms: float
+    t_ms: float  # end of the rebalance
     members: int
     queues: int
-    min_moves: int
-    jain: float
-    spread: int
+    min_moves: int  # fewest queues that had to move for an even assignment
+    jain: float  # Jain's index of the loads, 1 if all are equal
+    spread: int  # largest load minus smallest load
 
 
 def balances(changes: Iterable[LoadChange], marks: Sequence[Mark]) -> Iterator[Balance]:
-    """Go through the changes of one group, in order of time, and measure the loads where a rebalance begins and ends.
+    """Measure the loads where a rebalance begins and ends, from the changes of one group in order of time.
 
-    Yields:
-        A row for each rebalance and each topic with queues after it, in order of their ends.
+    Yields a row for each rebalance and each topic with queues after it, in order of their ends.
     """
     loads: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     before: dict[int, dict[str, list[int]]] = {}

@@ -34,7 +34,7 @@ _IDENTITY = ("node", "seq", "t_ms")
 def read_files(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
     """Read a trace from JSON Lines files, or folders that `record_topic` or another job has written as Parquet.
 
-    Lines that are no events are rows with nulls, which an event does not have.
+    Lines that are not events become rows of nulls.
 
     Raises:
         ConfigError: there is no such file, or a folder is not Parquet with these columns.
@@ -117,12 +117,12 @@ def _twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def not_events(read: DataFrame) -> int:
-    """Number of lines that are no events."""
+    """Number of lines that are not events."""
     return read.where(~_is_event()).count()
 
 
 def report_non_events(read: DataFrame, progress: Callable[[str], object]) -> None:
-    """Call `progress` if lines are left out because they are no events, e.g. the last one of a process that died."""
+    """Call `progress` if lines are left out because they are not events, e.g. the last one of a process that died."""
     bad = not_events(read)
     if bad:
         progress(f"lines of the trace that are no events, and are left out: {bad:,}")

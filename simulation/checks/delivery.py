@@ -49,23 +49,19 @@ class DeliveryCheck:
     """Counts the messages of any number of producers. Calls for one message may come in any order.
 
     Attributes:
-        sent: messages that were acknowledged to their producer.
-        failed_sends: sends that failed; some of their messages may be stored.
         received_unique: messages received, each counted once; those of `failed_sends` that were stored count too.
-        duplicates: receipts beyond the first of each message.
-        lost: messages acknowledged and not received: the lag during a run, and the loss at its end.
     """
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.failed_sends = 0
+        self.sent = 0  # messages that were acknowledged to their producer
+        self.failed_sends = 0  # sends that failed; some of their messages may be stored
         self.received_unique = 0
-        self.duplicates = 0
-        self.lost = 0
+        self.duplicates = 0  # receipts beyond the first of each message
+        self.lost = 0  # messages acknowledged and not received: the lag during a run, and the loss at its end
         self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
 
     def acknowledged(self, producer: int, number: int) -> None:
-        """Note that a broker acknowledged a message; every number from 0 on is acknowledged or failed once."""
+        """Record that a broker acknowledged a message; every number from 0 on is acknowledged or failed once."""
         of_producer = self._producers[producer]
         self.sent += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
@@ -73,14 +69,14 @@ class DeliveryCheck:
             self.lost += 1
 
     def failed(self, producer: int, number: int) -> None:
-        """Note that a send failed: its message was never promised, so it cannot be lost."""
+        """Record that a send failed: its message was never promised, so it cannot be lost."""
         of_producer = self._producers[producer]
         self.failed_sends += 1
         if of_producer.take(number) is not _Waiting.ACKNOWLEDGEMENT:
             of_producer.waiting[number] = _Waiting.NOTHING
 
     def received(self, producer: int, number: int) -> bool:
-        """Note that a consumer got the message; returns whether it is the first time."""
+        """Record that a consumer got the message; returns whether it is the first time."""
         of_producer = self._producers[producer]
         state = of_producer.take(number)
         if state is None or state is _Waiting.ACKNOWLEDGEMENT:

@@ -46,16 +46,13 @@ class TortureInvariants:
 
     Attributes:
         checks: group -> the messages that it consumed or has as dead-letter messages.
-        violations: the first `MAX_VIOLATIONS`.
-        deliveries: calls of listeners, of all groups.
-        deliveries_again: those of a message that was delivered before.
     """
 
     def __init__(self, groups: Iterable[str]) -> None:
         self.checks = {group: DeliveryCheck() for group in groups}
-        self.violations: list[str] = []
-        self.deliveries = 0
-        self.deliveries_again = 0
+        self.violations: list[str] = []  # the first `MAX_VIOLATIONS`
+        self.deliveries = 0  # calls of listeners, of all groups
+        self.deliveries_again = 0  # those of a message that was delivered before
         self._holders: dict[_Place, str] = {}
         self._commits: dict[_Place, int] = {}
         self._ended: dict[_Place, _Ended] = {}
@@ -67,7 +64,7 @@ class TortureInvariants:
             self.violations.append(what)
 
     def watch(self, event: Event) -> None:
-        """Note an event about leases or commits."""
+        """Record an event about leases or commits."""
         place = event.group, MessageQueue(event.topic, event.broker, event.queue_id)
         if event.kind == EventKind.LOCK_GRANTED:
             holder = self._holders.get(place, event.client)
@@ -88,7 +85,7 @@ class TortureInvariants:
                 self._violated(f"{event} passes {first}, which no listener has processed")
 
     def delivered(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Note that a listener of a group is called with a message."""
+        """Record that a listener of a group is called with a message."""
         self.deliveries += 1
         place = group, queue
         expected = self._delivered.get(place, 0)
@@ -100,15 +97,15 @@ class TortureInvariants:
             self.deliveries_again += 1
 
     def ended(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Note that a listener returned or failed on a message: its offset may be committed."""
+        """Record that a listener returned or failed on a message: its offset may be committed."""
         self._ended.setdefault((group, queue), _Ended()).add(offset)
 
     def consumed(self, group: str, producer: int, number: int) -> None:
-        """Note that a group has consumed a message, or has it as a dead-letter message."""
+        """Record that a group has consumed a message, or has it as a dead-letter message."""
         self.checks[group].received(producer, number)
 
     def acknowledged(self, producer: int, number: int, queue: MessageQueue, offset: int) -> None:
-        """Note that a broker acknowledged a message; a producer sends sequentially, numbered from 0 without a gap."""
+        """Record that a broker acknowledged a message; a producer sends sequentially, numbered from 0 without a gap."""
         last = self._sent.get((producer, queue), -1)
         if offset <= last:
             self._violated(f"message {number} of producer {producer} is {queue} {offset}, and one before it was {last}")
@@ -117,7 +114,7 @@ class TortureInvariants:
             check.acknowledged(producer, number)
 
     def failed(self, producer: int, number: int) -> None:
-        """Note that a send failed."""
+        """Record that a send failed."""
         for check in self.checks.values():
             check.failed(producer, number)
 

@@ -24,17 +24,11 @@ OURS = frozenset({"model", "remoting", "namesrv", "broker", "client"})
 
 
 class Margin(NamedTuple):
-    """Upper bound of the second half: the maximum of the first half times `ratio`, plus `slack`.
+    """Upper bound of the second half: the maximum of the first half times `ratio`, plus `slack`."""
 
-    Attributes:
-        ratio: infinite for a count that grows with what is stored.
-        slack: in the unit of the count.
-        trend: whether `TREND_MARGIN` is checked too; not for a count that goes up in steps and seldom falls.
-    """
-
-    ratio: float
-    slack: float
-    trend: bool = True
+    ratio: float  # infinite for a count that grows with what is stored
+    slack: float  # in the unit of the count
+    trend: bool = True  # whether `TREND_MARGIN` is checked too; not for a count that goes up in steps and seldom falls
 
 
 TABLE_MARGIN = Margin(1.2, 16)
@@ -50,13 +44,10 @@ class LeakDetector:
 
     The first `warm_up` samples do not count, because tables, caches and pools fill. Names without an entry in `margins`
     have `TABLE_MARGIN`.
-
-    Attributes:
-        samples: a name that is absent counts as 0.
     """
 
     def __init__(self, *, warm_up: int = 1, margins: Mapping[str, Margin] | None = None) -> None:
-        self.samples: list[dict[str, float]] = []
+        self.samples: list[dict[str, float]] = []  # a name that is absent counts as 0
         self._warm_up = warm_up
         self._margins = margins or {}
 

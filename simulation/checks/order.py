@@ -12,7 +12,7 @@ are cut off:
               none once a later one has started
     numbers   the first processings of the messages of a key are in the order in which they were sent
 
-A duplicate is no violation: the first processing counts, and the others have to repeat a suffix in order. A listener
+A duplicate is not a violation: the first processing counts, and the others have to repeat a suffix in order. A listener
 cannot be stopped from outside, so a message dispatched when the broker ended the lease of its member (session expired,
 connection lost) does not hold up the next owner; one dispatched when a member *releases* a queue does.
 
@@ -42,14 +42,12 @@ class _CheckedLane:
     """One sequence of messages.
 
     Attributes:
-        known: offsets that exist, ascending.
-        unsettled: index in `known` of the first that may be unsettled.
         running: (client id, offset) of a dispatched message -> whether the next owner has to wait for it.
         last: client id -> the offset that it started last since it acquired the queue.
     """
 
-    known: list[int] = field(default_factory=list)
-    unsettled: int = 0
+    known: list[int] = field(default_factory=list)  # offsets that exist, ascending
+    unsettled: int = 0  # index in `known` of the first that may be unsettled
     running: dict[tuple[str, int], bool] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -64,18 +62,12 @@ class _CheckedQueue:
 
 
 class OrderCheck:
-    """Checker of one run; `by_key` has the groups and whether their lanes are keys, else they are queues.
-
-    Attributes:
-        violations: the first `MAX_VIOLATIONS`.
-        starts: calls of listeners.
-        settled: messages that were settled, each counted once in each group.
-    """
+    """Checker of one run; `by_key` has the groups and whether their lanes are keys, else they are queues."""
 
     def __init__(self, by_key: Mapping[str, bool]) -> None:
-        self.violations: list[str] = []
-        self.starts = 0
-        self.settled = 0
+        self.violations: list[str] = []  # the first `MAX_VIOLATIONS`
+        self.starts = 0  # calls of listeners
+        self.settled = 0  # messages that were settled, each counted once in each group
         self._by_key = dict(by_key)
         self._queues: defaultdict[_Place, _CheckedQueue] = defaultdict(_CheckedQueue)
         self._numbers: dict[tuple[str, str], int] = {}
@@ -84,7 +76,7 @@ class OrderCheck:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """Note an event about leases or acquired queues; other groups are ignored."""
+        """Record an event about leases or acquired queues; other groups are ignored."""
         if event.group not in self._by_key:
             return
         state = self._queues[event.group, MessageQueue(event.topic, event.broker, event.queue_id)]
@@ -103,14 +95,14 @@ class OrderCheck:
                 lane.last.pop(event.client, None)
 
     def acknowledged(self, queue: MessageQueue, offset: int, key: str) -> None:
-        """Note that a broker acknowledged a message: every group has to settle it."""
+        """Record that a broker acknowledged a message: every group has to settle it."""
         self._acknowledged[queue, offset] = None
         for group in self._by_key:
             state = self._queues[group, queue]
             self._know(state, self._lane(group, state, key), offset)
 
     def started(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
-        """Note that a listener is called with a message."""
+        """Record that a listener is called with a message."""
         self.starts += 1
         state = self._queues[group, queue]
         lane = self._lane(group, state, key)
@@ -131,11 +123,11 @@ class OrderCheck:
         lane.running[client, offset] = True
 
     def ended(self, group: str, client: str, queue: MessageQueue, offset: int, key: str) -> None:
-        """Note that a listener returned, raised or was cancelled."""
+        """Record that a listener returned, raised or was cancelled."""
         self._lane(group, self._queues[group, queue], key).running.pop((client, offset), None)
 
     def processed(self, group: str, queue: MessageQueue, offset: int, key: str, number: int | None) -> None:
-        """Note that a message is settled: a listener of the group succeeded on it, or failed for the last time.
+        """Record that a message is settled: a listener of the group succeeded on it, or failed for the last time.
 
         `number` is the message's number within its key; None if it failed for the last time.
         """

@@ -35,25 +35,15 @@ _TIMER = "TIMER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """One step of a run and the group's rebalance after it.
+    """One step of a run and the group's rebalance after it."""
 
-    Attributes:
-        step: what was done, as the caller named it.
-        cause: the first event about it, e.g. `MEMBER_LEAVE expiry`.
-        trigger: triggers of the passes that it caused, in order, joined by `+`.
-        members: members that should own queues at the end.
-        queues_moved: times that a queue went to another owner than its last.
-        noticed_ms: from the begin of the step until a broker saw its cause; None if none did.
-        converged_ms: from the begin of the step until the group converged for good; None if it did not.
-    """
-
-    step: str
-    cause: str
-    trigger: str
-    members: int
-    queues_moved: int
-    noticed_ms: float | None
-    converged_ms: float | None
+    step: str  # what was done, as the caller named it
+    cause: str  # the first event about it, e.g. `MEMBER_LEAVE expiry`.
+    trigger: str  # triggers of the passes that it caused, in order, joined by `+`
+    members: int  # members that should own queues at the end
+    queues_moved: int  # times that a queue went to another owner than its last
+    noticed_ms: float | None  # from the begin of the step until a broker saw its cause; None if none did
+    converged_ms: float | None  # from the begin of the step until the group converged for good; None if it did not
 
 
 @dataclass(slots=True)
@@ -87,22 +77,14 @@ class _TrackedQueue:
 
 
 class OwnershipTracker:
-    """Follows the queues of one topic in one group; other groups and topics, retry topics too, are ignored.
-
-    Attributes:
-        double_owner_ms: time that queues had two owners or more, summed over the queues, up to `account`.
-        orphan_ms: time that queues had no owner although the group had members, likewise.
-        now_ms: the newest time seen.
-        acquisitions: times that a member got a queue, in all steps.
-        moves: how many of them were from another member, or of a queue without an earlier owner.
-    """
+    """Follows the queues of one topic in one group; other groups and topics, retry topics too, are ignored."""
 
     def __init__(self, group: str, topic: str, strategy: AllocateMessageQueueStrategy) -> None:
-        self.double_owner_ms = 0.0
-        self.orphan_ms = 0.0
-        self.now_ms = 0.0
-        self.acquisitions = 0
-        self.moves = 0
+        self.double_owner_ms = 0.0  # time with two owners or more, summed over the queues, up to `account`
+        self.orphan_ms = 0.0  # the same without an owner, while the group had members
+        self.now_ms = 0.0  # the newest time seen
+        self.acquisitions = 0  # times that a member got a queue, in all steps
+        self.moves = 0  # how many of them were from another member, or of a queue without an earlier owner
         self._group = group
         self._topic = topic
         self._strategy = strategy
@@ -153,7 +135,7 @@ class OwnershipTracker:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Note an event; those of other groups and topics are ignored."""
+        """Record an event; those of other groups and topics are ignored."""
         self.now_ms = max(self.now_ms, event.t_ms)
         kind = event.kind
         if kind == EventKind.REBALANCE_END and event.group == self._group:

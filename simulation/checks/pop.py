@@ -6,10 +6,10 @@ Whatever consumers and brokers crash, hang or are cut off:
     lost      in the end, every sent message is acknowledged or a dead-letter message. An acknowledgement without an
               answer counts: the broker may have carried it out, and then the message is not delivered again
     left      in the end, no message of the group is invisible or to be delivered
-    late      a message whose invisible time is over is delivered within `SLACK_S` if a consumer waits for it
+    late      a message whose invisible time has expired is delivered within `SLACK_S` if a consumer waits for it
     hidden    no broker ends an invisible time more than `SLACK_S` late
 
-A duplicate before the acknowledgement is no violation: the consumer was too slow, or gone.
+A duplicate before the acknowledgement is not a violation: the consumer was too slow, or gone.
 """
 
 from __future__ import annotations
@@ -28,18 +28,12 @@ Place = tuple[str, str]
 
 
 class PopCheck:
-    """Checker of one group.
-
-    Attributes:
-        violations: the first `MAX_VIOLATIONS`.
-        deliveries: deliveries to consumers.
-        again: deliveries of a message that had been delivered before.
-    """
+    """Checker of one group."""
 
     def __init__(self) -> None:
-        self.violations: list[str] = []
-        self.deliveries = 0
-        self.again = 0
+        self.violations: list[str] = []  # the first `MAX_VIOLATIONS`
+        self.deliveries = 0  # deliveries to consumers
+        self.again = 0  # deliveries of a message that had been delivered before
         self._sent: dict[bytes, None] = {}
         self._ended: dict[bytes, None] = {}
         self._bodies: dict[tuple[MessageQueue, int], bytes] = {}
@@ -49,11 +43,11 @@ class PopCheck:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def sent(self, body: bytes) -> None:
-        """Note that a broker acknowledged a message; bodies differ."""
+        """Record that a broker acknowledged a message; bodies differ."""
         self._sent[body] = None
 
     def delivered(self, client: str, queue: MessageQueue, offset: int, body: bytes, now: float) -> None:
-        """Note that a message is delivered to a consumer."""
+        """Record that a message is delivered to a consumer."""
         self.deliveries += 1
         place = (queue, offset)
         self.again += place in self._bodies
@@ -65,20 +59,20 @@ class PopCheck:
             )
 
     def acknowledging(self, queue: MessageQueue, offset: int) -> None:
-        """Note that a consumer sends an acknowledgement, of which it may never get the answer."""
+        """Record that a consumer sends an acknowledgement, of which it may never get the answer."""
         if (body := self._bodies.get((queue, offset))) is not None:
             self._ended[body] = None
 
     def acknowledged(self, queue: MessageQueue, offset: int, now: float) -> None:
-        """Note that a broker confirmed the acknowledgement of a message."""
+        """Record that a broker confirmed the acknowledgement of a message."""
         self._acknowledged.setdefault((queue, offset), now)
 
     def dead_letter(self, body: bytes) -> None:
-        """Note that a message is a dead-letter message."""
+        """Record that a message is a dead-letter message."""
         self._ended[body] = None
 
     def looked(self, overdue_s: Mapping[Place, float], waited_for: Mapping[Place, int], now: float) -> None:
-        """Note the state of the brokers; to be called much more often than every `SLACK_S`.
+        """Check the state of the brokers; to be called much more often than every `SLACK_S`.
 
         Args:
             overdue_s: queue with invisible messages -> seconds since the first should be visible, negative if that is

@@ -31,19 +31,13 @@ Work = Callable[[MessageExt], Awaitable[ConsumeResult | None]]
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One call of a listener with a message.
+    """One call of a listener with a message."""
 
-    Attributes:
-        time_s: virtual time.
-        times_delivered: how often the message had failed before at this consumer.
-        finished: whether the listener returned success.
-    """
-
-    time_s: float
+    time_s: float  # virtual time
     client_id: str
     message: MessageExt
-    times_delivered: int
-    finished: bool = False
+    times_delivered: int  # how often the message had failed before at this consumer
+    finished: bool = False  # whether the listener returned success
 
     @property
     def body(self) -> bytes:

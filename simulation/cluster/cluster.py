@@ -75,9 +75,6 @@ class SimulatedCluster:
 
     Attributes:
         consumers, poppers, producers: every client that was made, except those that failed to start, in that order.
-        events: every event of every node, in the order in which they happened.
-        watchers: called with each event as it happens; must not raise.
-        client_options: `ClientConfig` by name, for every client that is started from now on.
     """
 
     def __init__(
@@ -88,9 +85,9 @@ class SimulatedCluster:
         self.brokers: dict[str, SimulatedServer[RunningBroker]] = {}
         self.consumers: list[SimulatedConsumer] = []
         self.poppers: list[SimulatedPopConsumer] = []
-        self.events: list[Event] = []
-        self.watchers: list[EventSink] = []
-        self.client_options: dict[str, Any] = {}
+        self.events: list[Event] = []  # every event of every node, in the order in which they happened
+        self.watchers: list[EventSink] = []  # called with each event as it happens; must not raise
+        self.client_options: dict[str, Any] = {}  # `ClientConfig` by name, for every client that is started from now on
         self._names = (
             [f"namesrv-{n + 1}" for n in range(name_servers)],
             [f"broker-{chr(97 + n)}" for n in range(brokers)],
@@ -338,8 +335,6 @@ class SimulatedCluster:
 
         Raises:
             NotConverged: not in time; the text has every difference.
-
-        Cancellation: harmless.
         """
         started = self.simulation.loop.time()
         while left := self.differences(retry_topics=retry_topics):

@@ -45,10 +45,6 @@ class SimulatedServer(Generic[Running]):
         open_server: makes a new context manager of the server for every start; gets the sink for its events.
         data_dir: put back by a crash; None for a server that stores nothing.
         sink: gets the events of the server, but none from after a crash.
-
-    Attributes:
-        address: `host:port`, for clients.
-        process: the value of the server's context manager while it runs, else None.
     """
 
     def __init__(
@@ -63,8 +59,8 @@ class SimulatedServer(Generic[Running]):
         sink: EventSink,
     ) -> None:
         self.name = name
-        self.address = f"{name}:{port}"
-        self.process: Running | None = None
+        self.address = f"{name}:{port}"  # `host:port`, for clients
+        self.process: Running | None = None  # the value of the server's context manager while it runs, else None
         self._simulation = simulation
         self._tasks = tasks
         self._open_server = open_server

@@ -16,16 +16,11 @@ _FITS_BYTES = 64
 
 
 class FillingDisks(UnsyncedFiles):
-    """The message files of all brokers; each has a directory of its name in `data_dir`.
-
-    Attributes:
-        full: names of the brokers whose disk is full now.
-        open_files: open descriptor -> name of its broker.
-    """
+    """The message files of all brokers; each has a directory of its name in `data_dir`."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.full: dict[str, None] = {}
-        self.open_files: dict[int, str] = {}
+        self.full: dict[str, None] = {}  # names of the brokers whose disk is full now
+        self.open_files: dict[int, str] = {}  # open descriptor -> name of its broker
         self._data_dir = data_dir
 
     def open(self, path: Path, *, create: bool = False) -> int:

@@ -24,18 +24,13 @@ PAUSES_S = (0.0, 0.01, 0.2, 1.0, 3.0, 8.0)
 
 
 class Faults:
-    """The faults of one run; `start` starts the consumer of a slot.
-
-    Attributes:
-        done: kind of fault -> how often it was done.
-        spared: servers that are neither stopped nor crashed; other faults may hit them.
-    """
+    """The faults of one run; `start` starts the consumer of a slot."""
 
     def __init__(
         self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[SimulatedMember]]
     ) -> None:
-        self.done: Counter[str] = Counter()
-        self.spared: list[str] = []
+        self.done: Counter[str] = Counter()  # kind of fault -> how often it was done
+        self.spared: list[str] = []  # servers that are neither stopped nor crashed; other faults may hit them
         self._cluster = cluster
         self._network = cluster.simulation.network
         self._random = cluster.simulation.random

@@ -123,7 +123,7 @@ class SimulatedNetwork:
             _current_host.reset(token)
 
     def bind(self, host: str | None, port: int) -> Listener:
-        """Take an address for a server.
+        """Bind an address for a server.
 
         A host of `HERE`, or None, is the current host. Port 0 takes a free one, the same in every run.
 

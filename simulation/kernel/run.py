@@ -38,16 +38,13 @@ class Simulation:
     """Parts of a simulated world.
 
     Attributes:
-        loop: its `time()` is the virtual clock in seconds, from 0.
-        network: carries the loop's connections; faults are made here.
         random: chance for the scenario. The network has its own, so that one more packet leaves the scenario as it is.
-        seed: both generators are made from it.
     """
 
-    loop: VirtualLoop
-    network: SimulatedNetwork
+    loop: VirtualLoop  # its `time()` is the virtual clock in seconds, from 0
+    network: SimulatedNetwork  # carries the loop's connections; faults are made here
     random: Random
-    seed: int
+    seed: int  # both generators are made from it
 
     def clock_ms(self) -> int:
         """Return the virtual wall clock, milliseconds since 1970; give this to brokers and clients."""

@@ -67,11 +67,11 @@ class VirtualSelector(selectors.BaseSelector):
         self._fds = itertools.count(FIRST_FD)
 
     def open(self) -> int:
-        """Take a descriptor for a new virtual file; descriptors are never used twice."""
+        """Return a new descriptor for a virtual file; none is used twice."""
         return next(self._fds)
 
     def attach(self, file: VirtualFile) -> None:
-        """Let `file` be watched."""
+        """Watch `file`."""
         self._files[file.fd] = file
 
     def detach(self, file: VirtualFile) -> None:

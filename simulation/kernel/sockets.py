@@ -90,7 +90,7 @@ class Pipe:
         sender.outbound = receiver.inbound = self
 
     def send(self, item: Arrival) -> None:
-        """Let `item` arrive after the latency of the link, and after everything sent before it."""
+        """Deliver `item` after the latency of the link, and after everything sent before it."""
         wire = self._wire
         now_s = wire.kernel.now_s
         if now_s != self._sent_s:  # what leaves at one instant arrives at one instant

@@ -58,19 +58,14 @@ class OrderOptions:
     """Options of a run.
 
     Attributes:
-        seed: decides everything that is left to chance.
-        keys: how many; each has one producer.
-        numbers: messages of a key on average; the least is one.
-        changes: members that join, leave, crash or hang.
-        consumers: slots for members, in each group.
         orders: (group, the order that its consumers keep, the order that is checked).
     """
 
     seed: int = 0
-    keys: int = KEYS
-    numbers: int = 4
-    changes: int = 50
-    consumers: int = 4
+    keys: int = KEYS  # how many; each has one producer
+    numbers: int = 4  # messages of a key on average; the least is one
+    changes: int = 50  # members that join, leave, crash or hang
+    consumers: int = 4  # slots for members, in each group
     producers: int = 4
     orders: tuple[tuple[str, ConsumeOrder, ConsumeOrder], ...] = (
         ("keys", ConsumeOrder.KEY, ConsumeOrder.KEY),
@@ -80,17 +75,11 @@ class OrderOptions:
 
 @dataclass(slots=True)
 class OrderVerdict(SeedVerdict):
-    """Result of a run.
+    """Result of a run."""
 
-    Attributes:
-        keys: how many it had.
-        starts: calls of listeners.
-        settled: messages processed or sent to the DLQ, summed over the groups.
-    """
-
-    keys: int = 0
-    starts: int = 0
-    settled: int = 0
+    keys: int = 0  # how many it had
+    starts: int = 0  # calls of listeners
+    settled: int = 0  # messages processed or sent to the DLQ, summed over the groups
 
     @property
     def changes(self) -> int:

@@ -1,4 +1,4 @@
-"""POP under faults: consumers that share single messages crash, hang and are slow while brokers restart.
+"""POP under faults: consumers of the same queues crash, hang and are slow while brokers restart.
 
     python -m simulation.runs.pop --seeds 500
 
@@ -56,14 +56,12 @@ class PopRunOptions:
     """Options of a run.
 
     Attributes:
-        seed: decides everything that is left to chance.
-        chaos_s: how long faults happen, in virtual seconds.
         pushers, poppers: slots for consumers of each kind.
     """
 
     seed: int = 0
     messages: int = 300
-    chaos_s: float = 30.0
+    chaos_s: float = 30.0  # how long faults happen, in virtual seconds
     pushers: int = 4
     poppers: int = 2
     producers: int = 2
@@ -75,12 +73,11 @@ class PopVerdict(SeedVerdict):
 
     Attributes:
         deliveries, again: deliveries to a consumer, and those of a message that had been delivered before.
-        dead: dead-letter messages.
     """
 
     deliveries: int = 0
     again: int = 0
-    dead: int = 0
+    dead: int = 0  # dead-letter messages
 
 
 def run_pop(options: PopRunOptions) -> PopVerdict:

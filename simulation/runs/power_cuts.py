@@ -50,23 +50,18 @@ class PowerCutResult:
     """Result of a run.
 
     Attributes:
-        failed: sends that ended with an error; the messages may be stored or not.
-        duplicates: deliveries beyond the first of each message.
-        lost: messages acknowledged and never consumed.
-        changed: offsets under which two different messages were acknowledged or delivered.
         out_of_order: first deliveries of a queue after one with a higher offset, and acknowledged messages of one lane
             whose offsets are not in the order of sending.
-        took_s: virtual seconds.
     """
 
     cuts: int
     acknowledged: int
-    failed: int
-    duplicates: int
-    lost: tuple[str, ...]
-    changed: tuple[str, ...]
+    failed: int  # sends that ended with an error; the messages may be stored or not
+    duplicates: int  # deliveries beyond the first of each message
+    lost: tuple[str, ...]  # messages acknowledged and never consumed
+    changed: tuple[str, ...]  # offsets under which two different messages were acknowledged or delivered
     out_of_order: tuple[str, ...]
-    took_s: float
+    took_s: float  # virtual seconds
 
     @property
     def kept_every_promise(self) -> bool:
@@ -125,7 +120,7 @@ class _PowerCutRun:
     # --- power -------------------------------------------------------------------------------------------------------
 
     async def cut_one(self) -> None:
-        """Let a broker lose its power, and start it again."""
+        """Cut the power of a broker, and start it again."""
         random = self.cluster.simulation.random
         await anyio.sleep(random.uniform(0.05, 0.6))
         name = random.choice(sorted(self.cluster.brokers))
@@ -214,8 +209,6 @@ async def power_cuts(
 
     Raises:
         RlabError: a broker did not start again.
-
-    Cancellation: everything is stopped.
     """
     simulation.loop.blocking_s = SYNC_S
     files = PowerCutFiles()

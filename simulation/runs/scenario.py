@@ -35,20 +35,13 @@ _LINES = 20
 
 @dataclass(slots=True)
 class SeedVerdict:
-    """Result of the run of one seed.
-
-    Attributes:
-        violations: what must not have happened and did.
-        faults: kind of fault -> how often it was done to the cluster.
-        sent: messages acknowledged to their producer.
-        took_s: virtual seconds.
-    """
+    """Result of the run of one seed."""
 
     seed: int
-    violations: list[str] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
-    sent: int = 0
-    took_s: float = 0.0
+    violations: list[str] = field(default_factory=list)  # what must not have happened and did
+    faults: Counter[str] = field(default_factory=Counter)  # kind of fault -> how often it was done to the cluster
+    sent: int = 0  # messages acknowledged to their producer
+    took_s: float = 0.0  # virtual seconds
 
     def add(self, other: SeedVerdict) -> None:
         """Add the figures of another run of the same kind, for a total."""

@@ -72,20 +72,16 @@ class TortureOptions:
     """Options of a run.
 
     Attributes:
-        round_s: length of a round in virtual seconds; longer if the cluster takes longer to catch up.
-        consumers: in each of the two groups.
-        rate: messages per second, of all producers together.
-        warm_up: rounds whose counts are ignored.
         quirks: defects of RocketMQ to reproduce; one that loses or reorders messages must be found.
     """
 
     seed: int = 0
     rounds: int = 12
-    round_s: float = 300.0
-    consumers: int = 10
+    round_s: float = 300.0  # length of a round in virtual seconds; longer if the cluster takes longer to catch up
+    consumers: int = 10  # in each of the two groups
     producers: int = 4
-    rate: float = 20.0
-    warm_up: int = 2
+    rate: float = 20.0  # messages per second, of all producers together
+    warm_up: int = 2  # rounds whose counts are ignored
     quirks: frozenset[Quirk] = frozenset()
 
 
@@ -94,24 +90,19 @@ class TortureVerdict:
     """Result of a run.
 
     Attributes:
-        violations: what must not have happened and did.
-        grown: see `LeakDetector.grown`.
-        levels: everything that was counted, round by round.
-        faults: kind of fault -> how often it was done to the cluster.
         sent, failed_sends: messages acknowledged, and failed sends.
         deliveries, deliveries_again: calls of listeners, and those for a message that was delivered before.
-        dead_letters: dead-letter messages of the failing group.
     """
 
-    violations: list[str] = field(default_factory=list)
-    grown: list[str] = field(default_factory=list)
-    levels: list[dict[str, float]] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)  # what must not have happened and did
+    grown: list[str] = field(default_factory=list)  # see `LeakDetector.grown`
+    levels: list[dict[str, float]] = field(default_factory=list)  # everything that was counted, round by round
+    faults: Counter[str] = field(default_factory=Counter)  # kind of fault -> how often it was done to the cluster
     sent: int = 0
     failed_sends: int = 0
     deliveries: int = 0
     deliveries_again: int = 0
-    dead_letters: int = 0
+    dead_letters: int = 0  # dead-letter messages of the failing group
 
     @property
     def ok(self) -> bool:

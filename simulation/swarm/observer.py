@@ -30,21 +30,14 @@ _MOVES = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmCounts:
-    """Counts from the first join to the last leave, which are those of a trace of the run.
-
-    Attributes:
-        acquisitions: times that a consumer got a queue of the topic.
-        moves: acquisitions from another consumer, or of a queue without an earlier owner.
-        handed_out: messages dispatched to listeners, duplicates included.
-        duplicates: how many of them were duplicates.
-    """
+    """Counts from the first join to the last leave, which are those of a trace of the run."""
 
     members_joined: int
     members_left: int
-    acquisitions: int
-    moves: int
-    handed_out: int
-    duplicates: int
+    acquisitions: int  # times that a consumer got a queue of the topic
+    moves: int  # acquisitions from another consumer, or of a queue without an earlier owner
+    handed_out: int  # messages dispatched to listeners, duplicates included
+    duplicates: int  # how many of them were duplicates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,31 +45,21 @@ class SwarmSummary:
     """Result of a swarm.
 
     Attributes:
-        ok: nothing was lost, and the group had converged at the end.
-        sent: messages acknowledged to a producer.
-        failed_sends: sends that failed; some of their messages may be stored.
-        received_unique: messages received, each counted once.
-        lost: messages acknowledged and not received.
-        duplicates: receipts beyond the first of each message.
-        consumers: members at the end.
-        queues: queues of the topic at the end.
-        rebalances: how many have ended.
-        queues_moved: how often a queue went to another owner.
         converged_ms_p50, converged_ms_p95: duration of a rebalance; None without one.
         double_owner_ms, orphan_ms: time that queues had two owners, or none, summed over the queues.
         in_all: counts of the whole run; None until its consumers have left. `rlab report` has the same ones.
     """
 
-    ok: bool
-    sent: int
-    failed_sends: int
-    received_unique: int
-    lost: int
-    duplicates: int
-    consumers: int
-    queues: int
-    rebalances: int
-    queues_moved: int
+    ok: bool  # nothing was lost, and the group had converged at the end
+    sent: int  # messages acknowledged to a producer
+    failed_sends: int  # some of their messages may be stored
+    received_unique: int  # messages received, each counted once
+    lost: int  # messages acknowledged and not received
+    duplicates: int  # receipts beyond the first of each message
+    consumers: int  # members at the end
+    queues: int  # queues of the topic at the end
+    rebalances: int  # how many have ended
+    queues_moved: int  # how often a queue went to another owner
     converged_ms_p50: float | None
     converged_ms_p95: float | None
     double_owner_ms: float
@@ -121,7 +104,7 @@ class SwarmObserver:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Note an event; it counts at once, or when `advance` lets it pass."""
+        """Record an event; it counts at once, or when it is old enough for `advance`."""
         if self._settle_ms:
             heapq.heappush(self._held, (event.t_ms, event.node, event.seq, event))
         else:
@@ -139,13 +122,13 @@ class SwarmObserver:
         self._look_for_end()
 
     def advance(self, now_ms: float) -> None:
-        """Let held events pass that are old enough, and update the times."""
+        """Count the held events that are old enough, and update the times."""
         while self._held and self._held[0][0] <= now_ms - self._settle_ms:
             self._pass(heapq.heappop(self._held)[3])
         self.tracker.account(now_ms - self._settle_ms)
 
     def in_all(self) -> SwarmCounts:
-        """Let all held events pass, and count the whole run; to be called once its consumers have left."""
+        """Count all held events, and return the counts of the whole run; to be called once its consumers have left."""
         while self._held:
             self._pass(heapq.heappop(self._held)[3])
         return SwarmCounts(

@@ -73,41 +73,25 @@ class SwarmSink(Protocol):
 class SwarmOptions:
     """Options of a swarm, or of one part of it.
 
-    Attributes:
-        name_servers: addresses, separated by commas.
-        topic: has to exist.
-        group: should have no other members.
-        run: marks the messages of this run; all parts of a swarm have the same.
-        prefix: names of the consumers are this and a number from 1; no other part has the same.
-        consumers: how many join at first.
-        first_producer: number of the first one; no other part has the same numbers.
-        rate: messages per second of all producers together.
-        keys: number of keys of each producer, used in turns; 0 for none.
-        churn_s: seconds between two random joins or leaves; 0 for none.
-        strategy: name of the allocation strategy of the consumers; see `client/allocate/registry.py`.
-        consumer_options: further options of each `PushConsumer`.
-        client_options: further options of every client (`ClientConfig`).
-        clock_ms: wall clock in milliseconds.
-
     Raises:
         ConfigError: a number is out of its range.
     """
 
-    name_servers: str
-    topic: str
-    group: str
-    run: int
-    prefix: str
-    consumers: int = 0
+    name_servers: str  # addresses, separated by commas
+    topic: str  # has to exist
+    group: str  # should have no other members
+    run: int  # marks the messages of this run; all parts of a swarm have the same
+    prefix: str  # names of the consumers are this and a number from 1; no other part has the same
+    consumers: int = 0  # how many join at first
     producers: int = 0
-    first_producer: int = 0
-    rate: float = 100.0
+    first_producer: int = 0  # number of the first one; no other part has the same numbers
+    rate: float = 100.0  # messages per second of all producers together
     body_bytes: int = 256
-    keys: int = 0
-    churn_s: float = 0.0
+    keys: int = 0  # number of keys of each producer, used in turns; 0 for none
+    churn_s: float = 0.0  # seconds between two random joins or leaves; 0 for none
     seed: int = 0
-    strategy: str = "AVG"
-    consumer_options: Mapping[str, Any] = field(default_factory=dict)
+    strategy: str = "AVG"  # name of the allocation strategy of the consumers; see `client/allocate/registry.py`
+    consumer_options: Mapping[str, Any] = field(default_factory=dict)  # further options of each `PushConsumer`
     client_options: Mapping[str, Any] = field(default_factory=dict)
     clock_ms: Callable[[], float] = wall_clock_ms
 
@@ -119,14 +103,10 @@ class SwarmOptions:
 
 
 class Pace:
-    """Counts how many sends are due at a steady rate per second; the first is due at `now`. Pure.
-
-    Attributes:
-        next_at: when the next one is due, in seconds.
-    """
+    """Counts how many sends are due at a steady rate per second; the first is due at `now`. Pure."""
 
     def __init__(self, rate: float, now: float) -> None:
-        self.next_at = now
+        self.next_at = now  # when the next one is due, in seconds
         self._interval_s = 1 / rate
 
     def take(self, now: float) -> int:
@@ -140,17 +120,12 @@ class Pace:
 
 
 class Swarm:
-    """A running swarm, made by `run_swarm`; `join` and `leave` may also be called from outside.
+    """A running swarm, made by `run_swarm`; `join` and `leave` may also be called from outside."""
 
-    Attributes:
-        consumers: name -> consumer, of the present members.
-        tasks: runs the producers and the other tasks of the swarm.
-    """
-
-    tasks: TaskGroup
+    tasks: TaskGroup  # runs the producers and the other tasks of the swarm
 
     def __init__(self, options: SwarmOptions, sink: SwarmSink) -> None:
-        self.consumers: dict[str, PushConsumer] = {}
+        self.consumers: dict[str, PushConsumer] = {}  # name -> consumer, of the present members
         self._options = options
         self._sink = sink
         self._names = (f"{options.prefix}{n}" for n in count(1))
@@ -246,7 +221,7 @@ class Swarm:
                     self._sink.received(producer, number)
 
     async def join_and_leave(self) -> None:
-        """Let consumers join or leave by chance until `fall_quiet`.
+        """Start and stop consumers at random until `fall_quiet`.
 
         Cancellation: a consumer that is about to join or leave does so.
         """
@@ -272,7 +247,7 @@ class Swarm:
     # --- producers ---------------------------------------------------------------------------------------------------
 
     def start_producing(self) -> None:
-        """Let the producers begin. Once."""
+        """Start the producers; to be called once."""
         options = self._options
         for index in range(options.first_producer, options.first_producer + options.producers):
             self._pacing.append(anyio.CancelScope())
@@ -351,7 +326,7 @@ class Swarm:
 
 
 async def _release_at_rate(due: anyio.Semaphore, rate: float) -> None:
-    """Let sends begin at a rate, for ever. Cancellation: harmless."""
+    """Begin sends at a steady rate until cancelled. Cancellation: harmless."""
     pace = Pace(rate, anyio.current_time())
     while True:
         await anyio.sleep_until(max(pace.next_at, anyio.current_time() + TICK_S))
