@@ -25,11 +25,7 @@ MAX_SECONDS = 3600.0
 
 
 def check_seconds(option: str, value: float) -> None:
-    """Refuse an interval or a timeout that would make a loop spin, or never end.
-
-    Raises:
-        ConfigError: naming the option; NaN is refused as well.
-    """
+    """Raise ConfigError, naming the option, for seconds that would make a loop spin or never end, and for NaN."""
     if not 0 < value <= MAX_SECONDS:
         raise ConfigError(f"{option} must be above 0 and at most {MAX_SECONDS:g} seconds, got {value!r}")
 
@@ -46,7 +42,7 @@ class ClientConfig:
     Attributes:
         name_servers: addresses; a string separated by commas, or a list.
         instance_name: clients of one process with the same name share one instance (connections, heartbeats, loops).
-            None makes an instance of its own.
+            None makes a separate instance.
         client_ip: first part of the client id; by default the address that the name server sees.
         heartbeat_interval_s: longest time between heartbeats to a broker; a third of the shortest session of a
             consumer if that is less.

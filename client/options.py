@@ -93,11 +93,7 @@ class MemberOptions:
     shutdown_grace_s: float = SHUTDOWN_GRACE_S
 
     def __post_init__(self) -> None:
-        """Refuse values out of range. RocketMQ: DefaultMQPushConsumerImpl.checkConfig.
-
-        Raises:
-            ConfigError: naming the option and its range.
-        """
+        """Raise ConfigError for values out of range. RocketMQ: DefaultMQPushConsumerImpl.checkConfig."""
         for name, low, high in _RANGES:
             value = getattr(self, name, low)
             if not low <= value <= high:
@@ -211,11 +207,7 @@ Kind = TypeVar("Kind", bound=MemberOptions)
 
 
 def check_option_names(options: Mapping[str, Any], *records: type[Any]) -> None:
-    """Refuse keyword arguments that are fields of none of the records.
-
-    Raises:
-        ConfigError: an unknown name, with the nearest known one.
-    """
+    """Raise ConfigError for a keyword that is a field of none of the records, with the nearest known name."""
     known = {field.name for record in records for field in fields(record)} - {"name_servers"}
     for name in options:
         if name not in known:

@@ -89,8 +89,7 @@ def target_of(
     does not exist; `views` has the member lists by broker name, of brokers that answered. If members made
     CONSISTENT_HASH with other arguments, which the name does not show, the target is wrong.
 
-    Returns:
-        queue -> client ids of the members that should own it, sorted; queues without an owner are left out.
+    Client ids are sorted; queues without an owner are left out.
     """
     queues_of = {topic: route.subscribe_queues() for topic, route in routes.items()}
     target: dict[MessageQueue, tuple[str, ...]] = {}

@@ -25,31 +25,20 @@ DEFAULT_FOUND = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessage:
-    """A stored message and its place.
+    """A stored message and its place."""
 
-    Attributes:
-        message: as a consumer of that queue gets it; `queue.topic` distinguishes a retry or a dead letter from the
-            original. A delayed message is in no queue yet: `queue` is its future queue, `offset` is -1.
-        due_ms: when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed.
-    """
-
+    # `queue.topic` distinguishes a retry or a dead letter from the original; if delayed: its future queue, offset -1
     message: MessageExt
-    due_ms: int | None
+    due_ms: int | None  # when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessages:
-    """The result of a search.
+    """The result of a search."""
 
-    Attributes:
-        messages: the newest first.
-        is_complete: whether there are no more; else `max_n` of them are here.
-        unreachable: names of brokers that did not answer; what they hold is missing.
-    """
-
-    messages: tuple[FoundMessage, ...]
-    is_complete: bool
-    unreachable: tuple[str, ...]
+    messages: tuple[FoundMessage, ...]  # the newest first
+    is_complete: bool  # whether there are no more; else `max_n` of them are here
+    unreachable: tuple[str, ...]  # names of brokers that did not answer; what they hold is missing
 
 
 async def find_messages(

@@ -33,28 +33,18 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
-    """The state of one broker.
-
-    Attributes:
-        address: `host:port` that it was asked at.
-        uptime_s: seconds since its start.
-        topics: sorted by name, system topics included.
-        held_pulls: pulls that wait for messages now.
-        producers: producer groups, counted once per connection.
-        events_dropped: events lost because they came faster than they could be stored.
-        quirks: names of the defects it reproduces, sorted.
-    """
+    """The state of one broker."""
 
     name: str
     cluster: str
-    address: str
+    address: str  # `host:port` that it was asked at
     uptime_s: float
-    topics: tuple[TopicInfo, ...]
+    topics: tuple[TopicInfo, ...]  # sorted by name, system topics included
     groups: int
-    held_pulls: int
-    producers: int
-    events_dropped: int
-    quirks: tuple[str, ...]
+    held_pulls: int  # pulls that wait for messages now
+    producers: int  # producer groups, counted once per connection
+    events_dropped: int  # events lost because they came faster than they could be stored
+    quirks: tuple[str, ...]  # names of the defects it reproduces, sorted
 
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
@@ -80,58 +70,40 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """One line of a list of groups.
-
-    Attributes:
-        members: members that are connected; 0 for a group that only left offsets behind.
-        brokers: names of the brokers that know it, sorted.
-    """
+    """One line of a list of groups."""
 
     group: str
-    members: int
-    brokers: tuple[str, ...]
+    members: int  # connected ones; 0 for a group that only left offsets behind
+    brokers: tuple[str, ...]  # names of the brokers that know it, sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberInfo:
-    """One member of a group, put together from what every broker knows of it.
-
-    Attributes:
-        address: `host:port` its connections come from, "" while it is not connected.
-        subscriptions: sorted by topic.
-        expires_in_s: seconds until its session expires on the broker that received its last heartbeat.
-        queues: queues that it holds leases of now, sorted.
-        brokers: names of the brokers that list it, sorted; others do not know it (yet, or any more).
-    """
+    """One member of a group, put together from what every broker knows of it."""
 
     client_id: str
-    address: str
-    subscriptions: tuple[SubscriptionData, ...]
+    address: str  # `host:port` its connections come from, "" while it is not connected
+    subscriptions: tuple[SubscriptionData, ...]  # sorted by topic
     strategy: str
     model: MessageModel
     consume_type: ConsumeType
-    expires_in_s: float
-    queues: tuple[MessageQueue, ...]
-    brokers: tuple[str, ...]
+    expires_in_s: float  # until its session expires on the broker that received its last heartbeat
+    queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
+    brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress:
-    """Progress of a group on one queue, its owner, and who should own it.
-
-    Attributes:
-        committed: offset that the group consumes next, or None when nothing was committed yet.
-        owner, token: client id of the member that holds its lease, and the fencing token of that lease, or None.
-        targets: client ids that the strategy gives the queue to. One, in a group whose members agree; several if
-            their strategies or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
-    """
+    """Progress of a group on one queue, its owner, and who should own it."""
 
     queue: MessageQueue
     min_offset: int
     max_offset: int
-    committed: int | None
-    owner: str | None
-    token: int | None
+    committed: int | None  # offset that the group consumes next, or None when nothing was committed yet
+    owner: str | None  # client id of the member that holds its lease
+    token: int | None  # the fencing token of that lease
+    # client ids the strategy assigns the queue to. One, in a group whose members agree; several if their strategies
+    # or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     targets: tuple[str, ...] = ()
 
     @classmethod
@@ -176,18 +148,12 @@ class TopicModeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentInfo:
-    """The newest assignment of a group that any broker knows of.
+    """The newest assignment of a group that any broker knows of."""
 
-    Attributes:
-        coordinator, version: name of the broker that made it, and its number; "" and 0 if there is none.
-        shares: client id -> its part.
-        modes: what operators set for topics of the group, sorted.
-    """
-
-    coordinator: str
-    version: int
-    shares: Mapping[str, MemberShare]
-    modes: tuple[TopicModeInfo, ...]
+    coordinator: str  # name of the broker that made it, "" if there is none
+    version: int  # its number, 0 if there is none
+    shares: Mapping[str, MemberShare]  # client id -> its assignment
+    modes: tuple[TopicModeInfo, ...]  # what operators set for topics of the group, sorted
 
     def targets(self) -> dict[MessageQueue, str]:
         """The member that should own each queue that is pulled."""
@@ -209,29 +175,19 @@ NO_ASSIGNMENT = AssignmentInfo(coordinator="", version=0, shares={}, modes=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoppedQueue:
-    """A queue of which a group has popped messages that are not acknowledged; see GET_POP_STATS.
-
-    Attributes:
-        first_unended: the lowest offset that is not acknowledged.
-        next_offset: first offset that was never delivered.
-        in_flight: messages that are invisible.
-        to_come_again: messages whose invisible time ended, or that were requeued, and that wait for the next pop.
-        oldest_ms: age of the oldest delivery of an invisible message, in milliseconds; None without any.
-        next_visible_ms: milliseconds until the next of them is redelivered unless it is acknowledged; None without any.
-        most_attempts: deliveries of the message that was delivered most often.
-        handing_over: whether the queue drains, because members want to pull it.
-        in_flight_of: client id -> its invisible messages; also of members that have left, until their time ends.
-    """
+    """A queue of which a group has popped messages that are not acknowledged; see GET_POP_STATS."""
 
     queue: MessageQueue
-    first_unended: int
-    next_offset: int
-    in_flight: int
-    to_come_again: int
-    oldest_ms: float | None
+    first_unended: int  # the lowest offset that is not acknowledged
+    next_offset: int  # the first offset that was never delivered
+    in_flight: int  # messages that are invisible
+    to_come_again: int  # messages that wait for the next pop: their invisible time ended, or they were requeued
+    oldest_ms: float | None  # age of the oldest delivery of an invisible message; None without any
+    # time until the next of them is redelivered unless it is acknowledged; None without any
     next_visible_ms: float | None
-    most_attempts: int
-    handing_over: bool
+    most_attempts: int  # deliveries of the message that was delivered most often
+    handing_over: bool  # whether the queue drains, because members want to pull it
+    # client id -> its invisible messages; also of members that have left, until their time ends
     in_flight_of: Mapping[str, int]
 
     @classmethod
@@ -254,28 +210,17 @@ class PoppedQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
-    """A consumer group now.
-
-    Attributes:
-        version: the newest version of its member list on any broker; 0 if no broker has one.
-        created_ms: wall clock in milliseconds; 0 if not known.
-        queues: every queue of every topic that it subscribes to or has offsets on, sorted.
-        disagreements: settings that must be the same for all members and are not, sorted.
-        unknown_strategies: strategies of members that are neither built in nor installed here; `targets` leaves their
-            members out.
-        unreachable: names of brokers that did not answer; what only they know is missing.
-        assignment: by a broker, for the members that leave it to one.
-    """
+    """A consumer group now."""
 
     group: str
-    version: int
-    created_ms: int
+    version: int  # the newest version of its member list on any broker; 0 if no broker has one
+    created_ms: int  # wall clock in milliseconds; 0 if not known
     members: tuple[GroupMemberInfo, ...]
-    queues: tuple[QueueProgress, ...]
-    disagreements: tuple[Disagreement, ...]
-    unknown_strategies: tuple[str, ...]
-    unreachable: tuple[str, ...]
-    assignment: AssignmentInfo = NO_ASSIGNMENT
+    queues: tuple[QueueProgress, ...]  # all of every topic that it subscribes to or has offsets on, sorted
+    disagreements: tuple[Disagreement, ...]  # settings that must be the same for all members and are not, sorted
+    unknown_strategies: tuple[str, ...]  # neither built in nor installed here, so `targets` leaves their members out
+    unreachable: tuple[str, ...]  # names of brokers that did not answer; what only they know is missing
+    assignment: AssignmentInfo = NO_ASSIGNMENT  # by a broker, for the members that leave it to one
     popped_queues: tuple[PoppedQueue, ...] = ()
 
     def popped_by(self, member: GroupMemberInfo) -> frozenset[str]:

@@ -74,9 +74,7 @@ class ClusterRequests:
     async def masters(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Name -> address of the master of these brokers, or of all, sorted by name.
 
-        Raises:
-            ServiceNotAvailable: no broker is registered.
-            InvalidParameter: one of the wanted is not.
+        Raises ServiceNotAvailable if no broker is registered, InvalidParameter if one of the wanted is not.
         """
         masters = masters_of(await self.brokers())
         if not masters:
@@ -122,8 +120,7 @@ class ClusterRequests:
     ) -> tuple[dict[str, Answer], list[str]]:
         """Ask brokers; returns answers and errors of those that were reached, by name, and the names of the others.
 
-        Raises:
-            ConnectFailed: none was reached.
+        Raises ConnectFailed if none was reached.
         """
         answers = await self.ask(masters, code, header)
         away = [name for name, answer in answers.items() if isinstance(answer, NetworkError)]
@@ -135,8 +132,7 @@ class ClusterRequests:
 def succeeded(answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError]) -> dict[str, Command]:
     """The responses of brokers, by name; errors of the ignored classes are left out.
 
-    Raises:
-        RlabError: the first other error, with the text `failed` and the broker's name in front.
+    The first other error is raised, with the text `failed` and the broker's name in front.
     """
     for name, answer in answers.items():
         if isinstance(answer, RlabError) and not isinstance(answer, ignored):

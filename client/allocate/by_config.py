@@ -26,7 +26,7 @@ class AllocateMessageQueueByConfig:
         message_queue_list: the queues of this member; None, RocketMQ's value when it was not set, means no queues.
 
     Raises:
-        ValueError: it is no list, or something else than a queue is in it.
+        ValueError: it is not a list, or something else than a queue is in it.
     """
 
     name = "CONFIG"
@@ -66,9 +66,6 @@ def check_inner(inner: object) -> None:
 
     CONFIG always returns its whole list. The list could be cut to the queues in question, but the queues in the lists
     of members that are left out would then have no owner.
-
-    Raises:
-        ValueError: it is no strategy, or CONFIG.
     """
     check_strategy("inner", inner)
     if isinstance(inner, AllocateMessageQueueByConfig):
@@ -89,7 +86,7 @@ class AllocateMessageQueueByClientIp:
         inner: assigns the queues among the members there, topic by topic.
 
     Raises:
-        ValueError: no IP, one that is not a text, or an inner strategy that is none or CONFIG.
+        ValueError: no IP, one that is not a text, or an inner strategy that is not a strategy, or is CONFIG.
     """
 
     def __init__(self, allowed_ips: Collection[str], inner: AllocateMessageQueueStrategy | None = None) -> None:

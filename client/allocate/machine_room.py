@@ -87,7 +87,7 @@ class AllocateMachineRoomNearby:
         resolver: knows the room of each broker and member.
 
     Raises:
-        ValueError: an inner strategy or a resolver that is none, or CONFIG as the inner strategy.
+        ValueError: `inner` is not a strategy, or is CONFIG; or `resolver` is not a resolver.
     """
 
     def __init__(self, inner: AllocateMessageQueueStrategy, resolver: MachineRoomResolver) -> None:
@@ -105,11 +105,7 @@ class AllocateMachineRoomNearby:
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
     ) -> list[MessageQueue]:
-        """See `AllocateMessageQueueStrategy.allocate`.
-
-        Raises:
-            ValueError: an argument is empty, or the resolver knows no room for a queue or a member.
-        """
+        """See `AllocateMessageQueueStrategy.allocate`; ValueError also for an unknown room."""
         if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
             return []
         queues_in: dict[str, list[MessageQueue]] = {}

@@ -1,7 +1,7 @@
 """The strategies that a name is enough to make: those built in, and those of installed packages. Pure.
 
 A built-in strategy is one line in `_BUILT_IN`. Help texts, `rlab strategies`, `rlab whatif`, tests and the tables of
-`docs/strategies.md` read the list from here. A package adds one of its own by an entry point, whose name is the
+`docs/strategies.md` read the list from here. A package adds a strategy by an entry point, whose name is the
 strategy's name, and whose value is its class or another callable that makes one without arguments:
 
     [project.entry-points."rlab.strategies"]
@@ -37,17 +37,11 @@ _log = logging.getLogger(__name__)
 
 
 class BuiltInStrategy(NamedTuple):
-    """A strategy of this project.
+    """A strategy of this project."""
 
-    Attributes:
-        make: its class; it is made without arguments, so a name stands for the defaults.
-        shares: how it assigns the queues, for tables.
-        even: whether loads of members with the same topics differ by at most one in each topic, or in total.
-    """
-
-    make: Callable[[], AllocateMessageQueueStrategy]
-    shares: str
-    even: bool = True
+    make: Callable[[], AllocateMessageQueueStrategy]  # without arguments, so a name stands for the defaults
+    shares: str  # how it assigns the queues, for tables
+    even: bool = True  # whether loads of members with the same topics differ by at most one in each topic, or in total
 
 
 _BUILT_IN = (

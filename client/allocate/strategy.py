@@ -89,15 +89,11 @@ class LeftToBroker:
 def position_of(
     consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
 ) -> int | None:
-    """Check the arguments of every strategy, and find the member.
+    """Check the arguments of every strategy: ValueError for an empty one; returns the position of the member.
 
-    Returns:
-        The first position of `current_cid` in `cid_all`, or None if it is not there: a member list may be older than
-        this member, which then owns nothing for a moment. The search is linear on purpose: a bisection would be wrong
-        for unsorted input.
-
-    Raises:
-        ValueError: an argument is empty. RocketMQ: AbstractAllocateMessageQueueStrategy.check.
+    It is the first in `cid_all`, or None if it is not there: a member list may be older than this member, which then
+    owns nothing for a moment. The search is linear on purpose: a bisection would be wrong for unsorted input.
+    RocketMQ: AbstractAllocateMessageQueueStrategy.check.
     """
     for what, value in (("current_cid", current_cid), ("mq_all", mq_all), ("cid_all", cid_all)):
         if not value:
@@ -109,11 +105,7 @@ def position_of(
 
 
 def check_strategy(what: str, strategy: object) -> None:
-    """Refuse an argument, called `what`, that is no strategy; people pass its class or its name by mistake.
-
-    Raises:
-        ValueError: it is a class, or lacks a name or an `allocate`.
-    """
+    """Raise ValueError for an argument, called `what`, that is not a strategy: people pass its class or its name."""
     if isinstance(strategy, type) and callable(getattr(strategy, "allocate", None)):
         raise ValueError(f"{what} must be a strategy and is a class: make one, as {strategy.__name__}()")
     if not isinstance(getattr(strategy, "name", None), str) or not callable(getattr(strategy, "allocate", None)):

@@ -1,7 +1,7 @@
 """Tasks that live from a `start()` to a `shutdown()`.
 
 A task group belongs to a block of code; a client that is started in one function and shut down in another has no such
-block. `BackgroundTasks` gives it one: a task of its own that holds a task group open. It is the only place of the
+block. `BackgroundTasks` gives it one: a task that holds a task group open. It is the only place of the
 project that makes a task outside a task group, and everything that runs in it is inside one.
 """
 
@@ -58,11 +58,7 @@ class BackgroundTasks:
         return self._group is not None and not self._group.cancel_scope.cancel_called
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
-        """Run a coroutine function until it ends or `stop` is called.
-
-        Raises:
-            IllegalOperation: not started, or stopped already.
-        """
+        """Run a coroutine function until it ends or `stop` is called; IllegalOperation unless running."""
         if self._group is None or not self.running:
             raise IllegalOperation(f"{self._name} is not running")
         self._group.start_soon(function, *args)

@@ -31,7 +31,7 @@ class BrokerReconnector:
     def keep_trying(self, address: str, cause: str) -> None:
         """Try a broker until it is back; nothing if it is tried already, if no route names it, or after the stop.
 
-        Without a cause, its BROKER_DOWN is a root of its own.
+        Without a cause, its BROKER_DOWN is a root.
         """
         if address in self._host.addresses() and address not in self._trying and self._host.background.running:
             client_id = self._host.client_id

@@ -62,7 +62,7 @@ class Heartbeats:
                         beats.start_soon(beat, address)
 
     def joining(self, group: str) -> None:
-        """Note that a consumer was added, whose session may be shorter than those so far."""
+        """Learn that a consumer was added, whose session may be shorter than those so far."""
         self._left.pop(group, None)
         self._sessions_changed.set()
 

@@ -47,19 +47,11 @@ FIRST_ROUTE_POLL_S = 1.0
 
 
 class ClientInstance:
-    """One running client; made by `client/instance/registry.py`.
-
-    Attributes:
-        client_id: `ip@instance`; set by `start`.
-        residents: its clients, of which `members` are the consumers, by group.
-        broker_returned: set, and replaced, when a lost broker is back and knows us.
-        masters: broker name -> open connection to its master, for frequent requests; emptied whenever a route changes
-            or a connection is lost.
-    """
+    """One running client; made by `client/instance/registry.py`."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
-        self.client_id = ""
+        self.client_id = ""  # `ip@instance`; set by `start`
         self.routes = RouteCache()
         self.remoting = RemotingClient(self.handlers(), on_lost=self._connection_lost, rng=config.rng)
         addresses = parse_addresses(config.name_servers)
@@ -68,9 +60,11 @@ class ClientInstance:
         self.views = GroupViews(self.remoting, self.routes, config.request_timeout_s, any_of)
         self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self.residents: dict[Resident, None] = {}
-        self.members: dict[str, GroupMember] = {}
+        self.members: dict[str, GroupMember] = {}  # the consumers among the residents, by group
+        # broker name -> open connection to its master, for frequent requests; emptied whenever a route changes or a
+        # connection is lost
         self.masters: dict[str, Connection] = {}
-        self.broker_returned = anyio.Event()
+        self.broker_returned = anyio.Event()  # set, and replaced, when a lost broker is back and knows us
         self.background = BackgroundTasks("client instance")
         self.wait_stopped = self.background.wait
         self.heartbeats = Heartbeats(self)
@@ -81,13 +75,7 @@ class ClientInstance:
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reach a name server, take a client id, start the background tasks.
-
-        Raises:
-            ConnectFailed: no name server answers.
-
-        Cancellation: nothing is left running.
-        """
+        """Reach a name server, take a client id, start the background tasks; see `acquire_instance`."""
         try:
             host = self.config.client_ip or await self.name_servers.connect_and_get_own_address()
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
@@ -109,10 +97,7 @@ class ClientInstance:
             self.background.start_soon(self._every, TRACE_FLUSH_INTERVAL_S, self._send_trace)
 
     async def stop(self) -> None:
-        """Send what is left of the trace, stop the tasks, close the connections. Idempotent.
-
-        Cancellation: the connections are closed all the same.
-        """
+        """Send the rest of the trace, stop the tasks, close the connections, also if cancelled. Idempotent."""
         try:
             with anyio.move_on_after(1.0), suppress(RlabError):
                 if self.config.trace and not self.routes.publish_queues(TRACE_TOPIC):
@@ -189,7 +174,7 @@ class ClientInstance:
         """Ask for the routes of some topics, all at once.
 
         A change first registers us at brokers that are new in it, and only then wakes the groups: they ask those
-        brokers for members, and would not find themselves. Without a cause, the first change is a root of its own.
+        brokers for members, and would not find themselves. Without a cause, the first change is a root.
 
         Raises:
             ConnectFailed: no name server answers.
@@ -236,10 +221,7 @@ class ClientInstance:
     async def connect_master(self, broker_name: str, timeout_s: float) -> Connection:
         """The open connection to the master of a broker, made if need be; in `masters` from then on.
 
-        Raises:
-            ConnectFailed: it has no master now, or cannot be reached; nothing was sent.
-
-        Cancellation: harmless.
+        ConnectFailed: it has no master now, or cannot be reached; nothing was sent. Cancellation: harmless.
         """
         address = self.routes.address_of(broker_name, master_only=True)
         if address is None:
@@ -253,11 +235,7 @@ class ClientInstance:
     ) -> Command:
         """Request something of the master of a broker, with the timeout of the options.
 
-        Raises:
-            NetworkError: it has no master now, or does not answer.
-            RlabError: it refused.
-
-        Cancellation: the request may have been carried out.
+        NetworkError: it has no master now, or does not answer. Cancellation: it may have executed the request.
         """
         connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
         return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))

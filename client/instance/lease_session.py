@@ -6,7 +6,7 @@ answered heartbeat arrived at the broker after it was sent.
 
     heartbeat sent at 10.0, answered at 10.2, timeout 3 s    the broker keeps our leases until 13.0 at least
     heartbeat sent at 11.0, not answered                     dispatch stops at 13.0: it may not have arrived
-    the connection closes                                    dispatch stops at once: the broker's grace has begun
+    the connection closes                                    dispatch stops at once: the grace period has begun
 
 A session ends by one of these, or by an answer that we were not a member, and is not continued: the next answered
 heartbeat begins a new one, under which the broker has to confirm each lease before it is valid again. If the queue was
@@ -51,11 +51,11 @@ class LeaseSession:
         return self._connection is connection
 
     def prolong(self, good_until: float) -> None:
-        """Note one more heartbeat that was answered. Answers may come in another order than they were asked for."""
+        """Record one more answered heartbeat. Answers may arrive in another order than the heartbeats were sent."""
         self._good_until = max(self._good_until, good_until)
 
     def end(self) -> None:
-        """Note that the broker has ended it."""
+        """Record that the broker has ended it."""
         self._good_until = float("-inf")
 
 
@@ -73,7 +73,7 @@ class LeaseSessions:
     def heard(
         self, group: str, address: str, connection: Closable, *, good_until: float, joined: bool, now: float
     ) -> bool:
-        """Note that a broker has answered a heartbeat; returns whether a new session has begun.
+        """Record that a broker has answered a heartbeat; returns whether a new session has begun.
 
         `good_until` is the time at which the heartbeat was sent plus the session timeout; `joined` is the broker's
         answer that we were no member before. Under a new session leases have to be confirmed.

@@ -123,9 +123,9 @@ class InstanceHost(Protocol):
         ...
 
     def broker_lost(self, address: str, cause: str) -> None:
-        """Note that a broker does not answer."""
+        """Learn that a broker does not answer."""
         ...
 
     def on_broker_returned(self, cause: str) -> None:
-        """Note that a broker is back and has answered a heartbeat."""
+        """Learn that a broker is back and has answered a heartbeat."""
         ...

@@ -27,11 +27,7 @@ class NameServers:
     async def request(
         self, code: RequestCode, header: Mapping[str, Any] | None = None, body: bytes | None = None
     ) -> Command:
-        """Ask the current name server, or the next that answers.
-
-        Raises:
-            ConnectFailed: none of them answers.
-            RlabError: what the one that answered refused with.
+        """Ask the current name server, or the next that answers; its refusal is raised, or ConnectFailed.
 
         Cancellation: harmless.
         """
@@ -68,9 +64,7 @@ class NameServers:
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.
 
-        Raises:
-            ConnectFailed: none can be reached; the text says which were tried.
-            ConfigError: the one that answered is not a name server.
+        The text of ConnectFailed says which were tried; ConfigError: the one that answered is not a name server.
         """
         state = (await self.request(RequestCode.GET_SERVER_STATE)).header
         address = self._addresses[self._current]

@@ -1,4 +1,4 @@
-"""The passes of a client instance: each one that the schedule makes due runs as a task of its own.
+"""The passes of a client instance: each one that the schedule makes due runs as a separate task.
 
 RocketMQ: RebalanceService, MQClientInstance.doRebalance, where one thread runs the passes of all groups in turn.
 """

@@ -59,10 +59,7 @@ async def acquire_instance(config: ClientConfig) -> ClientInstance:
 
 
 async def release_instance(instance: ClientInstance) -> None:
-    """Release an instance; the last of its users stops it.
-
-    Cancellation: it is stopped all the same.
-    """
+    """Release an instance; the last of its users stops it, also if cancelled."""
     shared_here = _instances.get(asyncio.get_running_loop(), {})
     for key, shared in list(shared_here.items()):
         if shared.instance is instance:

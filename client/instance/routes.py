@@ -44,7 +44,7 @@ class RouteCache:
     def update(self, topic: str, route: TopicRoute | None) -> bool:
         """Take over the answer of a name server; a route of None means that the topic does not exist.
 
-        Returns whether the queues that can be read have changed; addresses and writability are no change for consumers.
+        Returns whether the queues that can be read have changed; addresses and writability do not matter to consumers.
         """
         before = self.subscribe_queues(topic)
         if route != self.route_of(topic):

@@ -44,10 +44,7 @@ class GroupViews:
     async def fetch(self, group: str, topics: Iterable[str]) -> tuple[str, GroupView] | None:
         """The address of the broker that answered, and its member list; None when no broker serves any of the topics.
 
-        Raises:
-            ConnectFailed: there are brokers, and none answers.
-
-        Cancellation: harmless.
+        ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """
         addresses = self.member_list_brokers(topics)
         if self._any_of is not None:

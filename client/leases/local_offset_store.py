@@ -1,4 +1,4 @@
-"""The offsets of a broadcasting consumer, stored in a file of its own machine.
+"""The offsets of a broadcasting consumer, stored in a file on its machine.
 
 RocketMQ: LocalFileOffsetStore, with its file and a `.bak` beside it. `<offsets_dir>/<client id>/<group>/offsets.json`
 is replaced as a whole: written beside it, synced, and renamed, after the file so far was renamed to `offsets.json.bak`.
@@ -48,13 +48,7 @@ class LocalOffsetStore(LocalOffsets):
         self._persisting = anyio.Lock()
 
     async def load(self) -> None:
-        """Read the file.
-
-        Raises:
-            ConfigError: it and its `.bak` are damaged or cannot be read; with what to do about it.
-
-        Cancellation: harmless.
-        """
+        """Read the file; ConfigError if it and its `.bak` are damaged or cannot be read, with what to do about it."""
         found = await asyncio.get_running_loop().run_in_executor(None, _read, self._path)
         self._topics = found._topics
 
@@ -66,11 +60,7 @@ class LocalOffsetStore(LocalOffsets):
         """See `OffsetStore`. Nothing: a queue that no route names may come back."""
 
     async def persist(self) -> dict[MessageQueue, RlabError]:
-        """See `OffsetStore`.
-
-        Raises:
-            SystemError_: the file cannot be written; what is stored is the file so far, and the next call tries again.
-        """
+        """See `OffsetStore`; SystemError_: the file cannot be written and is as before; the next call tries again."""
         async with self._persisting:
             version = self.version
             if version == self._stored_version:

@@ -41,7 +41,7 @@ class LocalOffsets:
         """Grows with every change, so that the store can skip a write without one."""
 
     def begin(self, topic: str, now_ms: int) -> bool:
-        """Note that a topic is subscribed to; returns whether it was not before. Only the first time counts."""
+        """Record that a topic is subscribed to; returns whether it was not before. Only the first time counts."""
         if topic in self._topics:
             return False
         self._topics[topic] = _Topic(now_ms)
@@ -92,11 +92,7 @@ class LocalOffsets:
 
     @classmethod
     def decode(cls, data: bytes) -> LocalOffsets:
-        """Read the text of a file.
-
-        Raises:
-            ValueError: it is not one; with what is wrong.
-        """
+        """Read the text of a file; ValueError if it is malformed, with the reason."""
         document = json.loads(data)
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise ValueError(f"not an offsets file of format {FORMAT}")

@@ -25,7 +25,7 @@ class OffsetStore(Protocol):
     """Offsets of the queues of one consumer, which is the only one that stores them."""
 
     def begin(self, topic: str, now_ms: int) -> bool:
-        """Note that a topic is wanted from now on; returns whether it was not before."""
+        """Record that a topic is wanted from now on; returns whether it was not before."""
         ...
 
     def since_ms(self, topic: str) -> int:

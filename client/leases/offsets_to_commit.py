@@ -61,7 +61,7 @@ class OffsetsToCommit:
         return queue in self._resets
 
     def confirm(self, persisted: Mapping[MessageQueue, int]) -> None:
-        """Note that a broker stored a part of `take_dirty`; queues that were forgotten meanwhile are ignored."""
+        """Record that a broker stored a part of `take_dirty`; queues that were forgotten meanwhile are ignored."""
         for queue, offset in persisted.items():
             if queue in self._offsets:
                 self._confirmed[queue] = offset

@@ -134,11 +134,8 @@ class LeaseRequests:
     ) -> dict[MessageQueue, RlabError]:
         """Commit offsets, all brokers at once; with `reset` they may go backwards.
 
-        Returns:
-            The commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, a network
-            error means that it may be tried again.
-
-        Cancellation: some may have been taken.
+        Returns the commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, after a
+        network error it may be tried again. Cancellation: some may have been taken.
         """
         return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, {"cause": cause, "reset": reset})
 

@@ -94,10 +94,9 @@ class ListenerCall:
         self._threads = threads
 
     async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
-        """Call the listener with a batch.
+        """Call the listener with a batch; returns its result.
 
-        Returns:
-            Its result; RECONSUME_LATER for an exception or a value that is no result, logged with the traceback.
+        An exception, or a value that is not a result, is logged with the traceback and counts as RECONSUME_LATER.
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
@@ -111,7 +110,7 @@ class ListenerCall:
                 )
                 if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
                     result = await result
-            # In here, because a value that is no result is the listener's mistake as well.
+            # In here, because a value that is not a result is the listener's mistake as well.
             return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)
         except Exception:
             first = messages[0]
@@ -122,7 +121,7 @@ class ListenerCall:
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
 """Gets (topic, all its queues, those that this member owns), sorted, after a change. RocketMQ: MessageQueueListener.
 
-As with messages, an `async def` runs on the event loop and a plain `def` in a thread of its own.
+As with messages, an `async def` runs on the event loop and a plain `def` in a thread.
 """
 
 TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
@@ -130,7 +129,7 @@ TopicQueuesListener = Callable[[str, tuple[MessageQueue, ...]], object]
 
 
 async def call_observer(listener: Callable[..., object], *args: object) -> None:
-    """Call a listener that only observes; what it raises is logged and has no other effect.
+    """Call a listener that only observes; its exception is logged and has no other effect.
 
     Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
     """

@@ -2,7 +2,7 @@
 
 RocketMQ: MessageQueueListener. There the listener of a lite pull consumer *is* what starts to pull, so that a user who
 set one of his own got no messages (apache/rocketmq#2127). Here it observes and nothing depends on it: it is called for
-one change after the other in a task of its own, and a slow one gets the newest state instead of every one between.
+one change after the other in a separate task, and a slow one gets the newest state instead of every one between.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class QueueListenerNotifier:
             for topic, queues in queues_of.items()
             if not is_retry_topic(topic)
         }
-        # An unsubscribed topic, or one that does not exist yet, has no queues; that it still has none is no change.
+        # An unsubscribed topic, or one that does not exist yet, has no queues; that it still has none is not a change.
         for topic in sorted({*now, *self._notified}):
             state = now.get(topic, ((), ()))
             if state != self._notified.get(topic, ((), ())):

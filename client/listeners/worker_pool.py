@@ -86,7 +86,7 @@ class WorkerPool:
             self._driver.wake_by(now)  # its lease may be valid again, and `_next_retry` counts it then
 
     def retry_at(self, owned: Dispatchable, deadline: float) -> None:
-        """Note that a queue has requeued messages that may be dispatched again at a loop time."""
+        """Learn that a queue has requeued messages that may be dispatched again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
 

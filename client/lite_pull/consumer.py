@@ -1,7 +1,7 @@
 """LitePullConsumer: a consumer whose user polls for messages, and may choose the queues that it reads.
 
 RocketMQ: DefaultLitePullConsumer, DefaultLitePullConsumerImpl. It either subscribes and is a member of the group that
-owns some of the queues, or it assigns queues to itself and is no member; `client/lite_pull/poll_commits.py` defines
+owns some of the queues, or it assigns queues to itself and is not a member; `client/lite_pull/poll_commits.py` defines
 which messages are processed. Differences from RocketMQ: offsets are committed after processing instead of when a poll
 returns; it heartbeats and rebalances at its start; a paused queue delivers nothing until it is resumed, also after a
 rebalance.
@@ -206,8 +206,8 @@ class LitePullConsumer(GroupConsumer):
             timeout_s: how long to wait if there are none; 0 for not at all.
 
         Returns:
-            Up to `poll_batch` messages of one or several queues, in the offset order of each queue. Empty when the time
-            is over or the consumer is shut down.
+            Up to `poll_batch` messages of one or several queues, in the offset order of each queue. Empty when none
+            came in time or the consumer is shut down.
 
         Raises:
             IllegalOperation: not running, nothing subscribed or assigned, or another task polls.

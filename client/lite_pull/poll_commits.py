@@ -51,7 +51,7 @@ class PollCommits:
             owned.made_progress()
 
     def commit(self, owned_now: Iterable[OwnedQueue]) -> None:
-        """Let all processed messages be committed.
+        """Mark all processed messages for the next commit.
 
         `owned_now` are all queues of the consumer: messages that the filter skipped in them count as processed too.
         """
@@ -63,7 +63,7 @@ class PollCommits:
         self._processed.clear()
 
     def commit_at(self, owned: OwnedQueue, offset: int) -> None:
-        """Let exactly this offset be committed; the user may also go back."""
+        """Mark exactly this offset for the next commit; it may be lower than the committed one."""
         assert owned.commit_at is not None, "no offsets are chosen with automatic commit"
         if offset < owned.commit_at:
             owned.rewound = True

@@ -46,7 +46,7 @@ class ReadyQueues:
             self._waiting.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until a queue is ready, this is closed, or the time is over. Cancellation: harmless."""
+        """Wait until a queue is ready, this is closed, or the timeout ends. Cancellation: harmless."""
         loop = asyncio.get_running_loop()
         with anyio.move_on_after(timeout_s):
             while not self._closed and not self._holds_messages(loop.time()):

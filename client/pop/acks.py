@@ -22,25 +22,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AckBatch:
-    """One request.
-
-    Attributes:
-        by_delivery: (topic, queue id, token) -> offsets.
-        tokens: queue -> offset -> token, because the answer names dead handles without it.
-        until: loop time in seconds after which it is not sent again.
-        unsure: whether an earlier attempt may have been executed.
-        done: set when it was answered, or failed with an `error`.
-        dead: handle -> error, of acknowledgements that were too late.
-    """
+    """One request."""
 
     broker_name: str
+    # (topic, queue id, token) -> offsets
     by_delivery: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
+    # queue -> offset -> token, because the answer names dead handles without it
     tokens: dict[MessageQueue, dict[int, int]] = field(default_factory=dict)
     size: int = 0
-    until: float = 0.0
-    unsure: bool = False
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)
+    until: float = 0.0  # loop time in seconds after which it is not sent again
+    unsure: bool = False  # whether an earlier attempt may have been executed
+    done: asyncio.Event = field(default_factory=asyncio.Event)  # set when it was answered, or failed with an `error`
+    dead: dict[Handle, ReceiptHandleDead] = field(default_factory=dict)  # of acknowledgements that were too late
     error: RlabError | None = None
 
 

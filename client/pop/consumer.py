@@ -127,7 +127,7 @@ class PopConsumer(GroupConsumer):
 
         Raises:
             ReceiptHandleDead: for one: it was acknowledged before, or its invisible time ended and it was redelivered.
-            InvalidParameter: a string is no receipt handle.
+            InvalidParameter: a string is not a receipt handle.
             IllegalOperation: not started, or shut down.
             RlabError: a broker could not be asked; acknowledge all of them again.
 
@@ -165,7 +165,7 @@ class PopConsumer(GroupConsumer):
 
         Raises:
             ReceiptHandleDead: it was acknowledged, or its invisible time ended and it was redelivered.
-            InvalidParameter: `invisible_s` is out of its range, or the string is no receipt handle.
+            InvalidParameter: `invisible_s` is out of its range, or the string is not a receipt handle.
             IllegalOperation: not started, or shut down.
             RlabError: the broker could not be asked. If the error is not `definite`, the handle may be dead, and the
                 message is redelivered when its time ends.

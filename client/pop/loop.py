@@ -21,17 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class PopLoop:
-    """Pops one topic of one broker until it is stopped.
+    """Pops one topic of one broker until it is stopped; `queue` is one queue of it, or `ANY_QUEUE`.
 
-    Args:
-        context: of the consumer; this loop waits while `max_unacked` of its messages are unfinished.
-        requests: of the group.
-        queue: the topic and broker, with one queue of it or `ANY_QUEUE`.
-        arrived: called with this loop, the messages, and the loop time of their request.
-
-    Attributes:
-        unfinished: messages from here that are not finished; its owner adds to it, and calls `finished` for each.
-        scope: cancelled to end the loop at once.
+    It waits while `max_unacked` of its messages are unfinished. `arrived` is called with this loop, the messages, and
+    the loop time of their request.
     """
 
     def __init__(
@@ -43,9 +36,9 @@ class PopLoop:
     ) -> None:
         invisible_s, self._max_unfinished = context.options.invisible_s, context.options.max_unacked
         self.queue = queue
-        self.unfinished = 0
+        self.unfinished = 0  # messages from here; its owner adds to it, and calls `finished` for each
         self.stopping = False
-        self.scope = anyio.CancelScope()
+        self.scope = anyio.CancelScope()  # cancelled to end the loop at once
         self._instance = context.instance
         self._requests = requests
         self._subscription_of = context.subscription_of

@@ -82,7 +82,7 @@ def runs_of(messages: Sequence[PopMessage | str]) -> list[AckRun]:
     for token, group in groupby(messages, _token_of):
         mine = list(group)
         queue = _queue_of(mine[0])
-        # No Python code per message: those of one delivery share the object of their queue.
+        # No Python code runs per message: those of one delivery share the object of their queue.
         if all(map(is_, map(_queue_of, mine), repeat(queue))):
             runs.append(AckRun(queue, token, list(map(_offset_of, mine))))
         else:
@@ -114,11 +114,7 @@ def encode_handle(queue: MessageQueue, offset: int, token: int) -> str:
 
 
 def decode_handle(handle: str) -> Handle:
-    """Read a receipt handle: its queue, offset and token.
-
-    Raises:
-        InvalidParameter: it is no receipt handle.
-    """
+    """Read a receipt handle: its queue, offset and token; InvalidParameter if it is malformed."""
     try:
         unpacked = msgpack.unpackb(base64.b64decode(handle, b"-_", validate=True))
         broker_name, topic, queue_id, offset, token = cast("list[Any]", unpacked)

@@ -32,22 +32,15 @@ RENEW_AT = 2 / 3
 
 @dataclass(slots=True, eq=False)
 class Popped:
-    """One message that was popped.
+    """One message that was popped."""
 
-    Attributes:
-        message: with the token of the valid handle.
-        expires_at, renew_at: end of its invisible time, and when to extend it.
-        left: called when it is removed, for any reason.
-        busy: whether a request that changes its handle is outstanding; `then` is the next step, after the answer.
-    """
-
-    message: PopMessage
-    expires_at: float
-    renew_at: float
-    left: Callable[[], object]
+    message: PopMessage  # with the token of the valid handle
+    expires_at: float  # end of its invisible time
+    renew_at: float  # when to extend it
+    left: Callable[[], object]  # called when it is removed, for any reason
     dispatched: bool = False
-    busy: bool = False
-    then: Callable[[], object] | None = None
+    busy: bool = False  # whether a request that changes its handle is outstanding
+    then: Callable[[], object] | None = None  # the next step, after the answer of that request
 
 
 class PopProcessQueue:
@@ -91,7 +84,7 @@ class PopProcessQueue:
             self._waiting.append(popped)
 
     def ready(self, now: float) -> bool:
-        """Whether `next_batch` would return a message, unless its invisible time is over."""
+        """Whether `next_batch` would return a message, unless its invisible time has ended."""
         if self._in_order and (self.in_flight or (self._not_before is not None and now < self._not_before)):
             return False
         return bool(self._waiting)

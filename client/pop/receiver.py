@@ -105,7 +105,7 @@ class PopReceiver(PopIntake):
         context.background.start_soon(self._driver.run)
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """Note which brokers have the topics. See `QueueOwnership.rebalance`."""
+        """Find the brokers that have the topics. See `QueueOwnership.rebalance`."""
         places = places_to_pop(self._context.instance.routes, topics)
         self._targets = {place: self._targets.get(place) or _Target(place) for place in places}
         for target in self._targets.values():

@@ -74,11 +74,8 @@ class PopRequests:
     ) -> list[PopMessage]:
         """Pop messages of a topic from one broker: those of a queue together in offset order, or none.
 
-        Raises:
-            NetworkError: the broker may have delivered messages that did not arrive; they are redelivered when their
-                invisible time ends. The same holds for a cancellation.
-            RlabError: the broker refused.
-            RecordCorrupt: the answer is damaged.
+        NetworkError or a cancellation: the broker may have delivered messages that did not arrive; they are redelivered
+        when their invisible time ends. RecordCorrupt: the answer is damaged.
         """
         header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
         answer = await self._request(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s)
@@ -128,8 +125,7 @@ class PopRequests:
     async def ack(self, broker_name: str, acked: Acked) -> Dead:
         """Acknowledge messages on one broker, durably; returns those whose handles were dead.
 
-        Raises:
-            RlabError: if it is not `definite`, any of them may be acknowledged. The same holds for a cancellation.
+        After an RlabError that is not `definite`, or a cancellation, any of them may be acknowledged.
         """
         code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
         body = _acked_body(acked)
@@ -148,10 +144,8 @@ class PopRequests:
 
         Returns the token of the new handle, and when the message is redelivered, in its broker's wall-clock ms.
 
-        Raises:
-            ReceiptHandleDead: it was acknowledged or redelivered before.
-            RlabError: if it is not `definite`, the old handle may be dead and the new one unknown. The same holds for
-                a cancellation.
+        ReceiptHandleDead: it was acknowledged or redelivered before. After another RlabError that is not `definite`, or
+        a cancellation, the old handle may be dead and the new one unknown.
         """
         header = {
             "group": self._group,
@@ -263,9 +257,7 @@ def decode_batches(
 
     It is a msgpack array of batches [topic, queue id, token, visible ms, [attempts, ...], records]. Records that are
     not messages are added to `passed_over`, each with its token; see `decode_as`.
-
-    Raises:
-        RecordCorrupt: the body has another form.
+    RecordCorrupt is raised for a body of another form.
     """
     messages: list[PopMessage] = []
     try:

@@ -52,7 +52,7 @@ class _SendBatch:
             offset += 1
 
     def set_exception(self, error: Exception) -> None:
-        """Fail every sender, each with an error of its own: a shared one would collect all their tracebacks."""
+        """Fail every sender, each with its own error: a shared one would collect all their tracebacks."""
         for future in self.futures:
             if not future.done():
                 future.set_exception(type(error)(*error.args))
@@ -69,8 +69,7 @@ class SendBatcher:
     def add(self, queue: MessageQueue, payload: bytes, tag_hash: int, deadline: float) -> asyncio.Future[int]:
         """Send a message at the end of this event-loop iteration; the deadline is a loop time in seconds.
 
-        Returns:
-            A future of its offset; it fails with the refusal of the broker or with a network error.
+        The future of its offset fails with the refusal of the broker or with a network error.
         """
         batches = self._batches
         batch = batches.get(queue)

@@ -41,7 +41,7 @@ from remoting.request_code import RequestCode
 
 _SEND = int(RequestCode.SEND_MESSAGE)
 _SLOW_S = 0.55
-"""Latencies below it are no reason to avoid a broker (`client/produce/queue_picker.py`), so they are not recorded."""
+"""A broker with latencies below it is not avoided (`client/produce/queue_picker.py`), so they are not recorded."""
 
 # RocketMQ: DefaultMQProducer.retryResponseCodes. Another broker may have the topic, or be able to write.
 _ELSEWHERE = frozenset(

@@ -57,7 +57,7 @@ class QueuePicker:
     ) -> MessageQueue:
         """Pick the queue of the next message, of writable queues that come in the same order every time.
 
-        Each topic has a round of its own; `avoid_broker` is the broker that the last try of this message failed on.
+        Each topic has its own round; `avoid_broker` is the broker that the last try of this message failed on.
         """
         position = self._positions.get(topic)
         if position is None:

@@ -170,7 +170,7 @@ class PullLoop:
             # Left out like those of other tags: the committed offset skips them once all before them are finished.
             report_undecodable(self._instance, self._group, undecodable, owned.cause)
         if tags is not None:
-            # The broker compares hashes; two tags may share one.
+            # The broker compares hashes; two tags may have the same one.
             messages = [message for message in messages if message.tags in tags]
         process_queue = owned.process_queue
         process_queue.put(messages)

@@ -97,7 +97,7 @@ class OrderedProcessQueue(ProcessQueue):
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
         """Dispatch the next messages of one lane, which then waits until they are finished, held or requeued.
 
-        Lanes whose suspension is over come first, because they hold the committed offset back.
+        Lanes whose suspension has ended come first, because they hold the committed offset back.
         """
         if self.dropped:
             return []
@@ -129,7 +129,7 @@ class OrderedProcessQueue(ProcessQueue):
         return self._trim_order()
 
     def hold(self, messages: Iterable[MessageExt]) -> None:
-        """Note that messages were processed but not committed: without `finish_held` they are redelivered."""
+        """Hold messages that were processed and not committed: without `finish_held` they are redelivered."""
         for message in messages:
             key = self._lane_of(message)
             lane = self._lanes.get(key)
@@ -166,7 +166,7 @@ class OrderedProcessQueue(ProcessQueue):
     def roll_back(self, message: MessageExt, not_before: float) -> None:
         """Requeue the held messages of the lane of a message at its head, and suspend it until then.
 
-        Rolling back is no failure: `times_delivered` stays. RocketMQ: ProcessQueue.rollback.
+        Rolling back is not a failure: `times_delivered` stays. RocketMQ: ProcessQueue.rollback.
         """
         key = self._lane_of(message)
         lane = self._lanes.get(key)

@@ -41,37 +41,25 @@ class DispatchCounts:
 
 @dataclass(slots=True, eq=False)
 class OwnedQueue:
-    """One owned queue. An owner that loses a queue and gets it back makes a new one, so late results find the old one.
-
-    Attributes:
-        token: fencing token of the lease; -1 without one.
-        cause: id of the root trigger of its grant, for its first events.
-        session: the lease session in which the broker has confirmed the lease; None without a lease.
-        pulling: scope of its pull loop; cancelled when the queue is revoked while no pull is outstanding.
-        pending_pull: answer to the outstanding pull, which may be parked at the broker; see `cancel_pending_pull`.
-        offered: whether it is in the line for workers.
-        detached: released, lost or begun again as another OwnedQueue; later results of listeners are ignored.
-        paused: nothing of it is pulled or dispatched for now.
-        commit_at: the offset to commit when its user decides that; None commits what is finished.
-        rewound: the offset to commit may be lower than the committed one, because its user has sought back.
-        dispatch_counts: dispatches since the last MESSAGES_HANDED_OUT event.
-    """
+    """One owned queue. An owner that loses a queue and gets it back makes a new one: late results find the old one."""
 
     queue: MessageQueue
-    token: int
+    token: int  # fencing token of the lease; -1 without one
     process_queue: ProcessQueue
-    cause: str = ""
-    session: LeaseSession | None = None
+    cause: str = ""  # id of the root trigger of its grant, for its first events
+    session: LeaseSession | None = None  # that in which the broker confirmed the lease; None without a lease
+    # the scope of its pull loop; cancelled when the queue is revoked while no pull is outstanding
     pulling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    pending_pull: asyncio.Future[Command | None] | None = None
-    offered: bool = False
+    pending_pull: asyncio.Future[Command | None] | None = None  # may be parked at the broker; see `cancel_pending_pull`
+    offered: bool = False  # whether it is in the line for workers
     first_pull_seen: bool = False
     first_message_seen: bool = False
+    # released, lost or begun again as another OwnedQueue; later results of listeners are ignored
     detached: bool = False
-    paused: bool = False
-    commit_at: int | None = None
-    rewound: bool = False
-    dispatch_counts: DispatchCounts = field(default_factory=DispatchCounts)
+    paused: bool = False  # nothing of it is pulled or dispatched for now
+    commit_at: int | None = None  # the offset to commit when its user decides that; None commits what is finished
+    rewound: bool = False  # the offset to commit may be lower than the committed one, because its user has sought back
+    dispatch_counts: DispatchCounts = field(default_factory=DispatchCounts)  # since the last MESSAGES_HANDED_OUT event
     _progress: asyncio.Future[None] | None = None
 
     def lease_valid(self, now: float) -> bool:
@@ -94,11 +82,10 @@ class OwnedQueue:
             self.pulling.cancel()
 
     def cancel_pending_pull(self) -> bool:
-        """Wait no longer for the answer to the outstanding pull, which is ignored when it comes.
+        """Ignore the answer to the outstanding pull; returns whether there was one.
 
-        Returns:
-            Whether there was one: its loop goes on in the next event-loop iteration, and sees what has changed. That is
-            far less work than a cancellation, and in a rebalance every queue that moves has one.
+        Its loop goes on in the next event-loop iteration, and sees the change. That is far less work than a
+        cancellation, and in a rebalance every queue that moves has an outstanding pull.
         """
         if self.pending_pull is None or self.pending_pull.done():
             return False

@@ -37,7 +37,7 @@ class ProcessQueue:
     - workers call `next_batch` while `ready`, and for each dispatched message either `finish` (processed, or stored
       elsewhere for a retry: commit the returned offset) or `requeue` (failed here: dispatched again);
     - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
-    - to revoke the queue: `drop()`, wait until `dispatched` is 0 (or a grace is over), commit `commit_offset`. An owner
+    - to revoke the queue: `drop()`, wait until `dispatched` is 0 (or a timeout), commit `commit_offset`. An owner
       that gets the queue back makes a new one, so late results of old workers cannot reach it.
 
     All `now` and deadlines are the same monotonic clock in seconds. Thread-bound, like everything on the loop.
@@ -167,7 +167,7 @@ class ProcessQueue:
     def next_batch(self, max_messages: int, now: float) -> list[MessageExt]:
         """Dispatch messages; they stay dispatched until `finish` or `requeue`. Empty if nothing is ready.
 
-        Failed ones whose wait is over come first, because they hold the committed offset back; then new ones in order.
+        Failed ones whose wait has ended come first, as they hold the committed offset back; then new ones in order.
         """
         batch: list[MessageExt] = []
         if self.dropped:

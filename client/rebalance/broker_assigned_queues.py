@@ -96,13 +96,8 @@ class AssignmentRequests:
     async def ask(self, topics: Collection[str], cause: str) -> MemberShare | None:
         """Ask for the assignment of this member; None means to keep the queues it owns and ask again.
 
-        The topics are those of all members, with their routes known.
-
-        Raises:
-            ConnectFailed: there are brokers, and none answers.
-            RlabError: the coordinator refuses.
-
-        Cancellation: harmless.
+        The topics are those of all members, with their routes known. ConnectFailed: there are brokers, and none
+        answers; another RlabError: the coordinator refuses. Cancellation: harmless.
         """
         failures = []
         for address in await self._coordinators(topics):

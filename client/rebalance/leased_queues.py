@@ -69,9 +69,8 @@ class LeasedQueues(PulledQueues):
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
         """See `QueueOwnership`: find the target, then revoke and acquire.
 
-        Raises:
-            StrategyError: the strategy failed; nothing was changed of the topics for which it did.
-            RlabError: the member list could not be fetched; nothing was changed.
+        StrategyError: the strategy failed; nothing was changed of the topics for which it did. RlabError: the member
+        list could not be fetched; nothing was changed.
 
         Cancellation: a lease that was granted unseen is granted again in the next pass.
         """

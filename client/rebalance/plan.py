@@ -21,7 +21,7 @@ from model.message_queue import MessageQueue
 
 
 class StrategyError(UsageError):
-    """The allocation strategy failed or gave what it may not give; nothing was revoked or acquired."""
+    """The allocation strategy failed, or returned queues that it may not return; nothing was revoked or acquired."""
 
 
 class Plan(NamedTuple):

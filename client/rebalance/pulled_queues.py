@@ -135,7 +135,7 @@ class PulledQueues(ABC):
         return self._emit(EventKind.QUEUE_DROPPED, owned.queue, cause=cause, version=owned.token, detail=detail)
 
     async def _drain(self, queues: Iterable[OwnedQueue]) -> None:
-        """Wait until no message of these queues is with a listener, or the grace is over."""
+        """Wait until no message of these queues is with a listener, or the grace period has ended."""
         busy = [owned for owned in queues if owned.process_queue.dispatched]
         if busy:  # a task group costs more than all the rest of a release, and most queues are idle
             async with anyio.create_task_group() as tasks:

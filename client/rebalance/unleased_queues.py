@@ -48,17 +48,14 @@ class UnleasedQueues(PulledQueues):
     # --- the target --------------------------------------------------------------------------------------------------
 
     def begin(self, topics: Iterable[str]) -> tuple[str, ...]:
-        """Note that topics are wanted from now on; returns those that were not wanted before."""
+        """Record that topics are wanted from now on; returns those that were not wanted before."""
         now_ms = int(self._instance.config.clock_ms())
         return tuple(topic for topic in topics if self._offsets.begin(topic, now_ms))
 
     async def store_start_offsets(self, new: tuple[str, ...]) -> None:
         """Find and store the start offsets of the queues of these topics, which `begin` returned.
 
-        An offset whose broker does not answer now is found by time later.
-
-        Raises:
-            RlabError: the offsets could not be stored.
+        An offset whose broker does not answer now is found by time later. RlabError: the offsets could not be stored.
 
         Cancellation: some queues may have their start offset, and keep it.
         """
@@ -67,10 +64,7 @@ class UnleasedQueues(PulledQueues):
             await self._offsets.persist()
 
     async def rebalance(self, due: RebalancePass, topics: tuple[str, ...]) -> bool:
-        """See `QueueOwnership`: begin what is wanted, revoke what is not.
-
-        Cancellation: harmless; the next pass goes on.
-        """
+        """See `QueueOwnership`: begin wanted queues, revoke the others. Cancellation: the next pass goes on."""
         trigger = "+".join(due.triggers)
         cause = self._emit(EventKind.REBALANCE_BEGIN, cause=due.cause, detail=trigger)
         target = self._wanted(topics)
@@ -135,7 +129,7 @@ class UnleasedQueues(PulledQueues):
         raise AssertionError(f"{owned.queue} is pulled without a lease that could be lost")
 
     def offsets_reset(self, queues: Collection[MessageQueue], token: int, cause: str) -> None:
-        """Nothing: operators do not set offsets that are kept here, and this consumer is no member to be notified."""
+        """Nothing: operators do not set offsets that are kept here, and brokers notify members only."""
 
     async def close(self, cause: str) -> None:
         """Release everything: stop pulling, drain, store the offsets.
