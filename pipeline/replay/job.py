@@ -80,7 +80,11 @@ class Baseline(NamedTuple):
 def collect_events(
     spark: SparkSession, paths: Sequence[Path], tell: Callable[[str], object] = lambda note: None
 ) -> list[Event]:
-    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out."""
+    """Read the events of trace files that a replay needs, in file order; `tell` is called if lines are left out.
+
+    Raises:
+        ConfigError: a file is missing or is not a trace.
+    """
     from pyspark.sql import functions as F  # noqa: PLC0415
 
     from pipeline.trace.source import read_files, report_non_events, trace_events  # noqa: PLC0415

@@ -23,7 +23,8 @@ class Targets:
     """The queues of one topic that rows can go to.
 
     `queues` are writable and sorted, and so are `brokers`, those of the batch; None if rows need not go to the same
-    broker in every run. Rows without a key begin at queue `start`, or all tasks would begin at the first queue.
+    broker in every run. Rows without a key begin at queue `start`, which differs between tasks, or all would
+    begin at the first queue.
 
     Raises:
         TopicNotExist: there is no queue, or none on one of the brokers.

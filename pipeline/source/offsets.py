@@ -133,7 +133,8 @@ def limited(ranges: Iterable[Range], max_rows: int) -> Offsets:
     the rest is in proportion to the lags. What rounding down leaves over goes to the largest remainders, and of two
     equal ones to the first queue.
 
-    `ranges` are the whole lag, one per queue. If more than `max_rows` queues have a lag, one message of each is read.
+    `ranges` are the whole lag, one per queue, none with an `end` below its `start`. `max_rows` is at least 1; if more
+    queues than that have a lag, one message of each is read.
     """
     ordered = sorted(ranges)
     lag = {one.queue: one.end - one.start for one in ordered if one.end > one.start}

@@ -335,6 +335,8 @@ class SimulatedCluster:
 
         Raises:
             NotConverged: not in time; the text has every difference.
+
+        Cancellation: harmless.
         """
         started = self.simulation.loop.time()
         while left := self.differences(retry_topics=retry_topics):

@@ -209,6 +209,8 @@ async def power_cuts(
 
     Raises:
         RlabError: a broker did not start again.
+
+    Cancellation: everything is stopped.
     """
     simulation.loop.blocking_s = SYNC_S
     files = PowerCutFiles()
