@@ -186,18 +186,12 @@ class Broker(Feature):
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """A broker that listens.
-
-    Attributes:
-        address: `host:port` that it listens on, with the real port.
-        broker: its tables, for tests and embedded use.
-        recovery_s: how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do.
-    """
+    """A broker that listens."""
 
     name: str
-    address: str
-    broker: Broker
-    recovery_s: float
+    address: str  # `host:port` that it listens on, with the real port
+    broker: Broker  # its tables, for tests and embedded use
+    recovery_s: float  # how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do
 
 
 @asynccontextmanager

@@ -174,25 +174,18 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every feature of one broker is made from.
-
-    Attributes:
-        name: the broker's name.
-        clock_ms: wall clock in milliseconds; deadlines are in the loop's time.
-        driver: calls `expire` of the features at their next deadline; `wake_by` announces an earlier one.
-        features: announces what happened to the features above.
-    """
+    """What every feature of one broker is made from."""
 
     loop: asyncio.AbstractEventLoop
-    name: str
+    name: str  # the broker's name
     quirks: frozenset[Quirk]
-    clock_ms: Callable[[], float]
+    clock_ms: Callable[[], float]  # wall clock in milliseconds; deadlines are in the loop's time
     store: MessageStore
     metadata: MetadataStore
     barrier: WriteBarrier
     events: EventLog
-    driver: DeadlineDriver
-    features: Features
+    driver: DeadlineDriver  # calls `expire` of the features at their next deadline; `wake_by` announces an earlier one
+    features: Features  # announces what happened to the features above
 
     def emit(self, kind: EventKind, **columns: Any) -> str:
         """Record an event of this broker; see `EventLog.emit`."""

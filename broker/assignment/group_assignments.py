@@ -43,58 +43,36 @@ Members = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMode:
-    """How a group gets the messages of a topic.
+    """How a group gets the messages of a topic."""
 
-    Attributes:
-        mode: pulled or popped.
-        pop_share_queue_num: see `broker/assignment/pop_sharing.py`.
-    """
-
-    mode: RequestMode
-    pop_share_queue_num: int = -1
+    mode: RequestMode  # pulled or popped
+    pop_share_queue_num: int = -1  # see `broker/assignment/pop_sharing.py`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOutcome:
-    """Answer to a member's query.
+    """Answer to a member's query."""
 
-    Attributes:
-        share: its queues; None to wait and keep those it has.
-        version: of the assignment now, 0 if there is none.
-        look_again: members report different queues.
-        notify: the other members have to ask again, because something changed for them.
-        moved: queues that have another owner than in the version before, if that is new.
-    """
-
-    share: MemberShare | None
-    version: int
-    look_again: bool
-    notify: bool
-    moved: int = -1
+    share: MemberShare | None  # its queues; None to wait and keep those it has
+    version: int  # of the assignment now, 0 if there is none
+    look_again: bool  # members report different queues
+    notify: bool  # the other members have to ask again, because something changed for them
+    moved: int = -1  # queues that have another owner than in the version before, if that is new
 
 
 @dataclass(slots=True)
 class _Group:
-    """State of one group at its coordinator.
+    """State of one group at its coordinator."""
 
-    Attributes:
-        version: of the assignment; 0 while there is none.
-        owners: of the queues that are pulled.
-        shares: client id -> what it pulls and pops.
-        reports: client id -> its last query.
-        seen: topic -> the queues that members report, and how many members report them.
-        members: at `members_version` of the group.
-        stale: an input of the assignment has changed.
-    """
-
-    version: int = 0
-    owners: dict[MessageQueue, str] = field(default_factory=dict)
-    shares: dict[str, MemberShare] = field(default_factory=dict)
-    reports: dict[str, AssignmentQuery] = field(default_factory=dict)
+    version: int = 0  # of the assignment; 0 while there is none
+    owners: dict[MessageQueue, str] = field(default_factory=dict)  # of the queues that are pulled
+    shares: dict[str, MemberShare] = field(default_factory=dict)  # client id -> what it pulls and pops
+    reports: dict[str, AssignmentQuery] = field(default_factory=dict)  # client id -> its last query
+    # Topic -> the queues that members report, and how many members report them.
     seen: dict[str, dict[TopicQueues, int]] = field(default_factory=dict)
-    members: Members = field(default_factory=dict)
+    members: Members = field(default_factory=dict)  # at `members_version` of the group
     members_version: int = -1
-    stale: bool = True
+    stale: bool = True  # an input of the assignment has changed
 
     def differ(self) -> bool:
         """Whether members report different queues of a topic."""

@@ -96,7 +96,7 @@ class Assignment(Feature):
         return Reply(answer, msgpack.packb(share.to_wire()))
 
     def set_mode(self, connection: Connection, request: Command) -> None:
-        """Let a group pull or pop a topic from now on; answered once it is stored."""
+        """Let a group pull or pop a topic from now on; the answer follows once it is stored."""
         core, header = self._core, request.header
         group, topic = check_group(header["group"]), check_topic(header["topic"])
         try:

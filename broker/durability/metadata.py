@@ -176,17 +176,12 @@ class Table:
 
 
 class Journal:
-    """Entries in the order in which they were appended; those of one commit are one row of a table (seq, data).
-
-    Attributes:
-        pending: entries that are not committed yet: many, if the disk is full.
-        written_bytes: size of what this run has written since the journal was last cleared.
-    """
+    """Entries in the order in which they were appended; those of one commit are one row of a table (seq, data)."""
 
     def __init__(self, metadata: MetadataStore, table: str) -> None:
         self.table = table
-        self.pending: list[tuple[Any, ...]] = []
-        self.written_bytes = 0
+        self.pending: list[tuple[Any, ...]] = []  # entries that are not committed yet: many, if the disk is full
+        self.written_bytes = 0  # size of what this run has written since the journal was last cleared
         self.append = self.pending.append
         self._rows = Table(metadata, table)
         metadata.add_journal(self)

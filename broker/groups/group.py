@@ -18,27 +18,17 @@ RESTORED = -1
 
 @dataclass(slots=True)
 class Member:
-    """One client in one group. RocketMQ: ClientChannelInfo.
-
-    Attributes:
-        connection: key of the connection that its last heartbeat came over.
-        data: that heartbeat's.
-        expires_at: loop time in seconds; moved by every heartbeat and every pull under a lease.
-        gone_at: when the grace since its connection closed ends; NEVER while it is connected.
-        epoch: run id of the client, "" if not known; see `HeartbeatData`.
-        rival: run id of the last other process that sent a heartbeat with its client id, "" if none did.
-        warning: about that process, for the answers to its heartbeats.
-    """
+    """One client in one group. RocketMQ: ClientChannelInfo."""
 
     client_id: str
-    connection: int
-    data: ConsumerData
+    connection: int  # key of the connection that its last heartbeat came over
+    data: ConsumerData  # that heartbeat's
     subscriptions: dict[str, SubscriptionData]
-    expires_at: float
-    gone_at: float = NEVER
-    epoch: str = ""
-    rival: str = ""
-    warning: str = ""
+    expires_at: float  # loop time in seconds; moved by every heartbeat and every pull under a lease
+    gone_at: float = NEVER  # end of the grace period since its connection closed; NEVER while it is connected
+    epoch: str = ""  # run id of the client, "" if not known; see `HeartbeatData`
+    rival: str = ""  # run id of the last other process that sent a heartbeat with its client id, "" if none did
+    warning: str = ""  # about that process, for the answers to its heartbeats
 
     @property
     def leaves_at(self) -> float:
@@ -53,36 +43,28 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroupInfo:
-    """One group.
-
-    Attributes:
-        version: grows with every change; starts at the wall clock in milliseconds, so that it also grows over a restart
-            of the broker.
-        created_ms: when the group was created on any broker, wall clock in milliseconds.
-        members: client id -> member. Under `Quirk.DUPLICATE_MEMBERS` a second one with an id has its own key.
-        cause: id of the root trigger of the newest change.
-        notify_at: loop time in seconds of the notification that is owed, or NEVER.
-        quiet_until: end of the current window, in which no second notification goes out.
-        settings: what the members say that all have to say the same of.
-        split: the disagreement that was reported last; `disagreement` is its text, "" while they agree.
-        shared_topics: the one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
-        encoded_view: the view as it was sent last: thousands of members ask for it, so it is encoded once a version.
-        encoded_version: of which version that is.
-    """
+    """One group."""
 
     group: str
+    # Grows with every change; starts at the wall clock in milliseconds, so that it also grows over a restart of the
+    # broker.
     version: int
-    created_ms: int
+    created_ms: int  # when the group was created on any broker, wall clock in milliseconds
+    # Client id -> member. Under `Quirk.DUPLICATE_MEMBERS` a second one with an id has its own key.
     members: dict[str, Member] = field(default_factory=dict)
-    cause: str = ""
-    notify_at: float = NEVER
-    quiet_until: float = 0.0
+    cause: str = ""  # id of the root trigger of the newest change
+    notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
+    quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
+    # What the members say that all have to say the same of.
     settings: SettingsTally = field(default_factory=SettingsTally)
+    # The disagreement that was reported last; `disagreement` is its text, "" while they agree.
     split: tuple[tuple[str, tuple[str, ...]], ...] = ()
     disagreement: str = ""
+    # The one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
     shared_topics: tuple[str, ...] | None = None
+    # The view as it was sent last: thousands of members ask for it, so it is encoded once a version.
     encoded_view: bytes = b""
-    encoded_version: int = -1
+    encoded_version: int = -1  # of which version that is
 
     def view(self) -> GroupView:
         """The sorted member list at this version."""

@@ -44,19 +44,13 @@ class LeaveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatOutcome:
-    """Effect of a heartbeat on one group.
-
-    Attributes:
-        joined: the member is new.
-        resubscribed: the member is not new, and changed its topics or the expression of a topic.
-        data_changed: the member's data or run id differs from the stored one, and has to be stored.
-    """
+    """Effect of a heartbeat on one group."""
 
     group: ConsumerGroupInfo
     member: Member
-    joined: bool
-    resubscribed: bool
-    data_changed: bool
+    joined: bool  # the member is new
+    resubscribed: bool  # the member is not new, and changed its topics or the expression of a topic
+    data_changed: bool  # the member's data or run id differs from the stored one, and has to be stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

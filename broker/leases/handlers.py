@@ -126,7 +126,7 @@ class LeaseHandlers(Feature):
         return Reply({"offset": offset})
 
     def update_offsets(self, connection: Connection, request: Command) -> None:
-        """Commit offsets; answered once they are stored."""
+        """Commit offsets; the answer follows once they are stored."""
         header = request.header
         failures = self._commit(
             header["group"],

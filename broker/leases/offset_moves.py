@@ -22,14 +22,10 @@ REPORTED_AGAIN_S = 60.0
 
 
 class OffsetOutOfRangeReporter:
-    """The reports of one broker, and which of them are recent.
-
-    Attributes:
-        cause: id of the event of the newest deletion, "" if there was none since the start.
-    """
+    """The reports of one broker, and which of them are recent."""
 
     def __init__(self, broker_name: str, events: EventLog) -> None:
-        self.cause = ""
+        self.cause = ""  # id of the event of the newest deletion, "" if there was none since the start
         self._broker_name = broker_name
         self._events = events
         # (group, topic, queue id) -> (offset asked for, offset to go on from, when it was reported), the newest last

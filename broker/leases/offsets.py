@@ -19,7 +19,7 @@ class OffsetTable:
         self._may_go_back = Quirk.OFFSETS_GO_BACK in quirks
 
     def restore(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Put back an offset that an earlier run of the broker stored."""
+        """Restore an offset that an earlier run of the broker stored."""
         self._offsets.setdefault(group, {})[(topic, queue_id)] = offset
 
     def read(self, group: str, topic: str, queue_id: int) -> int | None:

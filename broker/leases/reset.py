@@ -58,7 +58,7 @@ class ResetHandlers(Feature):
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
     def reset(self, connection: Connection, request: Command) -> None:
-        """Reset queues of one topic, all or none; answered once that is stored."""
+        """Reset queues of one topic, all or none; the answer follows once that is stored."""
         core, header = self._core, request.header
         group, topic = check_group(header["group"]), header["topic"]
         if header["to"] not in set(ResetKind):

@@ -51,22 +51,17 @@ class Rival(Protocol):
 
 
 class Leases(Feature):
-    """The leases and committed offsets of one broker.
-
-    Attributes:
-        table: for those that only look leases up.
-        offsets: the committed offsets; changed through `commit`, so that they are stored.
-        moves: reports consumers whose offset is out of range.
-        rival: POP, if this broker has it.
-    """
+    """The leases and committed offsets of one broker."""
 
     def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
         # Tokens have to grow over restarts even where no lease was stored: the clock in milliseconds leaves room for
         # a thousand grants a millisecond.
+        # For those that only look leases up.
         self.table = QueueLeases(first_token=int(core.clock_ms()) * 1000, quirks=core.quirks)
+        # The committed offsets; changed through `commit`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
-        self.moves = OffsetOutOfRangeReporter(core.name, core.events)
-        self.rival: Rival | None = None
+        self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
+        self.rival: Rival | None = None  # POP, if this broker has it
         self._core = core
         self._topics = topics
         self._groups = groups
@@ -84,7 +79,7 @@ class Leases(Feature):
         self._lower_offsets()
         for group, client_id in self.table.owners():
             if self._groups.table.find(group, client_id) is None:
-                # It left before the restart, and its leases were to live on for a grace: nothing else would free them.
+                # It left before the restart, and its leases were to live on for a grace period: only this frees them.
                 self.member_left(group, client_id, self._core.events.next_id(), "restart")
 
     def _lower_offsets(self) -> None:
@@ -182,9 +177,9 @@ class Leases(Feature):
             rows.delete_where("topic", topic)
 
     def next_deadline(self) -> float | None:
-        """When the next grace of leases without a member ends."""
+        """When the next grace period of leases without a member ends."""
         return self.table.next_deadline()
 
     def expire(self, now: float) -> None:
-        """Free the leases whose grace has ended."""
+        """Free the leases whose grace period has ended."""
         self.queues_freed(self.table.expire(now), self._core.events.next_id(), "expiry")

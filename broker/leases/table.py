@@ -36,20 +36,13 @@ class QueueKey(NamedTuple):
 
 @dataclass(slots=True)
 class Lease:
-    """The state of one queue in one group.
+    """The state of one queue in one group."""
 
-    Attributes:
-        owner: client id of the current owner, or of the last one while `held` is false.
-        token: fencing token of the newest grant.
-        held: whether the owner has it now.
-        frees_at: loop time in seconds at which the grace ends; NEVER while its owner is a member.
-        waiters: client ids that were refused while it is held, oldest first.
-    """
-
-    owner: str
-    token: int
-    held: bool = True
-    frees_at: float = NEVER
+    owner: str  # client id of the current owner, or of the last one while `held` is false
+    token: int  # fencing token of the newest grant
+    held: bool = True  # whether the owner has it now
+    frees_at: float = NEVER  # loop time in seconds at which the grace period ends; NEVER while its owner is a member
+    # Client ids that were refused while it is held, oldest first.
     waiters: dict[str, None] = field(default_factory=dict)
 
 
@@ -80,7 +73,7 @@ class QueueLeases:
         return self._token
 
     def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
-        """Put back a lease that an earlier run of the broker granted."""
+        """Restore a lease that an earlier run of the broker granted."""
         self._leases.setdefault(group, {})[queue] = Lease(owner, token)
         self._held.setdefault((group, owner), {})[queue] = None
         self._token = max(self._token, token)
@@ -157,7 +150,7 @@ class QueueLeases:
         return self.expire(now) if grace_s <= 0 else []
 
     def expire(self, now: float) -> list[Freed]:
-        """Free the leases whose grace has ended."""
+        """Free the leases whose grace period has ended."""
         freed: list[Freed] = []
         for (group, client_id), frees_at in list(self._leaving.items()):
             if frees_at > now:

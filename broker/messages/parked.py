@@ -1,4 +1,4 @@
-"""Parked requests: pulls and pops that found nothing, held until something arrives or their time is over. Pure.
+"""Parked requests: pulls and pops that found nothing, held until something arrives or their time expires. Pure.
 
 RocketMQ: PullRequestHoldService, which looks at all held pulls every 5 s, and PopLongPollingService, which wakes one
 pop for each message. Here a request is looked at exactly when something happens at a *place* where it waits, when its
@@ -29,23 +29,16 @@ Place = tuple[str, Any]
 
 
 class Parked(Generic[Conn]):
-    """One request that waits.
-
-    Attributes:
-        connection: any key will do.
-        places: where it waits, one or several.
-        deadline: loop time in seconds at which it is answered that there is nothing.
-        number: ascending in the order of parking.
-    """
+    """One request that waits."""
 
     __slots__ = ("connection", "deadline", "number", "places", "request")
 
     def __init__(self, connection: Conn, request: Command, places: tuple[Place, ...], deadline: float) -> None:
-        self.connection = connection
+        self.connection = connection  # any key will do
         self.request = request
-        self.places = places
-        self.deadline = deadline
-        self.number = 0
+        self.places = places  # where it waits, one or several
+        self.deadline = deadline  # loop time in seconds at which it is answered that there is nothing
+        self.number = 0  # ascending in the order of parking
 
 
 One = TypeVar("One", bound="Parked[Any]")
@@ -140,7 +133,7 @@ class ParkedRequests(Generic[One]):
         self.take(self.of_connection(connection))
 
     def expire(self, now: float) -> list[One]:
-        """Take the requests whose time is over."""
+        """Take the requests whose time has expired."""
         due: list[One] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             one = heapq.heappop(self._deadlines)[2]

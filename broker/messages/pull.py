@@ -103,7 +103,7 @@ class Pulls(Feature):
             self._run_again(parked, parked.deadline)
 
     def expire(self, now: float) -> None:
-        """Answer the parked pulls whose time is over."""
+        """Answer the parked pulls whose time has expired."""
         for parked in self._parked.expire(now):
             self._run_again(parked, None)
 

@@ -52,23 +52,18 @@ class PopKey(NamedTuple):
 
 
 class GroupQueue:
-    """One queue of one group, with its window.
-
-    Attributes:
-        number: names it in journal entries; never used twice.
-        waiters: members that were refused the lease of the queue, the oldest first. While there are any, the queue
-            drains: nothing is delivered from it.
-        looked_at_by: the ledger's heap of deadlines has an entry for this time, or for an earlier one.
-    """
+    """One queue of one group, with its window."""
 
     __slots__ = ("key", "looked_at_by", "number", "waiters", "window")
 
     def __init__(self, key: PopKey, number: int, window: PopWindow) -> None:
         self.key = key
-        self.number = number
+        self.number = number  # names it in journal entries; never used twice
         self.window = window
+        # Members that were refused the lease of the queue, the oldest first. While there are any, the queue drains:
+        # nothing is delivered from it.
         self.waiters: dict[str, None] = {}
-        self.looked_at_by = NEVER
+        self.looked_at_by = NEVER  # the ledger's heap of deadlines has an entry for this time, or for an earlier one
 
     def __lt__(self, other: GroupQueue) -> bool:
         """In the order in which they were opened, for deadlines at the same moment."""
@@ -103,14 +98,11 @@ class PopLedger:
     Args:
         note: called with the journal entry of each change.
         forgotten: called with each queue whose window is dropped: its committed offset is stored nowhere else.
-
-    Attributes:
-        messages: offsets in all windows; each of them takes memory.
     """
 
     def __init__(self, note: Callable[[Entry], None], forgotten: Callable[[GroupQueue], None]) -> None:
         self.queues: dict[PopKey, GroupQueue] = {}
-        self.messages = 0
+        self.messages = 0  # offsets in all windows; each of them takes memory
         self._note = note
         self._forgotten = forgotten
         self._last_number = 0
@@ -226,7 +218,7 @@ class PopLedger:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, most: int) -> list[GroupQueue]:
-        """Make the messages due whose invisible time is over; returns their queues in the order of the deadlines.
+        """Make the messages due whose invisible time has expired; returns their queues in the order of the deadlines.
 
         About `most` messages at a time, so that a million of them do not stop the event loop; call again for the rest.
         """

@@ -11,19 +11,12 @@ from model.record import HEADER_BYTES, StoredRecord, iter_records
 
 
 class Run(NamedTuple):
-    """Messages from an offset on.
+    """Messages from an offset on."""
 
-    Attributes:
-        body: their stored records.
-        offsets: of those records.
-        upto: messages below it that are not in `offsets` do not match the filter, or no longer exist.
-        result: of the read.
-    """
-
-    body: bytes
-    offsets: Sequence[int]
-    upto: int
-    result: ReadResult
+    body: bytes  # their stored records
+    offsets: Sequence[int]  # of those records
+    upto: int  # messages below it that are not in `offsets` do not match the filter, or no longer exist
+    result: ReadResult  # of the read
 
     @property
     def is_moved(self) -> bool:
@@ -56,18 +49,12 @@ def read_run(
 
 
 class DueRead(NamedTuple):
-    """Messages to be redelivered.
+    """Messages to be redelivered."""
 
-    Attributes:
-        bodies: stored records.
-        offsets: of those records, ascending.
-        gone: offsets whose messages no longer exist.
-        moved: the first of them that was deleted by retention, and the result of that read; or None.
-    """
-
-    bodies: list[bytes]
-    offsets: list[int]
-    gone: list[int]
+    bodies: list[bytes]  # stored records
+    offsets: list[int]  # of those records, ascending
+    gone: list[int]  # offsets whose messages no longer exist
+    # The first of them that was deleted by retention, and the result of that read; or None.
     moved: tuple[int, ReadResult] | None
 
 

@@ -21,30 +21,21 @@ _CONSUME_FROM = {each.value: each for each in ConsumeFrom}
 
 
 class PopRequest(NamedTuple):
-    """The fields of a POP_MESSAGE request.
-
-    Attributes:
-        queue_id: `ANY_QUEUE` if the broker chooses the queue.
-        tag_hashes: hashes of the wanted tags, or None for all tags.
-        order: whether only one batch of a queue is invisible at a time.
-        max_attempts: deliveries after which a message is sent to the DLQ.
-        consume_from: start of the group on a queue without a committed offset; None if the request does not say.
-        consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`.
-        retry_topic: the group's retry topic if its messages are delivered too, else None.
-    """
+    """The fields of a POP_MESSAGE request."""
 
     group: str
     topic: str
-    queue_id: int
+    queue_id: int  # `ANY_QUEUE` if the broker chooses the queue
     client_id: str
     max_n: int
     invisible_s: float
-    tag_hashes: frozenset[int] | None
-    order: bool
-    max_attempts: int
+    tag_hashes: frozenset[int] | None  # hashes of the wanted tags, or None for all tags
+    order: bool  # whether only one batch of a queue is invisible at a time
+    max_attempts: int  # deliveries after which a message is sent to the DLQ
+    # Start of the group on a queue without a committed offset; None if the request does not say.
     consume_from: ConsumeFrom | None
-    consume_timestamp_ms: int
-    retry_topic: str | None
+    consume_timestamp_ms: int  # for `ConsumeFrom.TIMESTAMP`
+    retry_topic: str | None  # the group's retry topic if its messages are delivered too, else None
 
 
 class ParkedPop(Parked[Connection]):

@@ -167,7 +167,7 @@ class Pop(Feature):
         if failure is None and not connection.closed:
             connection.respond(request, {}, msgpack.packb([batch.row for batch in batches]))
             return
-        # No client has them: the next pop must not wait until their invisible time is over.
+        # No client has them: the next pop must not wait until their invisible time has expired.
         times = self._times()
         for batch in batches:
             if self.ledger.queues.get(batch.queue.key) is batch.queue:
@@ -277,7 +277,7 @@ class Pop(Feature):
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self, now: float) -> None:
-        """Redeliver messages whose invisible time is over, and answer the parked pops whose time is over."""
+        """Redeliver messages whose invisible time has expired, and answer the parked pops whose time has expired."""
         for queue in self.ledger.expire(now, _DUE_PER_CALL):
             if self.ledger.queues.get(queue.key) is not queue:
                 continue

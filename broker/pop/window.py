@@ -48,19 +48,13 @@ def shortened(offsets: Sequence[int]) -> Sequence[int]:
 
 @dataclass(slots=True)
 class PopBatch:
-    """Messages that were delivered together under one token.
-
-    Attributes:
-        since: when they were delivered.
-        offsets: ascending; some may be acknowledged, or extended under another token.
-        left: how many are neither.
-    """
+    """Messages that were delivered together under one token."""
 
     client_id: str
-    since: float
+    since: float  # when they were delivered
     visible_at: float
-    offsets: Sequence[int]
-    left: int
+    offsets: Sequence[int]  # ascending; some may be acknowledged, or extended under another token
+    left: int  # how many are neither
 
 
 class Due(NamedTuple):
@@ -76,23 +70,20 @@ class PopWindow:
     Protocol: `due` and `next_offset` say which messages may be delivered; the caller reads them, and calls `deliver`
     with those that exist. `ack`, `extend` and `expire` change which are invisible; `next_deadline` says when to call
     `expire`.
-
-    Attributes:
-        committed: the smallest offset that is not acknowledged: the group's committed offset.
-        next_offset: the first offset that was never delivered.
-        batches: token -> batch with invisible messages.
     """
 
     def __init__(self, committed: int) -> None:
-        self.committed = committed
-        self.next_offset = committed
-        self.batches: dict[int, PopBatch] = {}
+        self.committed = committed  # the smallest offset that is not acknowledged: the group's committed offset
+        self.next_offset = committed  # the first offset that was never delivered
+        self.batches: dict[int, PopBatch] = {}  # token -> batch with invisible messages
         self._base = committed
         self._tokens = array("Q")
         self._attempts = array("H")
         # Heap of (visible at, token); an entry whose batch is gone or says otherwise is stale.
         self._deadlines: list[tuple[float, int]] = []
-        self._due: list[int] = []  # heap of offsets whose invisible time is over; those acknowledged since are skipped
+        self._due: list[
+            int
+        ] = []  # heap of offsets whose invisible time has expired; those acknowledged since are skipped
         self._due_set: set[int] = set()
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -254,7 +245,7 @@ class PopWindow:
         return True
 
     def expire(self, now: float, most: int | None = None) -> int:
-        """Make messages due whose invisible time is over, about `most` of them in one call; returns how many.
+        """Make messages due whose invisible time has expired, about `most` of them in one call; returns how many.
 
         Their handles stay good until the redelivery: a consumer that is late by a moment has processed the message all
         the same.

@@ -83,19 +83,12 @@ class RetentionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimPlan:
-    """What is deleted now.
+    """What is deleted now."""
 
-    Attributes:
-        to_position: log position; segments that end at or before it go.
-        reasons: why, one for each segment that goes, oldest first.
-        held: how many more segments the soft limits would take if nobody had to read them.
-        held_bytes: their bytes.
-    """
-
-    to_position: int
-    reasons: tuple[TrimReason, ...]
-    held: int
-    held_bytes: int
+    to_position: int  # log position; segments that end at or before it go
+    reasons: tuple[TrimReason, ...]  # why, one for each segment that goes, oldest first
+    held: int  # how many more segments the soft limits would take if nobody had to read them
+    held_bytes: int  # their bytes
 
 
 def soft_end(segments: Sequence[SegmentSpan], now_ms: int, options: RetentionOptions) -> int:

@@ -94,7 +94,7 @@ class DeadLetters(Feature):
         return {RequestCode.MARK_DEAD_LETTERS: self.mark}
 
     def mark(self, connection: Connection, request: Command) -> None:
-        """Mark messages, or none to ask only, and return all marks; answered once they are stored."""
+        """Mark messages, or none to ask only, and return all marks; the answer follows once they are stored."""
         core, header = self._core, request.header
         topic, queue_id = dlq_topic(check_group(header["group"])), header["queue_id"]
         entry = self._topics.existing(topic)

@@ -44,21 +44,15 @@ _EXPIRY_SCAN_S = 600.0
 
 
 class _Publishing:
-    """One batch that is being published: its `intent` has its chunks, and where the target queues ended.
-
-    Attributes:
-        at: the next (chunk, message of it).
-        skip: queue -> messages that an earlier run has published already.
-        waiting: called at the end, or with the error that keeps the batch from being published now.
-        kept_s: how long the batch is remembered once it is published.
-    """
+    """One batch that is being published: its `intent` has its chunks, and where the target queues ended."""
 
     def __init__(self, intent: Intent, skip: dict[LogKey, int]) -> None:
         self.intent = intent
-        self.at = (0, 0)
-        self.skip = skip
+        self.at = (0, 0)  # the next (chunk, message of it)
+        self.skip = skip  # queue -> messages that an earlier run has published already
+        # Called at the end, or with the error that keeps the batch from being published now.
         self.waiting: list[Written] = []
-        self.kept_s = LAST_BATCH_KEPT_S
+        self.kept_s = LAST_BATCH_KEPT_S  # how long the batch is remembered once it is published
 
     @property
     def is_through(self) -> bool:

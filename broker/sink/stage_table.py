@@ -39,17 +39,11 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The messages of one stage request.
+    """The messages of one stage request."""
 
-    Attributes:
-        seq: number of the chunk in its attempt, from 0.
-        offset: offset, in the stage topic, of the record that holds the messages.
-        counts: ((topic, queue id), number of messages) of each target queue.
-    """
-
-    seq: int
-    offset: int
-    counts: tuple[tuple[tuple[str, int], int], ...]
+    seq: int  # number of the chunk in its attempt, from 0
+    offset: int  # offset, in the stage topic, of the record that holds the messages
+    counts: tuple[tuple[tuple[str, int], int], ...]  # ((topic, queue id), number of messages) of each target queue
     staged_ms: int
 
     @property
@@ -175,7 +169,7 @@ def staged_messages(body: bytes | None) -> list[StagedMessage]:
     """Decode the body of a stage request, which is also the payload of a record in the stage topic.
 
     Raises:
-        ValueError, TypeError: it is no array of messages.
+        ValueError, TypeError: it is not an array of messages.
     """
     chunk: Any = msgpack.unpackb(body or b"", use_list=False)
     if type(chunk) is not tuple or not chunk:

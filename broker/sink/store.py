@@ -35,17 +35,12 @@ create table if not exists sink_queries (
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A batch whose publication has begun, and is completed even after a crash.
-
-    Attributes:
-        offsets: offsets of its chunks in the stage topic, in the order in which they are published.
-        starts: end of each target queue before the batch; its messages lie at or above this offset.
-    """
+    """A batch whose publication has begun, and is completed even after a crash."""
 
     query_id: str
     batch_id: int
-    offsets: tuple[int, ...]
-    starts: dict[LogKey, int]
+    offsets: tuple[int, ...]  # offsets of its chunks in the stage topic, in the order in which they are published
+    starts: dict[LogKey, int]  # end of each target queue before the batch; its messages lie at or above this offset
 
 
 class SinkStore:

@@ -33,13 +33,6 @@ class QueueState:
     """Offsets, recent records and current index row of one queue; the module header says how the offsets relate.
 
     A plain record: only `MessageStore` changes it.
-
-    Attributes:
-        end_offset: a reader may see messages before it; see `StoreWriter.show_only_synced`.
-        tail: the newest records, encoded; the first one has the offset `tail_base`.
-        longest_bytes: no record in `tail` is longer; lets a read skip adding up lengths.
-        row: its row in the index of the segment being written.
-        last_read_segment: where old records were last found: a reader that catches up asks for the same one again.
     """
 
     __slots__ = (
@@ -58,13 +51,14 @@ class QueueState:
     def __init__(self, key: LogKey, min_offset: int, end_offset: int, row: IndexRow) -> None:
         self.key = key
         self.min_offset = min_offset
-        self.end_offset = end_offset
+        self.end_offset = end_offset  # a reader may see messages before it; see `StoreWriter.show_only_synced`
         self.flushed_offset = end_offset
         self.next_offset = end_offset
         self.tail_base = end_offset
-        self.tail: list[bytes] = []
-        self.longest_bytes = 0
-        self.row = row
+        self.tail: list[bytes] = []  # the newest records, encoded; the first one has the offset `tail_base`
+        self.longest_bytes = 0  # no record in `tail` is longer; lets a read skip adding up lengths
+        self.row = row  # its row in the index of the segment being written
+        # Where old records were last found: a reader that catches up asks for the same one again.
         self.last_read_segment: Segment | None = None
 
     def drop_tail_before(self, offset: int) -> None:

@@ -22,17 +22,11 @@ class ReadStatus(Enum):
 
 
 class ReadResult(NamedTuple):
-    """Answer of `MessageStore.read`.
-
-    Attributes:
-        body: `n` whole records back to back, for `model.record.iter_records`.
-        next_offset: where to go on. May be beyond the last record of `body`, when others were skipped.
-        max_offset: the queue's end: the offset of the next message.
-    """
+    """Answer of `MessageStore.read`."""
 
     status: ReadStatus
-    body: bytes
+    body: bytes  # `n` whole records back to back, for `model.record.iter_records`
     n: int
-    next_offset: int
+    next_offset: int  # where to go on. May be beyond the last record of `body`, when others were skipped
     min_offset: int
-    max_offset: int
+    max_offset: int  # the queue's end: the offset of the next message

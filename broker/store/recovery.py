@@ -25,20 +25,15 @@ _LOG_NAME = re.compile(r"(\d{20})\.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """The findings and repairs of opening a store.
-
-    Attributes:
-        scanned_segments: segments without a usable index file; their size and the messages found in them follow.
-        damaged_bytes: bytes in the middle of them that are no records; the damage log has the messages that were there.
-        cut_bytes: torn tail that was cut off: the write that a crash interrupted; none of it was acknowledged.
-    """
+    """The findings and repairs of opening a store."""
 
     segments: int
-    scanned_segments: int
+    scanned_segments: int  # segments without a usable index file; their size and the messages found in them follow
     scanned_bytes: int
     scanned_records: int
+    # Bytes in the middle of them that are not records; the damage log has the messages that were there.
     damaged_bytes: int
-    cut_bytes: int
+    cut_bytes: int  # torn tail that was cut off: the write that a crash interrupted; none of it was acknowledged
 
 
 class Recovery:

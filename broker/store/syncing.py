@@ -14,16 +14,13 @@ from broker.store.segments.sync_job import SyncJob
 
 
 class Durability:
-    """Runs the sync jobs of one log, one at a time.
-
-    Attributes:
-        held_back: the end of each queue that readers may see once what was flushed since the last job began is durable.
-    """
+    """Runs the sync jobs of one log, one at a time."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._job: SyncJob | None = None
         self._error: OSError | None = None
+        # The end of each queue that readers may see once what was flushed since the last job began is durable.
         self.held_back: dict[QueueState, int] = {}
         self._held_by_job: dict[QueueState, int] = {}
 

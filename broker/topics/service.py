@@ -72,7 +72,7 @@ class Topics(Feature):
         }
 
     def update_and_create(self, connection: Connection, request: Command) -> None:
-        """Create or change a topic; answered once it is stored."""
+        """Create or change a topic; the answer follows once it is stored."""
         header = request.header
         config = checked_topic_config(
             header["topic"], header["read_queue_nums"], header["write_queue_nums"], Perm(header["perm"])
@@ -81,7 +81,7 @@ class Topics(Feature):
         self._core.barrier.respond_after_commit(connection, request)
 
     def delete_in_broker(self, connection: Connection, request: Command) -> None:
-        """Delete a topic with its messages, offsets and leases; answered once that is stored."""
+        """Delete a topic with its messages, offsets and leases; the answer follows once that is stored."""
         self.delete(request.header["topic"], request.header.get("cause") or "")
         self._core.barrier.respond_after_commit(connection, request)
 

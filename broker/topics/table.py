@@ -16,20 +16,14 @@ from model.topic_route import READ_WRITE, Perm, TopicConfig, checked_topic_confi
 
 @dataclass(slots=True)
 class TopicEntry:
-    """A topic as this broker has it.
+    """A topic as this broker has it."""
 
-    Attributes:
-        topic_id: the number in its stored records.
-        config: queue counts and permissions; replaced as a whole, with `configure`.
-        accepts_below: queues with a smaller id take messages; 0 when the topic is not writable. Stored, as the next is,
-            because every send asks, and a bit test of an enum costs more than all the rest of that question.
-        serves_below: queues with a smaller id can be read; 0 when the topic is not readable.
-    """
-
-    topic_id: int
-    config: TopicConfig
+    topic_id: int  # the number in its stored records
+    config: TopicConfig  # queue counts and permissions; replaced as a whole, with `configure`
+    # Queues with a smaller id take messages; 0 when the topic is not writable. Stored, as the next is, because every
+    # send asks, and a bit test of an enum costs more than all the rest of that question.
     accepts_below: int = field(init=False)
-    serves_below: int = field(init=False)
+    serves_below: int = field(init=False)  # queues with a smaller id can be read; 0 when the topic is not readable
 
     def __post_init__(self) -> None:
         """Derive what depends on the config."""
@@ -56,7 +50,7 @@ class TopicTable:
         return self._last_topic_id
 
     def restore(self, topic_id: int, config: TopicConfig) -> None:
-        """Put back a topic that was stored by an earlier run."""
+        """Restore a topic that was stored by an earlier run."""
         self._topics[config.topic] = TopicEntry(topic_id, config)
         self._last_topic_id = max(self._last_topic_id, topic_id)
 

@@ -51,19 +51,14 @@ class KeyFileCorrupt(StoreError):
 
 
 class KeyTable:
-    """The entries of one segment, as they are found.
-
-    Attributes:
-        end: position in the segment up to which its records are in the table.
-        overfull: more than `MAX_ENTRIES` were added; the table is useless, and empty.
-    """
+    """The entries of one segment, as they are found."""
 
     __slots__ = ("_buckets", "count", "end", "overfull")
 
     def __init__(self) -> None:
-        self.end = 0
+        self.end = 0  # position in the segment up to which its records are in the table
         self.count = 0
-        self.overfull = False
+        self.overfull = False  # more than `MAX_ENTRIES` were added; the table is useless, and empty
         self._buckets: list[array[int]] = [array("Q") for _ in range(_BUCKETS)]
 
     def add(self, term: bytes, position: int) -> None:

@@ -37,22 +37,16 @@ _T = TypeVar("_T")
 
 
 class CommitLog:
-    """The segments of one store, oldest first. A method that touches a file may raise `OSError`.
-
-    Attributes:
-        segments: all of them; the last one is being written (none before recovery has run).
-        parts: cache of the index files.
-        synced_position: everything before this log position is known to be on the disk itself.
-    """
+    """The segments of one store, oldest first. A method that touches a file may raise `OSError`."""
 
     def __init__(self, directory: Path, files: Files, options: StoreOptions) -> None:
         self.directory = directory
         self.files = files
-        self.segments: list[Segment] = []
-        self.parts = PartCache(options.index_cache_bytes)
+        self.segments: list[Segment] = []  # all of them; the last one is being written (none before recovery has run)
+        self.parts = PartCache(options.index_cache_bytes)  # cache of the index files
         self._open_files_max = options.open_files
         self._open: OrderedDict[str, int] = OrderedDict()
-        self.synced_position = 0
+        self.synced_position = 0  # everything before this log position is known to be on the disk itself
         self._tail_is_dirty = False
         self._unfinished: dict[Segment, None] = {}
         self._has_new_names = False

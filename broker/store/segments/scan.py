@@ -76,7 +76,7 @@ class Scan:
         valid_bytes: end of the last whole record.
         record_count: records found, those of the store itself not counted.
         first_stored_ms, last_stored_ms: of the records found, 0 without any.
-        damaged_bytes: bytes before `valid_bytes` that are no records.
+        damaged_bytes: bytes before `valid_bytes` that are not records.
     """
 
     index: MemoryIndex

@@ -15,26 +15,16 @@ _NAME_DIGITS = 20
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Segment:
-    """One file of the log, with the log position of its first byte.
-
-    Attributes:
-        size: bytes of whole records in it.
-        index: in memory until the segment is finished and its index file written.
-        record_count: records, without those of the store itself; 0 if not known.
-        first_stored_ms: time of the first record, 0 before there is one.
-        last_stored_ms: time of the newest record, or of the segment's start.
-        synced_size: bytes of it that are known to be on the disk itself.
-        fd: open while anything in it is not synced, so that an error of the disk is reported to us.
-    """
+    """One file of the log, with the log position of its first byte."""
 
     base_position: int
-    size: int
-    index: MemoryIndex | FileIndex
-    record_count: int = 0
-    first_stored_ms: int = 0
-    last_stored_ms: int = 0
-    synced_size: int = 0
-    fd: int | None = None
+    size: int  # bytes of whole records in it
+    index: MemoryIndex | FileIndex  # in memory until the segment is finished and its index file written
+    record_count: int = 0  # records, without those of the store itself; 0 if not known
+    first_stored_ms: int = 0  # time of the first record, 0 before there is one
+    last_stored_ms: int = 0  # time of the newest record, or of the segment's start
+    synced_size: int = 0  # bytes of it that are known to be on the disk itself
+    fd: int | None = None  # open while anything in it is not synced, so that an error of the disk is reported to us
 
     @property
     def name(self) -> str:

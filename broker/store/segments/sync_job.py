@@ -22,23 +22,15 @@ from broker.store.segments.segment import Segment
 
 @dataclass(slots=True, kw_only=True)
 class SegmentSync:
-    """The work of a job on one segment.
+    """The work of a job on one segment."""
 
-    Attributes:
-        segment: the job does not look inside, because it may be changing.
-        fd: descriptor to sync, the job's own; None if the records are durable already.
-        size: bytes of the segment when the job began.
-        index: write its index file from this; None if the segment is still being written, or has one.
-        header: set by the job once the index file is there.
-    """
-
-    segment: Segment
-    fd: int | None
-    size: int
-    index: MemoryIndex | None
+    segment: Segment  # the job does not look inside, because it may be changing
+    fd: int | None  # descriptor to sync, the job's own; None if the records are durable already
+    size: int  # bytes of the segment when the job began
+    index: MemoryIndex | None  # write its index file from this; None if the segment is still being written, or has one
     index_path: Path
     last_stored_ms: int
-    header: IndexHeader | None = None
+    header: IndexHeader | None = None  # set by the job once the index file is there
 
     def close(self, files: Files) -> None:
         """Close the descriptor."""
@@ -48,21 +40,14 @@ class SegmentSync:
 
 
 class SyncJob:
-    """One round of syncing. Read the results only after `run` has returned.
-
-    Attributes:
-        position: everything before this log position is durable if the job succeeds.
-        work: the work on each segment, the oldest first.
-        error: why the records may not be durable; None if they are.
-        index_error: why an index file could not be written; the next job tries again.
-    """
+    """One round of syncing. Read the results only after `run` has returned."""
 
     def __init__(self, files: Files, position: int, work: list[SegmentSync], new_names_in: Path | None) -> None:
         """`new_names_in`: the directory if a segment was begun since the last round, durable only when its name is."""
-        self.position = position
-        self.work = work
-        self.error: OSError | None = None
-        self.index_error: OSError | None = None
+        self.position = position  # everything before this log position is durable if the job succeeds
+        self.work = work  # the work on each segment, the oldest first
+        self.error: OSError | None = None  # why the records may not be durable; None if they are
+        self.index_error: OSError | None = None  # why an index file could not be written; the next job tries again
         self._files = files
         self._new_names_in = new_names_in
         self._lock = threading.Lock()
