@@ -69,13 +69,9 @@ def print_note(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", empty: str = "") -> None:
-    """Print a table.
+    """Print a table, or `empty` in place of one without rows.
 
-    Args:
-        columns: headings; a leading ">" aligns the column to the right, for numbers.
-        rows: cells; None is shown as a dash.
-        title: printed above the table.
-        empty: printed instead of a table without rows.
+    A heading with a leading ">" aligns its column to the right, for numbers. None is shown as a dash.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

@@ -47,14 +47,10 @@ Rows = list[tuple[bytes, str]]
 
 
 class Wiretap:
-    """Forwards bytes between clients and a broker, and keeps every frame in the order of arrival.
-
-    Attributes:
-        frames: (sent by a client, frame) pairs.
-    """
+    """Forwards bytes between clients and a broker, and keeps every frame in the order of arrival."""
 
     def __init__(self) -> None:
-        self.frames: list[tuple[bool, Command]] = []
+        self.frames: list[tuple[bool, Command]] = []  # (sent by a client, frame)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection of a client."""

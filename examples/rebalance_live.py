@@ -2,7 +2,7 @@
 
     python examples/rebalance_live.py
 
-Two brokers with four queues each run on real sockets in this process. A step is over when the group has converged:
+Two brokers with four queues each run on real sockets in this process. A step ends when the group has converged:
 every queue is owned by the member to which the allocation strategy assigns it. That is observed from the outside, as
 `rlab group show` does. No server assigns queues: each consumer computes its own assignment.
 """

@@ -170,7 +170,7 @@ class StaleRegistration(ServerError):
 
 
 class NegativeAnswer(RlabError):
-    """An answer without a result, which is no failure. Raised only where the caller needs a result to go on."""
+    """An answer without a result, which is not a failure. Raised only where the caller needs a result to go on."""
 
 
 class PullNotFound(NegativeAnswer):

@@ -81,13 +81,13 @@ class EventLog:
         return (named or "")[:MAX_TEXT_CHARS] or self.next_id()
 
     def take(self) -> list[Event]:
-        """Take all events that wait, oldest first."""
+        """Remove and return all pending events, oldest first."""
         events = list(self._buffer)
         self._buffer.clear()
         return events
 
     def put_back(self, events: list[Event]) -> None:
-        """Return events that could not be sent; they stay the oldest, and fall out first when there is no room."""
+        """Requeue events that could not be sent; they stay the oldest, and are dropped first when there is no room."""
         room = MAX_TRACE_BUFFER - len(self._buffer)
         self.dropped += max(0, len(events) - room)
         self._buffer.extendleft(reversed(events[max(0, len(events) - room) :]))

@@ -8,7 +8,7 @@ checks none of them: its users find queues that no member reads, and messages th
     strategy          AVG (A, B), CONSISTENT_HASH (C)
     filter of orders  * (A, B), red (C)
 
-Different topics are no disagreement: a topic is assigned to the members that subscribe to it.
+Different topics are not a disagreement: a topic is assigned to the members that subscribe to it.
 """
 
 from __future__ import annotations

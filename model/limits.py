@@ -37,7 +37,7 @@ MAX_CONNECTIONS = 16_384
 KEEPALIVE_IDLE_S = 60.0
 KEEPALIVE_INTERVAL_S = 20.0
 KEEPALIVE_PROBES = 3
-"""When the system probes the peer of an idle connection, how often, and after how many probes it gives up."""
+"""When the system probes the peer of an idle connection, how often, and how many unanswered ones close it."""
 
 # --- requests --------------------------------------------------------------------------------------------------------
 REQUEST_TIMEOUT_S = 3.0

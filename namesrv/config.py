@@ -16,7 +16,7 @@ class NameServerConfig:
         listen: `host:port`; port 0 takes a free one.
         name: its name in the answers to health checks; its address when empty.
         max_connections: the connection after that is refused.
-        grace_s: seconds that pending answers get at the end.
+        grace_s: seconds for which the end waits for pending answers.
 
     Raises:
         ConfigError: a number is out of its range.

@@ -65,7 +65,7 @@ def checked_address(address: str) -> str:
     """Return a broker's address in its one spelling.
 
     Raises:
-        InvalidParameter: it is no address, or one without a port to connect to.
+        InvalidParameter: it is not an address, or one without a port to connect to.
     """
     try:
         host, port = parse_address(address)

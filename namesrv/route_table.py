@@ -57,18 +57,12 @@ class _Live:
 
 @dataclass(slots=True)
 class _Broker:
-    """The state of one broker name.
-
-    Attributes:
-        addresses: broker id -> address; never empty.
-        topics: topic -> config as the master registered it, without topics deleted here since.
-        wiped: no topic has write permission, until the next changed registration.
-    """
+    """The state of one broker name."""
 
     cluster: str
-    addresses: dict[int, str] = field(default_factory=dict)
-    topics: dict[str, TopicConfig] = field(default_factory=dict)
-    wiped: bool = False
+    addresses: dict[int, str] = field(default_factory=dict)  # by broker id; never empty
+    topics: dict[str, TopicConfig] = field(default_factory=dict)  # as the master registered, without those deleted here
+    wiped: bool = False  # no topic has write permission, until the next changed registration
 
 
 class RouteTable:
@@ -160,7 +154,7 @@ class RouteTable:
     # --- requests of administrators ----------------------------------------------------------------------------------
 
     def set_write_perm(self, broker_name: str, *, wiped: bool) -> tuple[str, ...]:
-        """Take the write permission from every topic of a broker, until its next changed registration.
+        """Remove the write permission of every topic of a broker, until its next changed registration.
 
         With `wiped` false, undo it: every topic has the permissions that its broker registered.
 

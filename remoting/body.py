@@ -56,7 +56,7 @@ def rows_of(request: Command) -> tuple[Any, ...]:
     """Return the rows of a body, as tuples; or its values, when the schema has one field instead of columns.
 
     Raises:
-        InvalidParameter: it is no array of such rows, or has too many; the text names the row and the column.
+        InvalidParameter: it is not an array of such rows, or has too many; the text names the row and the column.
     """
     shape = _SHAPES[request.code]
     try:

@@ -45,7 +45,7 @@ class Backoff:
         self.retry_at = 0.0
 
     def failed(self, now: float, rng: random.Random) -> None:
-        """Note a failed attempt: the next one has to wait.
+        """Record a failed attempt: the next one has to wait.
 
         The jitter is over the upper half, so that a thousand clients of one restarted broker spread out, and none of
         them returns at once.
@@ -62,10 +62,8 @@ class Backoff:
 class RemotingClient:
     """Connections to many servers; an async context manager that closes them all.
 
-    Args:
-        handlers: request code -> handler of requests that servers push.
-        on_lost: called with the address when an established connection is gone and the client was not closing it.
-        rng: jitter of the back-off.
+    `handlers` are for requests that servers push. `on_lost` is called with the address when an established connection
+    is gone and the client was not closing it; `rng` is the jitter of the back-off.
     """
 
     def __init__(

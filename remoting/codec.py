@@ -42,7 +42,7 @@ class Decoder(Protocol):
     error: ProtocolError | None
 
     def feed(self, data: bytes) -> list[Command]:
-        """Take the next bytes of the stream.
+        """Decode the next bytes of the stream.
 
         Returns the commands that are complete now. Look at `error` afterwards: when it is set, the stream was broken
         after the last of them and the connection has to be closed.

@@ -25,17 +25,11 @@ _SHOWN_CHARS = 80
 
 
 class Command(NamedTuple):
-    """One frame.
-
-    Attributes:
-        code: a request code, or in a response a response code.
-        opaque: chosen by the sender of a request and returned in its response.
-        header: short named fields; `remoting/wire/schema.py` lists them.
-    """
+    """One frame; `remoting/wire/schema.py` lists the fields of headers."""
 
     flags: int
-    code: int
-    opaque: int
+    code: int  # of the request, or in a response a response code
+    opaque: int  # chosen by the sender of a request and returned in its response
     header: dict[str, Any]
     body: bytes | None
 

@@ -14,7 +14,7 @@ slices the answers to the first commands leave while the next ones are handled; 
 is nearly twice the rate on two cores.
 
 A peer may vanish without closing: its machine lost power, or a router forgot the connection. RocketMQ's servers close a
-connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is no sign: an administrator may
+connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here silence is not a sign: an administrator may
 think for an hour. So the system probes the peer's system (TCP keepalive), which answers as long as it knows the
 connection, however idle or busy the process is; after two minutes without an answer the connection is lost like any
 other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`.
@@ -62,7 +62,7 @@ _KEEPALIVE = (
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Let the system probe a TCP connection while it is idle; do nothing without an open socket."""
+    """Make the system probe a TCP connection while it is idle; do nothing without an open socket."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
@@ -96,11 +96,11 @@ class Waiter(Protocol):
         ...
 
     def set_result(self, result: Command, /) -> None:
-        """Take the response, whatever its code."""
+        """Receive the response, whatever its code."""
         ...
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Take the failure instead."""
+        """Receive the failure instead of a response."""
         ...
 
 

@@ -163,14 +163,10 @@ async def serve(
     grace_s: float = 1.0,
     max_connections: int = MAX_CONNECTIONS,
 ) -> AsyncIterator[RemotingServer]:
-    """Listen on an address while the block runs.
+    """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
-    Args:
-        handlers: request code -> handler; see the module header.
-        listen: `host:port`; port 0 takes a free one, and `server.address` has it.
-        on_closed: called once for each connection that is gone, whatever the reason.
-        grace_s: seconds that handlers and unsent answers get at the end of the block.
-        max_connections: the connection after that is refused with SYSTEM_BUSY.
+    `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
+    and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY.
 
     Raises:
         ConfigError: the address cannot be listened on.

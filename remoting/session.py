@@ -36,10 +36,10 @@ class RequestSession(Generic[Call]):
         return len(self._calls)
 
     def start(self, deadline: float, call: Call) -> int:
-        """Note a request that is about to be sent and fails at a loop time, and return the opaque to send it with.
+        """Record a request that is about to be sent and fails at a loop time, and return the opaque to send it with.
 
         Raises:
-            FlowControl: too many requests are outstanding; nothing was noted.
+            FlowControl: too many requests are outstanding; nothing was recorded.
         """
         calls = self._calls
         if len(calls) >= self._max_in_flight:
@@ -52,12 +52,12 @@ class RequestSession(Generic[Call]):
         return opaque
 
     def finish(self, opaque: int) -> Call | None:
-        """Take the request that a response answers, or None if it is unknown: expired, or never sent."""
+        """Remove and return the request that a response answers; None if it is unknown: expired, or never sent."""
         entry = self._calls.pop(opaque, None)
         return None if entry is None else entry[1]
 
     def expire(self, now: float) -> list[Call]:
-        """Take every request whose deadline has come, oldest first."""
+        """Remove and return every request whose deadline has come, oldest first."""
         due = [opaque for opaque, (deadline, _) in self._calls.items() if deadline <= now]
         expired = [self._calls.pop(opaque)[1] for opaque in due]
         self._earliest = min((deadline for deadline, _ in self._calls.values()), default=float("inf"))
@@ -68,7 +68,7 @@ class RequestSession(Generic[Call]):
         return None if self._earliest == float("inf") else self._earliest
 
     def close(self) -> list[Call]:
-        """Take every request, because the connection is gone."""
+        """Remove and return every request, because the connection is gone."""
         calls = [call for _, call in self._calls.values()]
         self._calls.clear()
         self._earliest = float("inf")

@@ -53,10 +53,7 @@ class CrashVerdict:
 
 
 class Audit:
-    """One comparison of a ledger with the log.
-
-    The ledger is only read; findings are added to it.
-    """
+    """One comparison of a ledger with the log; of the ledger, only the findings change."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.findings: Findings = ledger.findings

@@ -110,8 +110,7 @@ class BrokerProcess:
     async def live(self, kill: Kill) -> bool:
         """Start it if it is not running, and return when it listens and may be killed at `kill.moment`.
 
-        Returns:
-            Whether it listens; False if it was killed while it was starting.
+        False if it was killed while it was starting.
 
         Raises:
             ServiceNotAvailable: it did not start, although it was not killed.

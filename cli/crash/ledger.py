@@ -106,13 +106,13 @@ class Ledger:
         self._newest: dict[tuple[str, MessageQueue], int] = {}
 
     def acknowledge(self, sent: Sent, place: StoredAt) -> None:
-        """Note that a broker has acknowledged a message; once for each."""
+        """Record that a broker has acknowledged a message; once for each."""
         self.acknowledged[sent] = place
         if sent not in self.consumed:
             self.owed[sent] = None
 
     def give_up(self, sent: Sent, *, refused: bool) -> None:
-        """Note that a send failed for good.
+        """Record that a send failed for good.
 
         `refused` means that the error says that it is certainly not stored; otherwise it may be.
         """
@@ -121,7 +121,7 @@ class Ledger:
             self.refused.add(sent)
 
     def deliver(self, owner: str, queue: MessageQueue, offset: int) -> None:
-        """Note that a message was delivered to a member of the group.
+        """Record that a message was delivered to a member of the group.
 
         A first delivery must come after all earlier first deliveries of this queue to this member.
         """
@@ -139,7 +139,7 @@ class Ledger:
             self._newest[owner, queue] = offset
 
     def consume(self, sent: Sent) -> None:
-        """Note that a listener has processed a message."""
+        """Record that a listener has processed a message."""
         if sent in self.consumed:
             self.repeated += 1
             return

@@ -62,7 +62,7 @@ class Throttle:
 
     @contextmanager
     def surge(self) -> Iterator[None]:
-        """Let all lanes send without pauses while the block runs."""
+        """Make all lanes send without pauses while the block runs."""
         self._surges += 1
         self._surge_began.set()
         try:
@@ -96,7 +96,7 @@ class Load:
         self._lanes_done = anyio.Event()
 
     async def stop_producing(self) -> None:
-        """Let every lane finish its send and begin no other; the members stay.
+        """Wait until every lane has finished its send and ended; the members stay.
 
         Cancellation: the lanes end nevertheless.
         """
@@ -117,7 +117,7 @@ class Load:
     # --- producing ---------------------------------------------------------------------------------------------------
 
     def start_lanes(self, tasks: TaskGroup, index: int, producer: Producer) -> None:
-        """Let the lanes of a producer send until `stop_producing`."""
+        """Run the lanes of a producer until `stop_producing`."""
         for lane in range(index * LANES, (index + 1) * LANES):
             self._lanes_running += 1
             tasks.start_soon(self._send_in_lane, producer, lane)
@@ -240,10 +240,8 @@ async def run_load(
 ) -> AsyncIterator[Load]:
     """Run producers and consumers while the block runs.
 
-    Each producer has `LANES` lanes; all together send at `rate` per second outside of surges.
-
-    Yields:
-        The load; the members have joined, and the lanes send.
+    Each producer has `LANES` lanes; all together send at `rate` per second outside of surges. When the block
+    begins, the members have joined.
 
     Raises:
         RlabError: the cluster cannot be reached.

@@ -103,10 +103,7 @@ async def run_cluster(
     """Run a cluster while the block runs.
 
     Brokers are named `broker-a` and so on; each stores in a folder of its name in `data_dir` and gives its events to
-    `sink`.
-
-    Yields:
-        The cluster; its brokers are registered.
+    `sink`. They are registered when the block begins.
 
     Raises:
         RlabError: a server could not be started.

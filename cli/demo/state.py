@@ -85,7 +85,7 @@ class DemoState:
         self.on_step: Callable[[Rebalance], object] = lambda step: None
 
     def event(self, event: Event) -> None:
-        """Take an event of any node of the cluster."""
+        """Record an event of any node of the cluster."""
         self._trace(event)
         self.tracker.take(event)
         if event.kind == EventKind.QUEUE_ACQUIRED and event.topic == self._topic:

@@ -1,6 +1,6 @@
 """The life of a group in eleven steps, on an embedded cluster under load: the script of `rlab demo`.
 
-A step is over when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time runs
+A step ends when the group has converged and no queue has moved for `SETTLE_S`, or after `GIVE_UP_S`. Its time runs
 from the action to the last moment at which the group converged; for a consumer that goes silent it runs from the
 silence, so it includes the session timeout.
 """
@@ -65,9 +65,7 @@ class DemoResult:
 
 
 async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:
-    """Run a demo from the first server to the verdict.
-
-    The state is kept up to date as it goes.
+    """Run a demo from the first server to the verdict, and keep the state up to date.
 
     Raises:
         RlabError: a server could not be started.
@@ -201,7 +199,7 @@ class _Story:
         await self._swarm.leave(name)
 
     async def _cut(self, name: str) -> None:
-        self._valves.hold(name)  # or it would reconnect within the grace, and no queue would move
+        self._valves.hold(name)  # or it would reconnect within the grace period, and no queue would move
         n = self._valves.cut(name)
         self._state.note(f"{name}: {n} connections were cut")
         await anyio.sleep(_CUT_S)

@@ -123,7 +123,7 @@ class Valves:
         return len(valves)
 
     def hold(self, client: str) -> None:
-        """Let nothing of a client in or out until `release`. Idempotent."""
+        """Hold all data from and to a client until `release`. Idempotent."""
         if client not in self._released:
             self._released[client] = anyio.Event()
             for valve in self._valves.get(client, ()):

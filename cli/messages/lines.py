@@ -22,10 +22,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 async def read_lines(fd: int) -> AsyncGenerator[tuple[int, bytes]]:
-    """Read lines until the end of the input.
-
-    Yields:
-        The number of a line, from 1, and the line without its line end.
+    """Read lines until the end of the input: the number of each, from 1, and the line without its line end.
 
     Raises:
         MessageIllegal: a line is longer than a message body may be.

@@ -112,7 +112,7 @@ def fail_without(what: str, found: FoundMessages) -> None:
 
 
 def note_what_is_missing(found: FoundMessages) -> None:
-    """Note on stderr that there may be more messages."""
+    """Print on stderr that there may be more messages."""
     if not found.is_complete:
         print_note(f"note: these are the newest {len(found.messages)}; there may be more")
     if found.unreachable:

@@ -129,7 +129,7 @@ async def module_process(
 async def wait_registered(admin: Admin, addresses: Iterable[str], timeout_s: float = START_TIMEOUT_S) -> None:
     """Wait until the name server lists brokers at these addresses.
 
-    A broker that was killed may still be listed, so its name alone is no proof.
+    A broker that was killed may still be listed, so its name alone does not suffice.
 
     Raises:
         ServiceNotAvailable: they did not register in time.

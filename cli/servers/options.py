@@ -111,26 +111,20 @@ def store_of(segment_size: str, segment_age: str) -> StoreOptions:
 def bytes_of(option: str, text: str) -> int | None:
     """Read a size in bytes; None for "unlimited".
 
-    Args:
-        option: the flag, for the error.
-        text: a number with KiB, MiB, GiB or TiB (powers of 1024), or KB, MB, GB or TB (powers of 1000); without a unit
-            it means bytes.
+    A number with KiB, MiB, GiB or TiB (powers of 1024), or KB, MB, GB or TB (powers of 1000); without a unit it means
+    bytes.
 
     Raises:
-        ConfigError: it is not a size.
+        ConfigError: it is not a size; the flag is named.
     """
     return _parsed(option, text, _SIZES, "a size such as 512MiB or 10GiB")
 
 
 def milliseconds_of(option: str, text: str) -> int | None:
-    """Read a time in milliseconds; None for "unlimited".
-
-    Args:
-        option: the flag, for the error.
-        text: a number with ms, s, m, h or d; the unit is required.
+    """Read a time in milliseconds, a number with the unit ms, s, m, h or d; None for "unlimited".
 
     Raises:
-        ConfigError: it is not a time.
+        ConfigError: it is not a time; the flag is named.
     """
     return _parsed(option, text, _TIMES_MS, "a time such as 30m, 72h or 7d")
 

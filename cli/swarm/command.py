@@ -122,7 +122,7 @@ async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
     try:
         await swarm_run.run()
     except asyncio.CancelledError:
-        # A signal alone is no failure.
+        # A signal alone is not a failure.
         if _print_summary(swarm_run.summary, pulls=pulls, as_json=as_json):
             raise
         raise typer.Exit(FAILED) from None

@@ -74,11 +74,7 @@ class _ProcessPart:
             self._ended.set()
 
     async def wait_failed(self) -> NoReturn:
-        """Wait until it ends without a request to end.
-
-        Raises:
-            ServiceNotAvailable: it did.
-        """
+        """Wait until it ends without a request to end, and raise `ServiceNotAvailable` then."""
         await self._ended.wait()
         raise ServiceNotAvailable(f"{self.name} ended by itself (exit code {self.process.returncode})")
 
@@ -113,8 +109,7 @@ class _ProcessPart:
 async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator[list[SwarmPart]]:
     """Run the parts of a swarm while the block runs: a single one in this process, several in processes of their own.
 
-    Yields:
-        The parts; all consumers have joined.
+    All consumers have joined when the block begins.
 
     Raises:
         ConnectFailed: no name server answers.

@@ -166,7 +166,7 @@ class SwarmRun:
                     self.summary = replace(self.summary, in_all=self._observer.in_all())
 
     async def _finish(self, parts: list[SwarmPart]) -> None:
-        """Let pending messages arrive, and count before the consumers leave."""
+        """Wait for pending messages, and count before the consumers leave."""
         observer = self._observer
         try:
             with anyio.move_on_after(DRAIN_TIMEOUT_S):

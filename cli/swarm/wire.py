@@ -52,7 +52,7 @@ class Bunch:
             runs.append([producer, number, 1])
 
     def take_line(self) -> bytes:
-        """Take everything as one line; empty if there is nothing."""
+        """Return all that was recorded since the last call as one line; empty if nothing was."""
         if not self._runs and not self._events:
             return b""
         line: dict[str, Any] = {**self._runs, "events": self._events}
@@ -66,10 +66,7 @@ def state_line(state: str) -> bytes:
 
 
 def read_line(line: bytes, sink: SwarmSink) -> str:
-    """Read a line of a part and pass its content to the sink.
-
-    Returns:
-        The state that the part has reached, or "".
+    """Read a line of a part and pass its content to the sink; returns the state that the part has reached, or "".
 
     Raises:
         ValueError: the line is malformed.

@@ -92,7 +92,7 @@ def render() -> str:
 
 
 def byte_rows(command: Command) -> list[tuple[bytes, str]]:
-    """Take an encoded frame apart into (bytes, meaning) rows, whose bytes add up to the frame."""
+    """Split an encoded frame into (bytes, meaning) rows, whose bytes add up to the frame."""
     frame = CODEC.encode(*command)
     code_name = (ResponseCode if command.flags == RESPONSE else RequestCode)(command.code).name
     rows = [

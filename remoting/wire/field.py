@@ -12,7 +12,7 @@ class Field:
     """One field of a header, or one column of the rows in a body.
 
     Attributes:
-        type: exactly this Python type on the wire (bool is not int; a whole number is no float).
+        type: exactly this Python type on the wire (bool is not int; a whole number is not a float).
         doc: its meaning, with its unit.
         required: an optional field may be absent or nil.
         minimum, maximum: inclusive bounds of a number, or of the numbers in a list.

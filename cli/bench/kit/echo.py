@@ -41,11 +41,7 @@ _unpack = msgpack.unpackb
 
 
 def split(data: bytes) -> tuple[list[bytes], bytes]:
-    """Find the frames at the beginning of a stream.
-
-    Returns:
-        The frames, each with its length in front, and the rest of the data.
-    """
+    """Split a stream: the complete frames at its beginning, each with its length in front, and the rest."""
     frames: list[bytes] = []
     position, end = 0, len(data)
     while end - position >= LENGTH_BYTES:

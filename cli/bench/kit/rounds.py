@@ -80,10 +80,7 @@ Round = Callable[[], Coroutine[Any, Any, float]]
 
 
 async def rate(work: Work, workers: int, seconds: float) -> float:
-    """Run a round: `workers` copies of `work` for some seconds.
-
-    Returns:
-        Operations of all workers per second.
+    """Run a round: `workers` copies of `work` for some seconds; returns the operations per second of all together.
 
     Cancellation: the workers are cancelled.
     """

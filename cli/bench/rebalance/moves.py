@@ -60,7 +60,7 @@ class Moves:
         return self.finished.total() - len(self.finished)
 
     def note(self, event: Event) -> None:
-        """Take an event of a member."""
+        """Record an event of a member."""
         if event.topic != TOPIC:
             return
         queue = MessageQueue(event.topic, event.broker, event.queue_id)
@@ -75,11 +75,11 @@ class Moves:
                 self.gaps_s.append(self.clock() - dropped_at)
 
     def begins(self, member: str, queue: MessageQueue) -> None:
-        """Note that a member's listener was called with messages of a queue."""
+        """Record that a member's listener was called with messages of a queue."""
         self._enter(member, queue)
 
     def ends(self, member: str, queue: MessageQueue, messages: Sequence[MessageExt]) -> None:
-        """Note that the listener has processed them."""
+        """Record that the listener has processed them."""
         self.finished.update((queue, message.offset) for message in messages)
         self._leave(member, queue)
 

@@ -48,7 +48,7 @@ class Takeovers:
         self._left, self._since, self._times_s, self._done = dict.fromkeys(queues), now, [], anyio.Event()
 
     def consumed(self, queue: MessageQueue, now: float) -> None:
-        """Note that a message of a queue was dispatched; `now` in seconds."""
+        """Record that a message of a queue was dispatched; `now` in seconds."""
         if queue in self._left:
             del self._left[queue]
             self._times_s.append(now - self._since)

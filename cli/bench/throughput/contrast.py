@@ -80,10 +80,7 @@ class ContrastOutcome:
 
 
 async def bench_contrast(sizes: Sizes, progress: Progress) -> list[Result]:
-    """Measure each of `WAYS`.
-
-    Cancellation: the current measurement runs to its end in its thread.
-    """
+    """Measure each of `WAYS`; after a cancellation the current measurement runs to its end in its thread."""
     loop = asyncio.get_running_loop()
     results = []
     for way in WAYS:

@@ -13,10 +13,7 @@ QUEUES = 4
 
 
 async def bench_send(sizes: Sizes, progress: Progress, in_flight: int) -> list[Result]:
-    """Measure sends.
-
-    `in_flight` sends are awaited at the same time.
-    """
+    """Measure sends, `in_flight` of them awaited at the same time."""
     async with (
         echo_process() as echo,
         cluster_processes({TOPIC: QUEUES}) as cluster,
