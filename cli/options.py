@@ -82,6 +82,7 @@ class StrategiesHelp(TyperCommand):
 
         for parameter in self.params:
             if text := getattr(parameter, "help", None):
+                # Typer's options and arguments have a help text; the base class in click's types has none.
                 parameter.help = text.replace("{strategies}", ", ".join(strategy_names()))  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
