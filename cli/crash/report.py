@@ -31,11 +31,7 @@ def verdict_table(result: CrashResult) -> Table:
         ("stored unacknowledged", f"{verdict.stored_unacknowledged:,}", "the answer was lost, and the send failed"),
         ("stored twice", f"{verdict.stored_twice:,}", "the answer was lost, and the send was retried"),
         ("consumed", f"{verdict.consumed:,}", "each counted once"),
-        (
-            "consumed twice",
-            f"{verdict.consumed_twice:,}",
-            "stored twice, or not committed before a handover",
-        ),
+        ("consumed twice", f"{verdict.consumed_twice:,}", "stored twice, or not committed before a handover"),
         ("restarts", f"{result.starts.n:,}", _spread(result.starts)),
         ("recoveries", "", _spread(result.recoveries)),
         ("largest recovery scan", f"{result.scanned_bytes_max:,} B", f"{result.torn_tails:,} torn tails cut off"),

@@ -6,7 +6,6 @@ import base64
 import json as jsonlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,26 +34,6 @@ _GRACE_S = 0.5
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("consume", cls=StrategiesHelp)(consume)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeOptions:
-    """Options of `rlab consume`; see its help."""
-
-    topic: str
-    group: str
-    namesrv: str
-    start: tuple[ConsumeFrom, int]
-    count: int | None
-    timeout_s: float | None
-    tags: str
-    strategy: str
-    wait: bool
-    order: str
-    mode: str
-    quirks: frozenset[Quirk]
-    broadcast: dict[str, Any]
-    as_json: bool
 
 
 _Start = Annotated[
@@ -131,23 +110,17 @@ def consume(
 
     Example: rlab consume prices --group caches --broadcast $HOSTNAME
     """
-    options = ConsumeOptions(
-        topic=topic,
-        group=group,
-        namesrv=namesrv,
-        start=start_of(start),
-        count=count,
-        timeout_s=timeout,
-        tags=tags,
-        strategy=strategy,
-        wait=wait,
-        order=order,
-        mode=mode,
-        quirks=frozenset(quirk or ()),
-        broadcast=broadcast_options(broadcast, offsets_dir),
-        as_json=json,
-    )
-    run(Consuming(options).run, endless=True, verbose=verbose)
+    consume_from, timestamp_ms = start_of(start)
+    options = {
+        "consume_from": consume_from,
+        "consume_timestamp_ms": timestamp_ms,
+        "order": order,
+        "mode": mode,
+        "quirks": frozenset(quirk or ()),
+        **broadcast_options(broadcast, offsets_dir),
+    }
+    consuming = Consuming(topic, tags, count=count, timeout_s=timeout, as_json=json)
+    run(lambda: consuming.run(namesrv, group, strategy, wait=wait, **options), endless=True, verbose=verbose)
 
 
 def broadcast_options(name: str | None, offsets_dir: Path | None) -> dict[str, Any]:
@@ -185,67 +158,57 @@ def start_of(text: str) -> tuple[ConsumeFrom, int]:
 class Consuming:
     """One run of the command."""
 
-    def __init__(self, options: ConsumeOptions) -> None:
-        self._options = options
+    def __init__(self, topic: str, tags: str, *, count: int | None, timeout_s: float | None, as_json: bool) -> None:
+        self._topic = topic
+        self._tags = tags
+        self._count = count
+        self._timeout_s = timeout_s
+        self._as_json = as_json
         self._received = 0
         self._write_error: OSError | None = None
 
-    async def run(self) -> None:
-        """Consume until the count, the time or a signal.
+    async def run(self, namesrv: str, group: str, strategy: str, *, wait: bool, **options: Any) -> None:
+        """Consume until the count, the time or a signal; `options` are further ones of the `PushConsumer`.
 
         Raises:
-            RlabError: the topic does not exist, no server can be reached, or --count was not reached in time.
+            RlabError: an impossible option, the topic does not exist, no server can be reached, or --count was not
+                reached in time.
             OSError: the output cannot be written.
         """
         from client import PushConsumer
+        from client.admin.admin import Admin
         from client.allocate.registry import strategy_named
-        from client.options import ConsumeMode, ConsumeOrder
 
-        options = self._options
-        if options.order not in list(ConsumeOrder):
-            raise ConfigError(f"no order {options.order!r}; use {', '.join(ConsumeOrder)}")
-        if options.mode not in list(ConsumeMode):
-            raise ConfigError(f"no mode {options.mode!r}; use {', '.join(ConsumeMode)}")
-        by_broker = options.strategy == BROKER_STRATEGY
+        by_broker = strategy == BROKER_STRATEGY
         try:
-            strategy = None if by_broker else strategy_named(options.strategy)
+            chosen = None if by_broker else strategy_named(strategy)
         except ConfigError as error:
             raise ConfigError(f"{error}; with {BROKER_STRATEGY} a broker assigns the queues") from error
-        if not options.wait:
-            await self._check_topic()
-        self._done = anyio.Event()
-        async with PushConsumer(
-            options.namesrv,
-            group=options.group,
-            strategy=strategy,
+        consumer = PushConsumer(
+            namesrv,
+            group=group,
+            strategy=chosen,
             assignment=AssignedBy.BROKER if by_broker else AssignedBy.CLIENT,
-            consume_from=options.start[0],
-            consume_timestamp_ms=options.start[1],
             # One worker keeps the order of each queue. Batches of one let it end after exactly --count messages.
             max_workers=1,
-            order=options.order,
-            mode=options.mode,
-            quirks=options.quirks,
-            consume_batch=1 if options.count is not None else _BATCH,
+            consume_batch=1 if self._count is not None else _BATCH,
             shutdown_grace_s=_GRACE_S,
-            **options.broadcast,
-        ) as consumer:
-            await consumer.subscribe(options.topic, self._on_messages, options.tags)
-            with anyio.move_on_after(options.timeout_s):
+            **options,
+        )
+        if not wait:  # a consumer could wait for its topic, but a typed name is meant to exist
+            async with Admin(namesrv) as admin:
+                await admin.route(self._topic)
+        self._done = anyio.Event()
+        async with consumer:
+            await consumer.subscribe(self._topic, self._on_messages, self._tags)
+            with anyio.move_on_after(self._timeout_s):
                 await self._done.wait()
         if isinstance(self._write_error, BrokenPipeError):
             return  # the reader has seen enough, as in `rlab consume ... | head`
         if self._write_error is not None:
             raise self._write_error
-        if options.count is not None and self._received < options.count:
-            raise QueryNotFound(f"received {self._received} of {options.count} messages in {options.timeout_s:g} s")
-
-    async def _check_topic(self) -> None:
-        """Fail if the topic does not exist: a consumer could wait for it, but a typed name is meant to exist."""
-        from client.admin.admin import Admin
-
-        async with Admin(self._options.namesrv) as admin:
-            await admin.route(self._options.topic)
+        if self._count is not None and self._received < self._count:
+            raise QueryNotFound(f"received {self._received} of {self._count} messages in {self._timeout_s:g} s")
 
     async def _on_messages(self, messages: Sequence[MessageExt]) -> None:
         if not self._done.is_set():
@@ -256,14 +219,14 @@ class Consuming:
                 self._done.set()
             else:
                 self._received += len(messages)
-                if self._received == self._options.count:
+                if self._received == self._count:
                     self._done.set()
                 return
         # Neither processed nor failed: they stay uncommitted, for the next owner of the queue.
         await anyio.sleep_forever()
 
     def _line(self, message: MessageExt) -> bytes:
-        if not self._options.as_json:
+        if not self._as_json:
             return message.body + b"\n"
         return jsonlib.dumps(document_of(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,21 +31,6 @@ MAX_FAILURES_IN_A_ROW = 100
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("produce")(produce)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceOptions:
-    """Options of `rlab produce`; see its help."""
-
-    topic: str
-    file: Path | None
-    count: int | None
-    size: int
-    rate: float | None
-    key: str | None
-    key_regex: re.Pattern[bytes] | None
-    tag: str
-    in_flight: int
 
 
 def produce(
@@ -91,27 +76,19 @@ def produce(
 
     Example: seq 1000 | rlab produce orders --rate 100 --key-regex '.*(.)$'
     """
-    options = ProduceOptions(
-        topic=topic,
-        file=file,
-        count=count,
-        size=size,
-        rate=rate,
-        key=key,
-        key_regex=None if key_regex is None else _compiled(key_regex),
-        tag=tag,
-        in_flight=in_flight,
-    )
+    regex = None if key_regex is None else _compiled(key_regex)
 
-    run(lambda: _produce(namesrv, group, options, as_json=json))
+    async def main() -> None:
+        from client import Producer
 
+        with opened(file, count) as fd:
+            async with Producer(namesrv, group=group) as producer:
+                sending = Sending(
+                    producer, topic, fd, count=count, size=size, rate=rate, key=key, key_regex=regex, tag=tag
+                )
+                await sending.run(in_flight, as_json=json)
 
-async def _produce(namesrv: str, group: str, options: ProduceOptions, *, as_json: bool) -> None:
-    from client import Producer
-
-    with opened(options) as fd:
-        async with Producer(namesrv, group=group) as producer:
-            await Sending(producer, options, fd).run(as_json=as_json)
+    run(main)
 
 
 def _compiled(regex: str) -> re.Pattern[bytes]:
@@ -122,35 +99,41 @@ def _compiled(regex: str) -> re.Pattern[bytes]:
 
 
 @contextmanager
-def opened(options: ProduceOptions) -> Iterator[int | None]:
+def opened(path: Path | None, count: int | None) -> Iterator[int | None]:
     """The file descriptor to read lines from; None when messages are generated."""
-    if options.file is None and options.count is not None:
+    if path is None and count is not None:
         yield None
-    elif options.file is None or str(options.file) == "-":
+    elif path is None or str(path) == "-":
         yield 0
     else:
         try:
-            file = options.file.open("rb", buffering=0)
+            file = path.open("rb", buffering=0)
         except OSError as error:
-            raise ConfigError(f"cannot read {options.file}: {error.strerror}") from error
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
         with file:
             yield file.fileno()
 
 
+@dataclass(slots=True)
 class Sending:
-    """One run of the command."""
+    """One run of the command; the fields are its options. `fd` is read for lines; None generates messages."""
 
-    def __init__(self, producer: Producer, options: ProduceOptions, fd: int | None) -> None:
-        self._producer = producer
-        self._options = options
-        self._fd = fd
-        self._sent = 0
-        self._failed = 0
-        self._failed_in_a_row = 0
-        self._last_error: RlabError | None = None
+    producer: Producer
+    topic: str
+    fd: int | None
+    count: int | None = None
+    size: int = 0
+    rate: float | None = None
+    key: str | None = None
+    key_regex: re.Pattern[bytes] | None = None
+    tag: str = ""
+    _sent: int = field(default=0, init=False)
+    _failed: int = field(default=0, init=False)
+    _failed_in_a_row: int = field(default=0, init=False)
+    _last_error: RlabError | None = field(default=None, init=False)
 
-    async def run(self, *, as_json: bool) -> None:
-        """Send everything; print the counts, also when it is cut short.
+    async def run(self, in_flight: int, *, as_json: bool) -> None:
+        """Send everything, `in_flight` messages at a time; print the counts, also when it is cut short.
 
         Raises:
             RlabError: something could not be sent.
@@ -159,7 +142,7 @@ class Sending:
         try:
             async with background_tasks() as tasks:
                 tasks.start_soon(report_progress, self._progress)
-                await self._send_all()
+                await self._send_all(in_flight)
         finally:
             seconds = anyio.current_time() - started
             counts = {"sent": self._sent, "failed": self._failed, "seconds": round(seconds, 3)}
@@ -169,16 +152,16 @@ class Sending:
             raise SystemError_(f"{self._failed} messages could not be sent; the last one: {self._last_error}")
 
     def _progress(self) -> str:
-        of = "" if self._options.count is None else f" of {self._options.count}"
+        of = "" if self.count is None else f" of {self.count}"
         failed = f", failed {self._failed}: {self._last_error}" if self._failed else ""
         return f"sent {self._sent}{of}{failed}"
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, in_flight: int) -> None:
         # Looked up once before all sends: later sends would overtake the first one, which waits for the route.
-        await self._producer.queues(self._options.topic)
+        await self.producer.queues(self.topic)
         turn = anyio.Lock(fast_acquire=True)
         async with aclosing(self._bodies()) as bodies, anyio.create_task_group() as tasks:
-            for _ in range(self._options.in_flight):
+            for _ in range(in_flight):
                 tasks.start_soon(self._work, bodies, turn)
 
     async def _work(self, bodies: AsyncGenerator[tuple[int, bytes]], turn: anyio.Lock) -> None:
@@ -191,28 +174,28 @@ class Sending:
 
     async def _bodies(self) -> AsyncGenerator[tuple[int, bytes]]:
         """Bodies, each with its number, at the wanted rate."""
-        options, started, n = self._options, anyio.current_time(), 0
-        async for number, body in self._generated() if self._fd is None else read_lines(self._fd):
+        started, n = anyio.current_time(), 0
+        async for number, body in self._generated() if self.fd is None else read_lines(self.fd):
             if not body:
                 continue
-            if options.rate is not None:
-                await anyio.sleep_until(started + n / options.rate)
+            if self.rate is not None:
+                await anyio.sleep_until(started + n / self.rate)
             yield number, body
             n += 1
-            if n == options.count:
+            if n == self.count:
                 return
 
     async def _generated(self) -> AsyncGenerator[tuple[int, bytes]]:
         number = 0
         while True:
             number += 1
-            yield number, f"message {number}".encode().ljust(self._options.size, b".")
+            yield number, f"message {number}".encode().ljust(self.size, b".")
 
     async def _send(self, number: int, body: bytes) -> None:
-        options, key = self._options, self._key_of(body)
-        message = Message(options.topic, body, keys=() if key is None else (key,), tags=options.tag)
+        key = self._key_of(body)
+        message = Message(self.topic, body, keys=() if key is None else (key,), tags=self.tag)
         try:
-            await self._producer.send(message, key=key)
+            await self.producer.send(message, key=key)
         except RlabError as error:
             self._failed += 1
             self._failed_in_a_row += 1
@@ -226,11 +209,11 @@ class Sending:
             self._failed_in_a_row = 0
 
     def _key_of(self, body: bytes) -> str | None:
-        if self._options.key_regex is None:
-            return self._options.key
-        match = self._options.key_regex.search(body)
+        if self.key_regex is None:
+            return self.key
+        match = self.key_regex.search(body)
         if match is None:
-            return self._options.key
+            return self.key
         # A group that took no part in the match is None.
         found = match.group(1) if match.re.groups else match.group()
-        return self._options.key if found is None else found.decode("utf-8", "backslashreplace")
+        return self.key if found is None else found.decode("utf-8", "backslashreplace")

@@ -32,10 +32,7 @@ _Order = Annotated[
         metavar="none|queue|key", help="Processing order of consumers; with key, each producer uses a hundred keys."
     ),
 ]
-_Strategy = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="Allocation strategy: {strategies}."),
-]
+_Strategy = Annotated[str, typer.Option(metavar="NAME", help="Allocation strategy: {strategies}.")]
 _Mode = Annotated[
     str,
     typer.Option(

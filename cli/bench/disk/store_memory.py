@@ -9,22 +9,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import anyio
+import math
 
 from broker.store.disk.options import StoreOptions
 from broker.store.segments.index import ENTRY_BYTES
+from cli.bench.kit.consumers import consume_for
 from cli.bench.kit.echo import TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import cluster_processes, open_descriptors, peak_rss_bytes, rss_bytes
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import MIB, Progress, Sizes
 from cli.bench.throughput.send import QUEUES
-from client import ConsumeFrom, MessageExt, PushConsumer
 
 BODY = bytes(4096)
-_REPORT_EVERY = 10_000
 _CLOSING = 4
 """Connections of the consumer that may not be closed yet."""
 
@@ -36,7 +33,8 @@ async def bench_store_memory(sizes: Sizes, progress: Progress) -> list[Result]:
         before = await rss_bytes(cluster.broker)
         await fill_topic(cluster.name_server, BODY, count, progress)
         open_before = await open_descriptors(cluster.broker)
-        await read_all(cluster.name_server, count, progress)
+        progress("reading them")
+        await consume_for(math.inf, cluster.name_server, "bench", TOPIC, count, consume_batch=32)
         peak = await peak_rss_bytes(cluster.broker)
         open_after = await open_descriptors(cluster.broker)
     results = [_against("store-memory", peak / MIB, (before + budget_bytes(StoreOptions())) / MIB, "MiB")]
@@ -53,21 +51,3 @@ def budget_bytes(options: StoreOptions) -> int:
 
 def _against(name: str, value: float, limit: float, unit: str) -> Result:
     return Result(name=name, value=value, unit=unit, baseline_value=limit, ratio=value / limit)
-
-
-async def read_all(name_server: str, count: int, progress: Progress) -> None:
-    """Consume `count` messages, all there are, from the first."""
-    seen = 0
-    finished = anyio.Event()
-
-    async def listener(messages: Sequence[MessageExt]) -> None:
-        nonlocal seen
-        if seen // _REPORT_EVERY != (seen + len(messages)) // _REPORT_EVERY:
-            progress(f"reading: {seen:,} of {count:,} messages")
-        seen += len(messages)
-        if seen == count:
-            finished.set()
-
-    async with PushConsumer(name_server, "bench", consume_batch=32, consume_from=ConsumeFrom.FIRST_OFFSET) as consumer:
-        await consumer.subscribe(TOPIC, listener)
-        await finished.wait()

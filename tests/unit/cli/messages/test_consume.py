@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.consume import ConsumeOptions, Consuming, broadcast_options, document_of, start_of
+from cli.messages.consume import Consuming, broadcast_options, document_of, start_of
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
@@ -27,24 +28,16 @@ from tests.unit.client.allocate.strategy_package import install
 pytestmark = pytest.mark.simulation
 
 
-def consuming(cluster: SimulatedCluster, **given: Any) -> Consuming:
-    default: dict[str, Any] = {
-        "topic": "t",
-        "group": "g",
-        "namesrv": ",".join(cluster.addresses),
-        "start": (ConsumeFrom.FIRST_OFFSET, 0),
-        "count": None,
-        "timeout_s": 5.0,
-        "tags": "*",
-        "strategy": "AVG",
-        "wait": False,
-        "order": "none",
-        "mode": "pull",
-        "quirks": frozenset(),
-        "broadcast": {},
-        "as_json": False,
-    }
-    return Consuming(ConsumeOptions(**{**default, **given}))
+def consuming(cluster: SimulatedCluster, **given: Any) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A run of the command; without further options, of a new group on the topic `t` for five seconds."""
+    own = {"count": None, "timeout_s": 5.0, "as_json": False} | given
+    topic, tags, strategy = (
+        own.pop(name, default) for name, default in (("topic", "t"), ("tags", "*"), ("strategy", "AVG"))
+    )
+    printed = {name: own.pop(name) for name in ("count", "timeout_s", "as_json")}
+    options: dict[str, Any] = {"wait": False, "consume_from": ConsumeFrom.FIRST_OFFSET} | own
+    consuming = Consuming(topic, tags, **printed)
+    return partial(consuming.run, ",".join(cluster.addresses), "g", strategy, **options)
 
 
 def in_cluster(scenario: Callable[[SimulatedCluster], Awaitable[None]], data_dir: Path) -> None:
@@ -62,7 +55,7 @@ def test_bodies_are_printed_a_line_each_in_the_order_of_the_queue(
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await (await cluster.start_producer()).send_many("t", 100)
-        await consuming(cluster).run()
+        await consuming(cluster)()
 
     in_cluster(scenario, tmp_path)
     assert capfdbinary.readouterr().out == b"".join(b"%d\n" % n for n in range(100))
@@ -76,9 +69,9 @@ def test_in_order_they_come_as_they_were_sent_and_an_unknown_order_is_refused(
         producer = await cluster.start_producer()
         for n in range(40):
             await producer.send("t", b"%d" % n, key=f"k{n % 2}")
-        await consuming(cluster, order=order, count=40).run()
-        with pytest.raises(ConfigError, match="no order 'keys'; use none, queue, key"):
-            await consuming(cluster, order="keys").run()
+        await consuming(cluster, order=order, count=40)()
+        with pytest.raises(ConfigError, match="order must be one of none, queue, key; got 'keys'"):
+            await consuming(cluster, order="keys")()
 
     in_cluster(scenario, tmp_path)
     lines = [int(line) for line in capfdbinary.readouterr().out.splitlines()]
@@ -92,10 +85,10 @@ def test_popped_messages_are_printed_and_what_is_not_printed_any_more_is_given_b
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await (await cluster.start_producer()).send_many("t", 10)
-        await consuming(cluster, mode="pop", count=4).run()
-        await consuming(cluster, mode="pop", count=6).run()
-        with pytest.raises(ConfigError, match="no mode 'push'; use pull, pop"):
-            await consuming(cluster, mode="push").run()
+        await consuming(cluster, mode="pop", count=4)()
+        await consuming(cluster, mode="pop", count=6)()
+        with pytest.raises(ConfigError, match="mode must be one of pull, pop; got 'push'"):
+            await consuming(cluster, mode="push")()
 
     in_cluster(scenario, tmp_path)
     lines = capfdbinary.readouterr().out.splitlines()
@@ -108,11 +101,11 @@ def test_exactly_so_many_are_consumed_and_the_rest_is_left_to_the_group(
     async def scenario(cluster: SimulatedCluster) -> None:
         await (await cluster.start_producer()).send_many("t", 10)
         started = cluster.simulation.loop.time()
-        await consuming(cluster, count=3, timeout_s=None).run()
+        await consuming(cluster, count=3, timeout_s=None)()
         assert cluster.simulation.loop.time() - started < 2
         async with Admin(cluster.addresses) as admin:
             assert [q.committed for q in (await admin.group("g")).queues if q.queue.topic == "t"] == [3]
-        await consuming(cluster, count=7).run()
+        await consuming(cluster, count=7)()
 
     in_cluster(scenario, tmp_path)
     assert capfdbinary.readouterr().out == b"".join(b"%d\n" % n for n in range(10))
@@ -123,7 +116,7 @@ def test_too_few_in_the_time_given_is_a_failure(tmp_path: Path, capfdbinary: pyt
         await (await cluster.start_producer()).send_many("t", 2)
         started = cluster.simulation.loop.time()
         with pytest.raises(QueryNotFound, match=r"received 2 of 3 messages in 4\.5 s"):
-            await consuming(cluster, count=3, timeout_s=4.5).run()
+            await consuming(cluster, count=3, timeout_s=4.5)()
         assert cluster.simulation.loop.time() - started == pytest.approx(4.5, abs=0.5)
 
     in_cluster(scenario, tmp_path)
@@ -137,7 +130,7 @@ def test_only_wanted_tags_come_and_each_line_is_a_document(
         producer = await cluster.start_producer()
         for tag in ("a", "b", "c"):
             await producer.send("t", tag.encode(), tags=tag, key="k")
-        await consuming(cluster, tags="a || c", as_json=True, count=2).run()
+        await consuming(cluster, tags="a || c", as_json=True, count=2)()
 
     in_cluster(scenario, tmp_path)
     lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
@@ -150,9 +143,9 @@ def test_a_topic_that_does_not_exist_is_an_error_unless_it_is_to_be_waited_for(
 ) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         with pytest.raises(TopicNotExist, match="rlab topic create later"):
-            await consuming(cluster, topic="later").run()
+            await consuming(cluster, topic="later")()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(consuming(cluster, topic="later", wait=True, count=1, timeout_s=120.0).run)
+            tasks.start_soon(consuming(cluster, topic="later", wait=True, count=1, timeout_s=120.0))
             await anyio.sleep(3)
             await cluster.create_topic("later")
             await (await cluster.start_producer()).send("later", b"at last")
@@ -173,7 +166,7 @@ def test_a_strategy_of_an_installed_package_consumes_and_the_group_has_targets(
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.start_consumer("g", "t", strategy=strategy_named("LAST_TAKES_ALL"))
         async with anyio.create_task_group() as tasks, Admin(cluster.addresses) as admin:
-            tasks.start_soon(consuming(cluster, strategy="LAST_TAKES_ALL", timeout_s=60.0).run)
+            tasks.start_soon(consuming(cluster, strategy="LAST_TAKES_ALL", timeout_s=60.0))
             await anyio.sleep(30)
             info = await admin.group("g")
             (queue,) = [each for each in info.queues if each.queue.topic == "t"]
@@ -209,7 +202,7 @@ def test_a_group_whose_strategy_is_broken_here_is_shown_without_targets(
 def test_a_strategy_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         with pytest.raises(ConfigError, match="no strategy 'MINE'; there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, "):
-            await consuming(cluster, strategy="MINE").run()
+            await consuming(cluster, strategy="MINE")()
 
     in_cluster(scenario, tmp_path)
 
@@ -224,7 +217,7 @@ def test_an_output_that_cannot_be_written_ends_it_and_loses_nothing(
         with (tmp_path / "read-only").open() as read_only, monkeypatch.context() as patched:
             patched.setattr("sys.stdout", read_only)
             with pytest.raises(OSError, match="Bad file descriptor"):
-                await consuming(cluster, timeout_s=None).run()
+                await consuming(cluster, timeout_s=None)()
         async with Admin(cluster.addresses) as admin:
             assert [q.committed for q in (await admin.group("g")).queues if q.queue.topic == "t"] == [0]
 
@@ -288,8 +281,8 @@ def test_a_broadcast_prints_every_message_and_goes_on_where_its_name_was(
         other = await cluster.start_consumer("g", "t", model=MessageModel.BROADCASTING, offsets_dir=tmp_path / "other")
         await (await cluster.start_producer()).send_many("t", 6)
         broadcast = broadcast_options("me", tmp_path / "mine")
-        await consuming(cluster, broadcast=broadcast, count=2).run()
-        await consuming(cluster, broadcast=broadcast, count=4).run()
+        await consuming(cluster, **broadcast, count=2)()
+        await consuming(cluster, **broadcast, count=4)()
         assert len(other.deliveries) == 6
 
     in_cluster(scenario, tmp_path)

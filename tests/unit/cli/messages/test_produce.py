@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.messages.produce import MAX_FAILURES_IN_A_ROW, ProduceOptions, Sending, opened
+from cli.messages.produce import MAX_FAILURES_IN_A_ROW, Sending, opened
 from client.produce.producer import Producer
 from model.errors import ConfigError, ConnectFailed, InvalidParameter, SystemError_, TopicNotExist
 from model.message import Message, SendResult
@@ -60,23 +60,13 @@ class FakeProducer(Producer):
         return [message.body for _, message, _ in self.got]
 
 
-def options(**given: Any) -> ProduceOptions:
-    default = {
-        "topic": "t",
-        "file": None,
-        "count": None,
-        "size": 0,
-        "rate": None,
-        "key": None,
-        "key_regex": None,
-        "tag": "",
-        "in_flight": 4,
-    }
-    return ProduceOptions(**{**default, **given})
-
-
 def produce(
-    lines: bytes | None = None, *, fails: Callable[[Message], Exception | None] = lambda _: None, **given: Any
+    lines: bytes | None = None,
+    *,
+    topic: str = "t",
+    in_flight: int = 4,
+    fails: Callable[[Message], Exception | None] = lambda _: None,
+    **given: Any,
 ) -> FakeProducer:
     """Send lines, or generated messages when there are none, in virtual time."""
 
@@ -85,7 +75,8 @@ def produce(
         with tempfile.TemporaryFile() as file:
             file.write(lines or b"")
             file.seek(0)
-            await Sending(producers[0], options(**given), None if lines is None else file.fileno()).run(as_json=True)
+            fd = None if lines is None else file.fileno()
+            await Sending(producers[0], topic, fd, **given).run(in_flight, as_json=True)
 
     producers: list[FakeProducer] = []
     try:
@@ -173,15 +164,15 @@ def test_after_many_failures_in_a_row_the_rest_is_not_tried(capsys: pytest.Captu
 
 def test_lines_come_from_the_file_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("x")
-    with opened(options(file=tmp_path / "lines")) as fd:
+    with opened(tmp_path / "lines", None) as fd:
         assert fd not in (None, 0)
-    with opened(options(file=Path("-"), count=3)) as fd:
+    with opened(Path("-"), 3) as fd:
         assert fd == 0
-    with opened(options()) as fd:
+    with opened(None, None) as fd:
         assert fd == 0
-    with opened(options(count=3)) as fd:
+    with opened(None, 3) as fd:
         assert fd is None
-    with pytest.raises(ConfigError, match=r"cannot read .*nope: No such file"), opened(options(file=tmp_path / "nope")):
+    with pytest.raises(ConfigError, match=r"cannot read .*nope: No such file"), opened(tmp_path / "nope", None):
         pass
 
 

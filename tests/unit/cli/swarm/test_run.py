@@ -69,7 +69,7 @@ def test_consumers_of_every_part_keep_the_order_and_producers_have_keys_for_it(o
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no order 'keys'; use none, queue, key"):
+    with pytest.raises(ConfigError, match="order must be one of none, queue, key; got 'keys'"):
         replace(OPTIONS, order="keys")
 
 
@@ -89,7 +89,7 @@ def test_a_strategy_that_there_is_not_is_refused() -> None:
 
 
 def test_a_mode_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no mode 'push'; use pull, pop"):
+    with pytest.raises(ConfigError, match="mode must be one of pull, pop; got 'push'"):
         replace(OPTIONS, mode="push")
 
 

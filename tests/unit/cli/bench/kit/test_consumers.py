@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.bench.kit.consumers import consumer_of, ignore, queues_of, running, targets
+from cli.bench.kit.consumers import consume_for, consumer_of, ignore, queues_of, running, targets
 from cli.bench.kit.convergence import ConvergenceWatch
-from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.echo import BODY, TOPIC
+from cli.bench.kit.filling import fill_topic
 from client import MessageQueue
+from client.admin.admin import Admin
 from client.instance.member import ServiceState
 from model.names import retry_topic
 from simulation.kernel.run import Simulation, run_simulation
-from tests.unit.cli.bench.embedded import embedded
+from tests.unit.cli.bench.embedded import embedded, quiet
 
 
 @given(st.integers(1, 12), st.integers(1, 30))
@@ -48,5 +51,16 @@ def test_consumers_come_to_own_exactly_their_shares_and_leave_nothing_behind(tmp
 def test_the_listener_accepts_what_it_gets() -> None:
     async def main(simulation: Simulation) -> None:
         assert await ignore([]) is None  # type: ignore[func-returns-value]
+
+    run_simulation(main)
+
+
+def test_a_topic_is_consumed_from_its_first_message_to_its_last(tmp_path: Path) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with embedded(simulation, tmp_path, TOPIC, 4) as cluster, Admin(cluster.name_server) as admin:
+            await fill_topic(cluster.name_server, BODY, 1_000, quiet)
+            await consume_for(math.inf, cluster.name_server, "bench", TOPIC, 1_000, consume_batch=32)
+            group = await admin.group("bench")
+        assert sum(each.committed or 0 for each in group.queues if each.queue.topic == TOPIC) == 1_000
 
     run_simulation(main)
