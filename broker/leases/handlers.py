@@ -74,7 +74,7 @@ class LeaseHandlers(Feature):
                 refused.append((topic, queue_id, owner))
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
                 continue
-            offset = self.start_offset(member, queue)
+            offset = lease.start = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
             lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
             note = {"client": client_id, "version": lease.token, "offset": offset, "n": lag}

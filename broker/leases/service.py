@@ -126,16 +126,37 @@ class Leases(Feature):
         """Record queues that became free, and notify the members that were refused them."""
         core = self._core
         waiting: dict[tuple[str, str], int] = {}
-        for group, queue, owner, token, waiters in freed:
+        for one in freed:
+            group, queue, waiters = one.group, one.queue, one.waiters
             self._leases.delete(group, *queue)
             core.barrier.metadata_changed()
-            kind = EventKind.QUEUE_RELEASED if detail == "unlock" else EventKind.LOCK_EXPIRED
-            core.emit_queue(kind, group, queue, cause=cause, client=owner, version=token, detail=detail)
+            kind, left = EventKind.QUEUE_RELEASED, {}
+            if detail != "unlock":
+                kind, left = EventKind.LOCK_EXPIRED, self._left_by(one, detail)
+            core.emit_queue(kind, group, queue, cause=cause, client=one.owner, version=one.token, detail=detail, **left)
             for client_id in waiters:
                 waiting[(group, client_id)] = waiting.get((group, client_id), 0) + 1
             if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
                 self.rival.queue_changed(*queue)
         self._groups.notify_released(waiting, cause)
+
+    def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
+        """The committed offset of a lease that ended without a release, and how many messages may come twice for that.
+
+        Those are the messages that its owner was sent and has not committed: which of them it has processed, nobody
+        knows who is still there. Those of an operator's reset are to come again, and do not count.
+        """
+        committed = self.offsets.read(one.group, *one.queue)
+        entry = self._topics.table.get(one.queue.topic)
+        n = 0
+        if entry is not None and detail != "reset":
+            key = (entry.topic_id, one.queue.queue_id)
+            end = self._core.store.max_offset(*key)
+            first = max(one.start, self._core.store.min_offset(*key)) if committed is None else committed
+            # Of a lease that has not pulled since the broker was started, it may have been everything.
+            served = end if one.served < 0 else min(one.served, end)
+            n = max(0, served - first)
+        return {"offset": -1 if committed is None else committed, "n": n}
 
     def _pulls(self, group: str, client_id: str, topic: str) -> bool:
         """Whether a member that was refused a queue still wants its lease: the group may have gone over to POP since.

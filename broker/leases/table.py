@@ -12,9 +12,9 @@ is refused, and every token stays good.
     acquire(g, A, q)    -> granted token 1
     acquire(g, B, q)    -> refused, A has it; B waits
     release(g, A, q, 1) -> notify B
-    check(g, q, A, 1)   -> still true: nobody else has the queue yet, so A's last commit is welcome
+    check(g, q, A, 1)   -> still good: nobody else has the queue yet, so A's last commit is welcome
     acquire(g, B, q)    -> granted token 2
-    check(g, q, A, 1)   -> false from now on
+    check(g, q, A, 1)   -> None from now on
 """
 
 from __future__ import annotations
@@ -44,16 +44,20 @@ class Lease:
     frees_at: float = NEVER  # loop time in seconds at which the grace period ends; NEVER while its owner is a member
     # Client ids that were refused while it is held, oldest first.
     waiters: dict[str, None] = field(default_factory=dict)
+    start: int = -1  # the offset that its owner was told to start from; -1 until it was told
+    served: int = 0  # the first offset that its owner was not sent yet; -1 if an earlier run of the broker knew
 
 
 class Freed(NamedTuple):
-    """A queue whose lease was released, and the members that wait for it."""
+    """A queue whose lease was released, and the members that wait for it; `start` and `served` as of `Lease`."""
 
     group: str
     queue: QueueKey
     owner: str
     token: int
     waiters: tuple[str, ...]
+    start: int = -1
+    served: int = 0
 
 
 class QueueLeases:
@@ -74,7 +78,7 @@ class QueueLeases:
 
     def restore(self, group: str, queue: QueueKey, owner: str, token: int) -> None:
         """Restore a lease that an earlier run of the broker granted."""
-        self._leases.setdefault(group, {})[queue] = Lease(owner, token)
+        self._leases.setdefault(group, {})[queue] = Lease(owner, token, served=-1)
         self._held.setdefault((group, owner), {})[queue] = None
         self._token = max(self._token, token)
 
@@ -96,7 +100,9 @@ class QueueLeases:
                 return None
             self._not_held(group, queue, lease)
         self._token += 1
-        lease = leases[queue] = Lease(client_id, self._token)
+        # An owner that gets a queue back may go on with the messages that it was sent under the lease before.
+        served = lease.served if lease is not None and lease.owner == client_id else 0
+        lease = leases[queue] = Lease(client_id, self._token, served=served)
         self._held.setdefault((group, client_id), {})[queue] = None
         return lease
 
@@ -105,10 +111,12 @@ class QueueLeases:
         lease = self._leases.get(group, {}).get(queue)
         return lease if lease is not None and lease.held else None
 
-    def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> bool:
-        """Whether a commit or pull under this token is still good: nobody else was granted the queue since."""
+    def check(self, group: str, queue: QueueKey, client_id: str, token: int) -> Lease | None:
+        """The lease if a commit or pull under this token is still good: nobody else was granted the queue since."""
         lease = self._leases.get(group, {}).get(queue)
-        return lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id))
+        if lease is not None and (self._overlapping or (lease.token == token and lease.owner == client_id)):
+            return lease
+        return None
 
     def held_by(self, group: str, client_id: str) -> list[QueueKey]:
         """Queues that the client has, sorted."""
@@ -188,7 +196,7 @@ class QueueLeases:
         waiters = tuple(lease.waiters)
         lease.waiters = {}
         self._not_held(group, queue, lease)
-        return Freed(group, queue, lease.owner, lease.token, waiters)
+        return Freed(group, queue, lease.owner, lease.token, waiters, lease.start, lease.served)
 
     def _not_held(self, group: str, queue: QueueKey, lease: Lease) -> None:
         held = self._held[(group, lease.owner)]

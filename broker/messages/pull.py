@@ -10,7 +10,7 @@ from __future__ import annotations
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
-from broker.leases.table import QueueKey
+from broker.leases.table import Lease, QueueKey
 from broker.messages.parked import Parked, ParkedRequests
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
@@ -131,9 +131,11 @@ class Pulls(Feature):
         entry = self._topics.existing(topic)
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)
+        lease: Lease | None = None
         if header.get("token") is not None:
             queue = QueueKey(topic, queue_id)
-            if not self._leases.check(header["group"], queue, header.get("client_id") or "", header["token"]):
+            lease = self._leases.check(header["group"], queue, header.get("client_id") or "", header["token"])
+            if lease is None:
                 raise LeaseLost(
                     f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to none, by now"
                 )
@@ -146,6 +148,10 @@ class Pulls(Feature):
             max_bytes=MAX_PULL_BYTES,
             tag_hashes=None if hashes is None else frozenset(hashes),
         )
+        if lease is not None:
+            # The member has everything before the offset that it asks for, maybe from an earlier run of this broker.
+            reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
+            lease.served = max(lease.served, reached)
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from broker.leases.table import QueueKey
 from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.events import EventKind
-from tests.unit.broker.harness import World, consumer, simulated
+from model.heartbeat import ConsumeFrom
+from remoting.request_code import RequestCode
+from tests.unit.broker.harness import Peer, World, consumer, simulated
 from tests.unit.broker.leases.rooms import Rooms, open_rooms
 
 Q = QueueKey("t", 0)
@@ -164,3 +167,95 @@ async def test_a_broker_brings_them_together_before_it_serves_anybody(world: Wor
     assert {key[0] for key in broker.store.queues()} == {topic_id}
     assert await b.send() == 2
     assert len((await b.pull(offset=2)).body or b"") > 0
+
+
+# --- what may come twice ----------------------------------------------------------------------------------------------
+def left_by(world: World) -> list[tuple[int, int]]:
+    """(committed offset, messages that may come twice) of each lease that ended without a release."""
+    return [(event.offset, event.n) for event in world.of_kind(EventKind.LOCK_EXPIRED)]
+
+
+@simulated
+async def test_the_broker_says_how_many_messages_a_member_that_leaves_was_sent_and_did_not_commit(world: World) -> None:
+    a, token = await owner_of_five(world)
+    await a.pull(offset=0, max_n=2, client_id=a.client_id, token=token)
+    await a.pull(offset=2, max_n=2, client_id=a.client_id, token=token)
+    await a.commit(1, token)
+    world.simulation.network.cut("a")
+    await world.sleep(1)
+    assert left_by(world) == [(1, 3)]
+
+
+async def owner_of_five(world: World, **data: Any) -> tuple[Peer, int]:
+    """A member with a lease of a queue of five messages, which it begins at; and the token."""
+    await world.start_broker()
+    a = world.peer("a")
+    await a.put_topic()
+    for _ in range(5):
+        await a.send()
+    await a.heartbeat(consumer(consume_from=ConsumeFrom.FIRST_OFFSET, **data))
+    return a, await a.token_of(0)
+
+
+@simulated
+async def test_without_a_commit_what_may_come_twice_counts_from_where_the_member_began(world: World) -> None:
+    a, token = await owner_of_five(world)
+    await a.pull(offset=0, max_n=4, client_id=a.client_id, token=token)
+    await a.unregister("g")
+    assert left_by(world) == [(-1, 4)]
+
+
+@simulated
+async def test_a_member_that_pulled_nothing_leaves_nothing_that_may_come_twice(world: World) -> None:
+    a, token = await owner_of_five(world)
+    await a.commit(2, token)
+    await a.unregister("g")
+    assert left_by(world) == [(2, 0)]
+
+
+@simulated
+async def test_a_pull_that_is_parked_says_how_far_its_member_is(world: World) -> None:
+    a, token = await owner_of_five(world)
+    _ = await a.begin_pull(offset=5, suspend_ms=15_000, client_id=a.client_id, token=token)
+    await world.sleep(0.1)
+    assert left_by(world) == []
+    await a.unregister("g")
+    assert left_by(world) == [(-1, 5)]
+
+
+@simulated
+async def test_a_reset_leaves_nothing_that_may_come_twice_unasked(world: World) -> None:
+    a, token = await owner_of_five(world)
+    await a.pull(offset=0, client_id=a.client_id, token=token)
+    await a.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, {"group": "g", "topic": "t", "to": "earliest"})
+    assert left_by(world) == [(0, 0)]
+
+
+@pytest.mark.parametrize(("pulls_again", "n"), [(True, 3), (False, 4)])
+@simulated
+async def test_after_a_restart_what_may_come_twice_is_known_with_the_next_pull_and_everything_before(
+    world: World, pulls_again: bool, n: int
+) -> None:
+    a, token = await owner_of_five(world, session_timeout_s=3.0)
+    await a.pull(offset=0, max_n=3, client_id=a.client_id, token=token)
+    await a.commit(1, token)
+    await world.stop_broker()
+    await world.start_broker()
+    await world.sleep(0.1)
+    if pulls_again:
+        await a.heartbeat(consumer(session_timeout_s=3.0))
+        _ = await a.begin_pull(offset=3, suspend_ms=15_000, max_n=1, client_id=a.client_id, token=token)
+    await a.close()
+    await world.sleep(20)
+    assert left_by(world) == [(1, n)]
+
+
+@simulated
+async def test_an_owner_that_gets_its_queue_back_may_still_have_what_it_was_sent_before(world: World) -> None:
+    a, token = await owner_of_five(world)
+    await a.pull(offset=0, max_n=3, client_id=a.client_id, token=token)
+    await a.unregister("g")
+    await a.heartbeat(consumer(consume_from=ConsumeFrom.FIRST_OFFSET))
+    assert await a.token_of(0) > token
+    await a.unregister("g")
+    assert left_by(world) == [(-1, 3), (-1, 3)]
