@@ -15,6 +15,7 @@ Read `rebalance/member`, `instance/heartbeats`, `instance/schedule`, `rebalance/
 from __future__ import annotations
 
 from client.admin.admin import Admin
+from client.listeners.failed import Failed
 from client.listeners.listener import ConsumeResult
 from client.lite_pull.consumer import LitePullConsumer
 from client.pop.consumer import PopConsumer
@@ -29,6 +30,7 @@ __all__ = [
     "Admin",
     "ConsumeFrom",
     "ConsumeResult",
+    "Failed",
     "LitePullConsumer",
     "Message",
     "MessageExt",

@@ -92,6 +92,8 @@ CONSUME_RETRY_S = 5.0
 """Wait before a failed message is dispatched again inside the same consumer."""
 SUSPEND_S = 1.0
 """How long an orderly queue, or key, is paused after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
+MIN_SUSPEND_S = 0.01
+"""The shortest such pause: without one, a message that always fails would keep a worker spinning."""
 MAX_LOCAL_OFFSETS_BYTES = 64 * 1024 * 1024
 """Longest file of offsets that a broadcasting consumer reads: a million queues."""
 POLL_TIMEOUT_S = 5.0

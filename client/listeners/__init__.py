@@ -1,8 +1,8 @@
 """User code, and what calls it: listeners of messages and of queues.
 
-`listener.py` is the call itself and the threads of plain functions. `worker_pool.py` dispatches batches to listeners,
-`send_back.py` sends failed messages back to a broker. `queue_listener_notifier.py` and `topic_queues_watch.py` call
-listeners of queues.
+`listener.py` is the call itself and the threads of plain functions, and `failed.py` the result that says how messages
+failed. `worker_pool.py` dispatches batches to listeners, `send_back.py` sends failed messages back to a broker.
+`queue_listener_notifier.py` and `topic_queues_watch.py` call listeners of queues.
 
 Read `listener.py`, then `worker_pool.py`. Other rooms import any of them; this one imports only instance.
 """

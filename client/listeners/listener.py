@@ -17,6 +17,7 @@ from typing import cast
 import anyio
 
 from client.instance.background import BackgroundTasks
+from client.listeners.failed import Failed
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -38,10 +39,13 @@ class ConsumeResult(StrEnum):
     """Without automatic commit: all of them are redelivered."""
 
 
-AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult | None]]
-PlainListener = Callable[[Sequence[MessageExt]], ConsumeResult | None]
+Result = ConsumeResult | Failed
+AsyncListener = Callable[[Sequence[MessageExt]], Awaitable[Result | None]]
+PlainListener = Callable[[Sequence[MessageExt]], Result | None]
 Listener = AsyncListener | PlainListener
 """Gets the messages of one batch, all of one queue, in offset order; returning None means success.
+
+A failure that needs its own delay, the DLQ at once, or leaves a part of the batch processed is a `Failed`.
 
 An `async def` runs on the event loop and must not block it; a plain `def` runs in a thread of its consumer, which has
 `max_workers` of them, and may block.
@@ -93,7 +97,7 @@ class ListenerCall:
         self._name = name
         self._threads = threads
 
-    async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeResult:
+    async def __call__(self, messages: Sequence[MessageExt]) -> Result:
         """Call the listener with a batch; returns its result.
 
         An exception, or a value that is not a result, is logged with the traceback and counts as RECONSUME_LATER.
@@ -111,7 +115,9 @@ class ListenerCall:
                 if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
                     result = await result
             # In here, because a value that is not a result is the listener's mistake as well.
-            return ConsumeResult.SUCCESS if result is None else ConsumeResult(result)
+            if result is None:
+                return ConsumeResult.SUCCESS
+            return result if isinstance(result, Failed) else ConsumeResult(result)
         except Exception:
             first = messages[0]
             logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from client.instance.instance import ClientInstance
+from client.listeners.failed import FAILED, Failed
 from model.errors import RlabError
 from model.message import Message, MessageExt, encode_payload, retry_delay_ms, tag_hash
 from model.names import dlq_topic, retry_topic
@@ -27,32 +28,35 @@ class SendBackRequests:
         self._max_attempts = max_attempts
         self._delay_ms = delay_ms
 
-    async def __call__(self, message: MessageExt) -> bool:
+    async def __call__(self, message: MessageExt, failure: Failed = FAILED) -> bool:
         """Send a message back; returns whether some broker has it now, or this consumer still has to process it.
 
         Cancellation: a broker may have it, so there may be a duplicate.
         """
-        return await self._give(message, self._max_attempts)
+        if failure.dead_letter:
+            return await self.send_to_dlq(message)
+        own_s = failure.retry_after_s
+        return await self._give(message, self._max_attempts, self._delay_ms if own_s is None else round(own_s * 1000))
 
     async def send_to_dlq(self, message: MessageExt) -> bool:
-        """Send a message whose retries were made in its place to the DLQ at once; returns as `__call__` does.
+        """Send a message to the DLQ at once, whatever its attempts; returns as `__call__` does.
 
         Cancellation: a broker may have it, so the DLQ may have it twice.
         """
-        sent = await self._give(message, 0)
+        sent = await self._give(message, 0, None)
         if sent:
             logger.error("%r failed %d times and is a dead letter now", message, message.times_delivered + 1)
         return sent
 
-    async def _give(self, message: MessageExt, max_attempts: int) -> bool:
+    async def _give(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
         try:
-            await self._to_its_broker(message, max_attempts)
+            await self._to_its_broker(message, max_attempts, delay_ms)
         except RlabError as error:
             logger.warning("%s: %r could not be sent back: %s", self._instance.client_id, message, error)
-            return await self._publish_copy(message, max_attempts)
+            return await self._publish_copy(message, max_attempts, delay_ms)
         return True
 
-    async def _to_its_broker(self, message: MessageExt, max_attempts: int) -> None:
+    async def _to_its_broker(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> None:
         header: dict[str, object] = {
             "group": self._group,
             "topic": message.queue.topic,
@@ -60,24 +64,23 @@ class SendBackRequests:
             "offset": message.offset,
             "max_attempts": max_attempts,
         }
-        if self._delay_ms is not None:
-            header["delay_ms"] = self._delay_ms
+        if delay_ms is not None:
+            header["delay_ms"] = delay_ms
         await self._instance.request_master(message.queue.broker_name, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
-    async def _publish_copy(self, message: MessageExt, max_attempts: int) -> bool:
+    async def _publish_copy(self, message: MessageExt, max_attempts: int, delay_ms: int | None) -> bool:
         times_delivered = message.times_delivered + 1
         dead = times_delivered > max_attempts
         topic = dlq_topic(self._group) if dead else retry_topic(self._group)
         copy = Message(message.topic, message.body, message.keys, message.tags, message.properties)
         payload = encode_payload(copy, message.born_ms, message.message_id)
-        delay_ms = retry_delay_ms(message.times_delivered) if self._delay_ms is None else self._delay_ms
         for queue in self._instance.routes.publish_queues(topic):
             header: dict[str, object] = {
                 "topic": topic,
                 "queue_id": queue.queue_id,
                 "tag_hash": tag_hash(message.tags),
                 "times_delivered": times_delivered,
-                "delay_ms": 0 if dead else delay_ms,
+                "delay_ms": 0 if dead else retry_delay_ms(message.times_delivered) if delay_ms is None else delay_ms,
             }
             try:
                 await self._instance.request_master(queue.broker_name, RequestCode.SEND_MESSAGE, header, payload)

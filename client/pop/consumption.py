@@ -20,7 +20,8 @@ from functools import partial
 import anyio
 
 from client.instance.schedule import RebalancePass
-from client.listeners.listener import ConsumeResult
+from client.listeners.failed import FAILED, Failed
+from client.listeners.listener import ConsumeResult, Result
 from client.listeners.send_back import SendBackRequests
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeOrder
@@ -31,7 +32,7 @@ from client.pop.process_queue import Popped, PopProcessQueue, not_renewed, renew
 from client.pop.requests import places_to_pop
 from client.rebalance.ownership import MemberContext
 from model.errors import ReceiptHandleDead, RlabError
-from model.limits import MAX_INVISIBLE_MS
+from model.limits import MAX_INVISIBLE_MS, MIN_SUSPEND_S
 from model.message import MessageExt, retry_delay_ms
 from model.message_queue import MessageQueue
 from remoting.deadline_driver import DeadlineDriver
@@ -44,9 +45,7 @@ _DONE = (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
 class PopConsumption(PopIntake):
     """See the module header; `listen` calls the listener of messages, on the workers of `pool`."""
 
-    def __init__(
-        self, context: MemberContext, listen: Callable[[Sequence[MessageExt]], Awaitable[ConsumeResult]]
-    ) -> None:
+    def __init__(self, context: MemberContext, listen: Callable[[Sequence[MessageExt]], Awaitable[Result]]) -> None:
         options = self._options = context.options
         self._in_order = options.order != ConsumeOrder.NONE
         super().__init__(context, order=self._in_order, retry_s=options.invisible_s)
@@ -121,10 +120,21 @@ class PopConsumption(PopIntake):
         result = await self._listen(messages)
         if result in _DONE:
             self._end(queue, messages, self._acknowledge)
-        elif self._in_order:
-            await self._failed_in_order(queue, messages)
+            return
+        failure = result if isinstance(result, Failed) else FAILED
+        done, failed = failure.split(messages)
+        self._end(queue, done, self._acknowledge)
+        if self._in_order:
+            await self._failed_in_order(queue, failed, failure)
         else:
-            self._end(queue, messages, self._retry_later)
+            await self._failed(queue, failed, failure)
+
+    async def _failed(self, queue: PopProcessQueue, messages: Sequence[MessageExt], failure: Failed) -> None:
+        for message in messages:
+            if failure.dead_letter and await self._send_back.send_to_dlq(message):
+                self._end(queue, [message], self._acknowledge)
+            else:
+                self._end(queue, [message], partial(self._retry_later, failure))
 
     def _end(self, queue: PopProcessQueue, messages: Sequence[MessageExt], act: Callable[[Popped], None]) -> None:
         ended = queue.end(messages)
@@ -140,17 +150,19 @@ class PopConsumption(PopIntake):
     def _acknowledge(self, popped: Popped) -> None:
         self.acks.add(handle_of(popped.message))
 
-    def _retry_later(self, popped: Popped) -> None:
+    def _retry_later(self, failure: Failed, popped: Popped) -> None:
         message, options = popped.message, self._options
         if message.attempts > options.max_attempts:
             delay_ms = 0  # the broker sends it to the DLQ, which need not wait
+        elif failure.retry_after_s is not None:
+            delay_ms = round(failure.retry_after_s * 1000)
         elif options.retry_delay_ms is not None:
             delay_ms = options.retry_delay_ms
         else:
             delay_ms = retry_delay_ms(message.times_delivered)
         self.change_invisible(message, min(delay_ms, MAX_INVISIBLE_MS), popped.expires_at)
 
-    async def _failed_in_order(self, queue: PopProcessQueue, messages: Sequence[MessageExt]) -> None:
+    async def _failed_in_order(self, queue: PopProcessQueue, messages: Sequence[MessageExt], failure: Failed) -> None:
         """Retry here: if it were returned to the broker, the messages after it would be redelivered with it.
 
         Their attempt counters would then rise as well.
@@ -158,12 +170,13 @@ class PopConsumption(PopIntake):
         again = []
         for message in messages:
             # All behind it wait for the DLQ: they must not overtake a message that no broker has stored.
-            if message.times_delivered >= self._options.max_attempts and await self._send_back.send_to_dlq(message):
+            dead = failure.dead_letter or message.times_delivered >= self._options.max_attempts
+            if dead and await self._send_back.send_to_dlq(message):
                 self._end(queue, [message], self._acknowledge)
             else:
                 again.append(message)
         if again:
-            not_before = anyio.current_time() + self._options.suspend_s
+            not_before = anyio.current_time() + max(failure.wait_s(self._options.suspend_s), MIN_SUSPEND_S)
             queue.requeue(again, not_before)
             self.pool.retry_at(queue, not_before)
             if self._closing:

@@ -14,7 +14,14 @@ from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
-from client.listeners.listener import ConsumeResult, Listener, ListenerCall, ListenerThreads, MessageQueueListener
+from client.listeners.listener import (
+    ConsumeResult,
+    Listener,
+    ListenerCall,
+    ListenerThreads,
+    MessageQueueListener,
+    Result,
+)
 from client.listeners.send_back import SendBackRequests
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
@@ -143,7 +150,7 @@ class PushConsumer(GroupConsumer):
         """Number of ignored listener results: their queue or message was another member's by then, or was reset."""
         return self._late_results + (self._popped.late if self._popped is not None else 0)
 
-    async def _listen(self, messages: Sequence[MessageExt]) -> ConsumeResult:
+    async def _listen(self, messages: Sequence[MessageExt]) -> Result:
         listener = self._listener_of(messages[0])
         if listener is not None:
             return await listener(messages)
@@ -169,7 +176,7 @@ class PushConsumer(GroupConsumer):
         broadcasting = options.model is MessageModel.BROADCASTING
         if options.order == ConsumeOrder.NONE:
             failed: FailureHandler = retry_locally(options.max_attempts) if broadcasting else send_back
-            return ConsumeConcurrently(pool, failed, options.consume_retry_s)
+            return ConsumeConcurrently(pool, failed, options.consume_retry_s, waits_here=broadcasting)
         return ConsumeOrderly(
             pool,
             log_exhausted if broadcasting else send_back.send_to_dlq,

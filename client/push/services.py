@@ -10,15 +10,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
-from client.listeners.listener import ConsumeResult
+from client.listeners.failed import FAILED, Failed
+from client.listeners.listener import ConsumeResult, Result
 from client.listeners.worker_pool import WorkerPool
 from client.pull.ordered_process_queue import OrderedProcessQueue
 from client.pull.owned_queue import OwnedQueue
+from model.limits import MIN_SUSPEND_S
 from model.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
-FailureHandler = Callable[[MessageExt], Awaitable[bool]]
+FailureHandler = Callable[[MessageExt, Failed], Awaitable[bool]]
 """Takes a failed message; returns whether it did, or it is requeued. Cancellation: the message may be redelivered."""
 
 
@@ -35,8 +37,9 @@ def retry_locally(max_attempts: int) -> FailureHandler:
     and drops it at its first failure. Here the committed offset waits for the retries, so they survive a restart.
     """
 
-    async def handle(message: MessageExt) -> bool:
-        return message.times_delivered >= max_attempts and await log_exhausted(message)
+    async def handle(message: MessageExt, failure: Failed) -> bool:
+        exhausted = failure.dead_letter or message.times_delivered >= max_attempts
+        return exhausted and await log_exhausted(message)
 
     return handle
 
@@ -44,29 +47,36 @@ def retry_locally(max_attempts: int) -> FailureHandler:
 class ConsumeConcurrently:
     """Messages in any order. One that `failed` does not take is requeued, and dispatched again after `retry_s`.
 
-    In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic.
+    In CLUSTERING `failed` sends messages back to a broker, for the group's retry topic. With `waits_here` it does not,
+    and a requeued message waits as long as its listener says. Where one is requeued because no broker takes it, it
+    does not: a wait of hours would hold back the committed offset for as long.
     """
 
-    def __init__(self, pool: WorkerPool, failed: FailureHandler, retry_s: float) -> None:
+    def __init__(self, pool: WorkerPool, failed: FailureHandler, retry_s: float, *, waits_here: bool) -> None:
         self._pool = pool
         self._failed = failed
         self._retry_s = retry_s
+        self._waits_here = waits_here
 
-    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: Result) -> None:
         """Act on one result, of a batch of a queue that is not detached.
 
-        Everything but SUCCESS and COMMIT is a failure: there is no order to wait in.
+        Everything but SUCCESS, COMMIT and the processed part of a `Failed` is a failure: there is no order to wait in.
 
         Cancellation: messages that are not processed yet are redelivered, here or to the next owner.
         """
         if result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT):
             owned.process_queue.finish(messages)
             return
-        for message in messages:
-            if await self._failed(message):
+        failure = result if isinstance(result, Failed) else FAILED
+        done, failed = failure.split(messages)
+        owned.process_queue.finish(done)
+        wait_s = failure.wait_s(self._retry_s) if self._waits_here else self._retry_s
+        for message in failed:
+            if await self._failed(message, failure):
                 owned.process_queue.finish([message])
             else:
-                not_before = anyio.current_time() + self._retry_s
+                not_before = anyio.current_time() + wait_s
                 owned.process_queue.requeue([message], not_before)
                 self._pool.retry_at(owned, not_before)
 
@@ -81,7 +91,13 @@ class ConsumeOrderly:
     """
 
     def __init__(
-        self, pool: WorkerPool, exhausted: FailureHandler, *, max_attempts: int, suspend_s: float, auto_commit: bool
+        self,
+        pool: WorkerPool,
+        exhausted: Callable[[MessageExt], Awaitable[bool]],
+        *,
+        max_attempts: int,
+        suspend_s: float,
+        auto_commit: bool,
     ) -> None:
         self._pool = pool
         self._exhausted = exhausted
@@ -89,7 +105,7 @@ class ConsumeOrderly:
         self._suspend_s = suspend_s
         self._auto_commit = auto_commit
 
-    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: ConsumeResult) -> None:
+    async def handle_result(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: Result) -> None:
         """See `ConsumeConcurrently.handle_result`.
 
         ROLLBACK with automatic commit requeues the batch. RocketMQ warns and commits it, which loses messages that the
@@ -106,23 +122,32 @@ class ConsumeOrderly:
             queue.finish_held(messages[0])
         elif result is ConsumeResult.ROLLBACK:
             queue.hold(messages)
-            queue.roll_back(messages[0], self._suspended_until(owned))
+            queue.roll_back(messages[0], self._suspended_until(owned, FAILED))
         else:
-            await self._failed(owned, queue, messages)
+            failure = result if isinstance(result, Failed) else FAILED
+            done, failed = failure.split(messages)
+            if self._auto_commit:
+                queue.finish(done)
+            else:
+                queue.hold(done)
+            await self._failed(owned, queue, failed, failure)
 
-    async def _failed(self, owned: OwnedQueue, queue: OrderedProcessQueue, messages: Sequence[MessageExt]) -> None:
-        dead = [message for message in messages if message.times_delivered >= self._max_attempts]
-        again = [message for message in messages if message.times_delivered < self._max_attempts]
-        for message in dead:
+    async def _failed(
+        self, owned: OwnedQueue, queue: OrderedProcessQueue, messages: Sequence[MessageExt], failure: Failed
+    ) -> None:
+        again: list[MessageExt] = []
+        for message in messages:
+            if not failure.dead_letter and message.times_delivered < self._max_attempts:
+                again.append(message)
             # The lane is suspended until then: later messages must not overtake one that no broker has taken.
-            if await self._exhausted(message):
+            elif await self._exhausted(message):
                 queue.finish([message])
             else:
                 again.append(message)
         if again:  # also of a queue that was detached meanwhile: its drain waits for these
-            queue.requeue(again, self._suspended_until(owned))
+            queue.requeue(again, self._suspended_until(owned, failure))
 
-    def _suspended_until(self, owned: OwnedQueue) -> float:
-        not_before = anyio.current_time() + self._suspend_s
+    def _suspended_until(self, owned: OwnedQueue, failure: Failed) -> float:
+        not_before = anyio.current_time() + max(failure.wait_s(self._suspend_s), MIN_SUSPEND_S)
         self._pool.retry_at(owned, not_before)
         return not_before

@@ -102,6 +102,7 @@ def test_people_import_these_names_and_no_others() -> None:
         "Admin",
         "ConsumeFrom",
         "ConsumeResult",
+        "Failed",
         "LitePullConsumer",
         "Message",
         "MessageExt",

@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 from client.instance.background import BackgroundTasks
-from client.listeners.listener import ConsumeResult, ListenerCall, ListenerThreads, call_observer
+from client.listeners.failed import Failed
+from client.listeners.listener import ConsumeResult, ListenerCall, ListenerThreads, Result, call_observer
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
@@ -26,8 +27,8 @@ def threads_of(background: BackgroundTasks) -> ListenerThreads:
     return ListenerThreads(4, background)
 
 
-def call(listener: Any) -> ConsumeResult:
-    async def main(simulation: Simulation) -> ConsumeResult:
+def call(listener: Any) -> Result:
+    async def main(simulation: Simulation) -> Result:
         return await ListenerCall(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
 
     return run_simulation(main)
@@ -69,6 +70,12 @@ class PlainObject:
 )
 def test_a_listener_may_be_any_kind_of_callable(listener: Any, expected: ConsumeResult) -> None:
     assert call(listener) is expected
+
+
+def test_a_failure_that_says_more_is_passed_on_as_it_is_and_one_that_cannot_be_meant_is_the_usual_one() -> None:
+    said = Failed(retry_after_s=3, done=1)
+    assert call(lambda messages: said) is said
+    assert call(lambda messages: Failed(done=-1)) is ConsumeResult.RECONSUME_LATER
 
 
 def raises(messages: Sequence[MessageExt]) -> None:
@@ -163,7 +170,7 @@ async def test_as_many_listeners_block_at_the_same_time_as_the_consumer_has_work
     def listener(messages: Sequence[MessageExt]) -> None:
         together.wait(GIVE_UP_S)
 
-    results: list[ConsumeResult] = []
+    results: list[Result] = []
 
     async def work(call: ListenerCall) -> None:
         results.append(await call([MESSAGE]))
@@ -214,7 +221,7 @@ def test_nothing_is_made_for_listeners_that_are_not_plain() -> None:
 
 
 def test_a_consumer_that_ends_right_now_still_has_threads_for_the_call_that_comes_first() -> None:
-    async def main(simulation: Simulation) -> ConsumeResult:
+    async def main(simulation: Simulation) -> Result:
         background = BackgroundTasks("test")
         await background.start()
         await background.stop()
