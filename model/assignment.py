@@ -86,7 +86,7 @@ class AssignmentQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberShare:
+class MemberAssignment:
     """The target of one member in an assignment.
 
     Attributes:
@@ -103,7 +103,7 @@ class MemberShare:
         return [_packed(self.queues), list(map(list, self.popped.items()))]
 
     @classmethod
-    def from_wire(cls, version: int, wire: Any) -> MemberShare:
+    def from_wire(cls, version: int, wire: Any) -> MemberAssignment:
         """Read the form of a frame's body; a broker is trusted to send a well-formed one."""
         queues, popped = wire
         return cls(version=version, queues=_unpacked(queues), popped=dict(popped))

@@ -18,7 +18,7 @@ that from the members alone.
     A asks, knows nothing                    A is the only member   version 1000: A has everything
     B joins and asks                                                version 1001: B has half of it; notify A
     the coordinator restarts; A asks (1001)  B has not asked yet    wait
-    B asks (1001)                                                   version 1002, the same shares; notify A
+    B asks (1001)                                                   version 1002, the same assignment; notify A
 
 RocketMQ: QueryAssignmentProcessor, where each answer is computed on its own, without versions, from the routes that the
 broker itself asks for.
@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 from broker.assignment.pop_sharing import queues_to_pop
 from broker.assignment.sharing import assign, moves
-from model.assignment import AssignmentQuery, MemberShare, RequestMode, TopicQueues
+from model.assignment import AssignmentQuery, MemberAssignment, RequestMode, TopicQueues
 from model.errors import SystemBusy
 from model.limits import MAX_REQUEST_MODES
 from model.message_queue import MessageQueue
@@ -53,7 +53,7 @@ class TopicMode:
 class QueryOutcome:
     """Answer to a member's query."""
 
-    share: MemberShare | None  # its queues; None to wait and keep those it has
+    assignment: MemberAssignment | None  # its queues; None to wait and keep those it has
     version: int  # of the assignment now, 0 if there is none
     look_again: bool  # members report different queues
     notify: bool  # the other members have to ask again, because something changed for them
@@ -66,7 +66,7 @@ class _Group:
 
     version: int = 0  # of the assignment; 0 while there is none
     owners: dict[MessageQueue, str] = field(default_factory=dict)  # of the queues that are pulled
-    shares: dict[str, MemberShare] = field(default_factory=dict)  # client id -> what it pulls and pops
+    assignments: dict[str, MemberAssignment] = field(default_factory=dict)  # client id -> what it pulls and pops
     reports: dict[str, AssignmentQuery] = field(default_factory=dict)  # client id -> its last query
     # Topic -> the queues that members report, and how many members report them.
     seen: dict[str, dict[TopicQueues, int]] = field(default_factory=dict)
@@ -118,10 +118,10 @@ class GroupAssignments:
 
     # --- assignments -------------------------------------------------------------------------------------------------
 
-    def shares_of(self, group: str) -> tuple[int, Mapping[str, MemberShare]]:
+    def assignments_of(self, group: str) -> tuple[int, Mapping[str, MemberAssignment]]:
         """The version of a group's assignment and what each member should have; (0, {}) if there is none."""
         known = self._groups.get(group)
-        return (known.version, known.shares) if known is not None and known.version else (0, {})
+        return (known.version, known.assignments) if known is not None and known.version else (0, {})
 
     def forget(self, group: str) -> None:
         """Drop the assignment of a group that has no members; modes stay."""
@@ -150,7 +150,7 @@ class GroupAssignments:
             self._see_members(state, members(), group_version)
         if query.version > state.version > 0:
             # Another coordinator has made assignments since: this one is old, and so are the members' reports to here.
-            state.version, state.owners, state.shares, state.stale = 0, {}, {}, True
+            state.version, state.owners, state.assignments, state.stale = 0, {}, {}, True
             state.reports.clear()
             state.seen.clear()
         first, before, moved = not state.reports, state.version, -1
@@ -165,7 +165,7 @@ class GroupAssignments:
                 moved = self._take_over(state, group, now_ms)
             notify = first or state.version > 0
         return QueryOutcome(
-            share=state.shares.get(client_id) if state.version else None,
+            assignment=state.assignments.get(client_id) if state.version else None,
             version=state.version,
             look_again=state.differ(),
             notify=notify and len(state.members) > 1,
@@ -226,10 +226,10 @@ class GroupAssignments:
             )
             for client_id, queues in mine.items()
         }
-        if contents != {client_id: (share.queues, share.popped) for client_id, share in state.shares.items()}:
+        if contents != {client_id: (each.queues, each.popped) for client_id, each in state.assignments.items()}:
             state.version = max(now_ms, state.version + 1)
-            state.shares = {
-                client_id: MemberShare(version=state.version, queues=queues, popped=topics)
+            state.assignments = {
+                client_id: MemberAssignment(version=state.version, queues=queues, popped=topics)
                 for client_id, (queues, topics) in contents.items()
             }
         state.owners = owners
@@ -238,7 +238,7 @@ class GroupAssignments:
 
 
 def _hear(state: _Group, client_id: str, query: AssignmentQuery) -> bool:
-    """Take what a member says; returns whether anybody sees now what nobody saw before, or the other way round."""
+    """Record a member's query; returns whether the members together report other queues than before."""
     before = state.reports.get(client_id)
     state.reports[client_id] = query
     if before is not None and before.routes == query.routes:

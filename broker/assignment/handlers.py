@@ -87,16 +87,16 @@ class Assignment(Feature):
             cause = header.get("cause") or ""
         if outcome.notify:
             self._groups.notify_all(info, cause)
-        share = outcome.share
+        assignment = outcome.assignment
         answer: dict[str, Any] = {"version": outcome.version, "look_again": outcome.look_again}
-        if share is None:
+        if assignment is None:
             return Reply({**answer, "wait": True})
-        if (share.version, share.queues) == (asked.version, asked.queues):
+        if (assignment.version, assignment.queues) == (asked.version, asked.queues):
             return Reply({**answer, "unchanged": True})
-        return Reply(answer, msgpack.packb(share.to_wire()))
+        return Reply(answer, msgpack.packb(assignment.to_wire()))
 
     def set_mode(self, connection: Connection, request: Command) -> None:
-        """Let a group pull or pop a topic from now on; the answer follows once it is stored."""
+        """Set whether a group pulls or pops a topic from now on; the answer follows once it is stored."""
         core, header = self._core, request.header
         group, topic = check_group(header["group"]), check_topic(header["topic"])
         try:
@@ -118,11 +118,11 @@ class Assignment(Feature):
     def assignment(self, connection: Connection, request: Command) -> Reply:
         """The assignment of a group as it was made here last, and the modes of its topics."""
         group = check_group(request.header["group"])
-        version, shares = self.assignments.shares_of(group)
+        version, assignments = self.assignments.assignments_of(group)
         modes = self.assignments.modes_of(group)
         if not version and not modes and self._groups.table.get(group) is None:
             raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
-        rows = [[client_id, *share.to_wire()] for client_id, share in shares.items()]
+        rows = [[client_id, *each.to_wire()] for client_id, each in assignments.items()]
         set_modes = [[topic, mode.mode.value, mode.pop_share_queue_num] for topic, mode in modes.items()]
         return Reply({"version": version}, msgpack.packb([rows, set_modes]))
 

@@ -29,7 +29,7 @@ from client.admin.records import (
 )
 from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
-from model.assignment import BROKER_STRATEGY, MemberShare, RequestMode
+from model.assignment import BROKER_STRATEGY, MemberAssignment, RequestMode
 from model.group_agreement import disagreements
 from model.heartbeat import ConsumeType, GroupView
 from model.message_queue import MessageQueue
@@ -125,8 +125,8 @@ def newest_assignment(answers: Iterable[tuple[str, int, Any]]) -> AssignmentInfo
         for topic, mode, share in set_modes:
             modes[topic] = TopicModeInfo(topic=topic, mode=RequestMode(mode), pop_share_queue_num=share)
         if version > newest.version:
-            shares = {client_id: MemberShare.from_wire(version, share) for client_id, *share in rows}
-            newest = AssignmentInfo(coordinator=name, version=version, shares=shares, modes=())
+            assigned = {client_id: MemberAssignment.from_wire(version, wire) for client_id, *wire in rows}
+            newest = AssignmentInfo(coordinator=name, version=version, members=assigned, modes=())
     return replace(newest, modes=tuple(modes[topic] for topic in sorted(modes)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.assignment import ALL_QUEUES, MemberShare, RequestMode
+from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
 from model.group_agreement import Disagreement
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
@@ -152,25 +152,25 @@ class AssignmentInfo:
 
     coordinator: str  # name of the broker that made it, "" if there is none
     version: int  # its number, 0 if there is none
-    shares: Mapping[str, MemberShare]  # client id -> its assignment
+    members: Mapping[str, MemberAssignment]  # client id -> its assignment
     modes: tuple[TopicModeInfo, ...]  # what operators set for topics of the group, sorted
 
     def targets(self) -> dict[MessageQueue, str]:
         """The member that should own each queue that is pulled."""
         return {
             queue: client_id
-            for client_id, share in self.shares.items()
-            for queue in share.queues
-            if queue.topic not in share.popped and queue.queue_id != ALL_QUEUES
+            for client_id, member in self.members.items()
+            for queue in member.queues
+            if queue.topic not in member.popped and queue.queue_id != ALL_QUEUES
         }
 
     @property
     def popped(self) -> frozenset[str]:
         """Topics that members pop."""
-        return frozenset(topic for share in self.shares.values() for topic in share.popped)
+        return frozenset(topic for member in self.members.values() for topic in member.popped)
 
 
-NO_ASSIGNMENT = AssignmentInfo(coordinator="", version=0, shares={}, modes=())
+NO_ASSIGNMENT = AssignmentInfo(coordinator="", version=0, members={}, modes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,8 +228,8 @@ class GroupInfo:
         topics = frozenset(each.topic for each in member.subscriptions if not is_retry_topic(each.topic))
         if member.consume_type is ConsumeType.POP:
             return topics
-        share = self.assignment.shares.get(member.client_id)
-        return frozenset() if share is None else topics & frozenset(share.popped)
+        assigned = self.assignment.members.get(member.client_id)
+        return frozenset() if assigned is None else topics & frozenset(assigned.popped)
 
     def mode_of(self, member: GroupMemberInfo) -> str:
         """`pop` or `pull`; `pull, pop` if it depends on the topic."""

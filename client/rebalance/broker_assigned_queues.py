@@ -21,7 +21,7 @@ from client.instance.instance import ClientInstance
 from client.instance.schedule import RebalancePass
 from client.rebalance.leased_queues import LeasedQueues
 from client.rebalance.ownership import MemberContext, Popping
-from model.assignment import AssignmentQuery, MemberShare, topic_queues
+from model.assignment import AssignmentQuery, MemberAssignment, topic_queues
 from model.errors import ConnectFailed, GroupNotExist, NetworkError
 from model.message_queue import MessageQueue
 from remoting.command import Command
@@ -48,11 +48,11 @@ class BrokerAssignedQueues(LeasedQueues):
             return []
         if await self._view(topics, cause) is None:
             return None
-        share = await self.requests.ask((*topics, *self.topics_of_others), cause)
-        if share is None:
+        assignment = await self.requests.ask((*topics, *self.topics_of_others), cause)
+        if assignment is None:
             return None
-        self._pop([queue for queue in share.queues if queue.topic in share.popped and queue.topic in topics])
-        return [queue for queue in share.queues if queue.topic not in share.popped and queue.topic in topics]
+        self._pop([queue for queue in assignment.queues if queue.topic in assignment.popped and queue.topic in topics])
+        return [queue for queue in assignment.queues if queue.topic not in assignment.popped and queue.topic in topics]
 
     def _pop(self, queues: Collection[MessageQueue]) -> None:
         if self._popping is None and queues and not self._closing:
@@ -86,14 +86,14 @@ class AssignmentRequests:
     """
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
-        self.share = MemberShare(version=0, queues=())
+        self.assignment = MemberAssignment(version=0, queues=())
         """The newest assignment."""
         self.coordinator = ""
         """Address of the broker that answered last."""
         self._instance = instance
         self._group = group
 
-    async def ask(self, topics: Collection[str], cause: str) -> MemberShare | None:
+    async def ask(self, topics: Collection[str], cause: str) -> MemberAssignment | None:
         """Ask for the assignment of this member; None means to keep the queues it owns and ask again.
 
         The topics are those of all members, with their routes known. ConnectFailed: there are brokers, and none
@@ -129,9 +129,9 @@ class AssignmentRequests:
     async def _ask(self, address: str, topics: Collection[str], cause: str) -> Command:
         instance = self._instance
         query = AssignmentQuery(
-            version=self.share.version,
-            queues=self.share.queues,
-            popped=self.share.popped,
+            version=self.assignment.version,
+            queues=self.assignment.queues,
+            popped=self.assignment.popped,
             routes={topic: topic_queues(instance.routes.subscribe_queues(topic)) for topic in topics},
         )
         header = {"group": self._group, "client_id": instance.client_id, "version": query.version, "cause": cause}
@@ -143,18 +143,18 @@ class AssignmentRequests:
             await instance.heartbeats.send(cause, [address])
             return await instance.remoting.request(address, RequestCode.QUERY_ASSIGNMENT, header, body, timeout_s)
 
-    async def _take(self, answer: Command, topics: Collection[str], cause: str) -> MemberShare | None:
+    async def _take(self, answer: Command, topics: Collection[str], cause: str) -> MemberAssignment | None:
         header = answer.header
         if not header.get("wait") and not header.get("unchanged"):
-            share = MemberShare.from_wire(header["version"], msgpack.unpackb(answer.body or b""))
-            if share.version < self.share.version:
+            assignment = MemberAssignment.from_wire(header["version"], msgpack.unpackb(answer.body or b""))
+            if assignment.version < self.assignment.version:
                 logger.info(
                     "%s: assignment %d of group %s is older than %d, and ignored",
-                    *(self._instance.client_id, share.version, self._group, self.share.version),
+                    *(self._instance.client_id, assignment.version, self._group, self.assignment.version),
                 )
                 return None
-            self.share = share
+            self.assignment = assignment
         if header["look_again"]:
             # Members see different queues. If we were the late one, the change sets off another pass.
             await self._instance.update_routes(tuple(topics), cause)
-        return None if header.get("wait") else self.share
+        return None if header.get("wait") else self.assignment

@@ -50,9 +50,9 @@ async def settle(cluster: SimulatedCluster, queues: int, timeout_s: float = 5) -
     with anyio.fail_after(timeout_s):
         while True:
             members = live(cluster)
-            versions = {share_of(member).requests.share.version for member in members}
+            versions = {share_of(member).requests.assignment.version for member in members}
             has = {member.client_id: member.consumer.queues for member in members}
-            wants = {member.client_id: list(share_of(member).requests.share.queues) for member in members}
+            wants = {member.client_id: list(share_of(member).requests.assignment.queues) for member in members}
             if len(versions) == 1 and has == wants and sum(map(len, has.values())) == queues:
                 return owners(cluster)
             await anyio.sleep(0.005)
@@ -267,7 +267,7 @@ def test_an_operator_sees_who_shares_out_and_that_all_is_where_it_should_be(simu
             async with Admin(cluster.addresses) as admin:
                 group = await admin.group("g")
                 assert (group.assignment.coordinator, group.balanced) == ("broker-a", True)
-                assert group.assignment.version == share_of(cluster.consumers[0]).requests.share.version
+                assert group.assignment.version == share_of(cluster.consumers[0]).requests.assignment.version
                 await admin.set_request_mode("g", "t", RequestMode.POP)
                 await anyio.sleep(2)
                 group = await admin.group("g")

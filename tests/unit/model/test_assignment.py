@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.assignment import ALL_QUEUES, AssignmentQuery, MemberShare, topic_queues
+from model.assignment import ALL_QUEUES, AssignmentQuery, MemberAssignment, topic_queues
 from model.errors import InvalidParameter
 from model.limits import MAX_ASSIGNED_QUEUES
 from model.message_queue import MessageQueue
@@ -24,8 +24,8 @@ def test_queries_and_shares_survive_the_wire(claimed: tuple[MessageQueue, ...], 
     routes = {topic: topic_queues(queue for queue in seen if queue.topic == topic) for topic in "tu"}
     query = AssignmentQuery(version=7, queues=claimed, popped={"v": 3}, routes=routes)
     assert AssignmentQuery.from_wire(7, msgpack.unpackb(msgpack.packb(query.to_wire()))) == query
-    share = MemberShare(version=8, queues=(*claimed, MessageQueue("v", "a", ALL_QUEUES)), popped={"v": -1})
-    assert MemberShare.from_wire(8, msgpack.unpackb(msgpack.packb(share.to_wire()))) == share
+    share = MemberAssignment(version=8, queues=(*claimed, MessageQueue("v", "a", ALL_QUEUES)), popped={"v": -1})
+    assert MemberAssignment.from_wire(8, msgpack.unpackb(msgpack.packb(share.to_wire()))) == share
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ class FakeCluster:
             was lost.
         damaged: queues and offsets whose records a broker leaves out of its answers.
         refusals: what to answer the next requests of sinks with.
-        spreads: broker -> among which brokers it was first told that a batch is spread.
+        broker_sets: broker -> among which brokers it was first told that a batch is spread.
         asked: code and header of each request, in order.
         waits: seconds that clients waited.
     """
@@ -67,7 +67,7 @@ class FakeCluster:
         self.written: list[tuple[str, RequestCode, dict[str, Any], Any]] = []
         self.damaged: set[tuple[MessageQueue, int]] = set()
         self.refusals: list[ResponseCode] = []
-        self.spreads: dict[str, list[str]] = {}
+        self.broker_sets: dict[str, list[str]] = {}
         self.waits: list[float] = []
         self.connected: list[str] = []
 
@@ -98,7 +98,7 @@ class FakeCluster:
     ) -> tuple[int, dict[str, Any], bytes]:
         self.written.append((broker, code, dict(header), msgpack.unpackb(body, use_list=False) if body else None))
         if code == RequestCode.SINK_SPREAD:
-            brokers = self.spreads.setdefault(broker, list(self.written.pop()[3]))
+            brokers = self.broker_sets.setdefault(broker, list(self.written.pop()[3]))
             return 0, {"brokers": brokers}, b""
         return (int(self.refusals.pop(0)), {"remark": "refused"}, b"") if self.refusals else (0, {}, b"")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.assignment.group_assignments import GroupAssignments, QueryOutcome, TopicMode
 from broker.assignment.sharing import assign
-from model.assignment import ALL_QUEUES, AssignmentQuery, MemberShare, RequestMode
+from model.assignment import ALL_QUEUES, AssignmentQuery, MemberAssignment, RequestMode
 from model.message_queue import MessageQueue
 
 
@@ -18,7 +18,7 @@ class Group:
     Attributes:
         now_ms: wall clock of that broker.
         seen: queues of the topic on broker `a`, as each member sees them; four unless told otherwise.
-        shares: what each member was told last.
+        assignments: what each member was told last.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Group:
         self.version = 0
         self.members: list[str] = []
         self.seen: dict[str, int] = {}
-        self.shares: dict[str, MemberShare] = {}
+        self.assignments: dict[str, MemberAssignment] = {}
 
     def join(self, *members: str) -> None:
         self.members = sorted([*self.members, *members])
@@ -35,11 +35,11 @@ class Group:
 
     def leave(self, member: str) -> None:
         self.members.remove(member)
-        self.shares.pop(member, None)
+        self.assignments.pop(member, None)
         self.version += 1
 
     def ask(self, member: str, coordinator: GroupAssignments | None = None) -> QueryOutcome:
-        known = self.shares.get(member, MemberShare(version=0, queues=()))
+        known = self.assignments.get(member, MemberAssignment(version=0, queues=()))
         outcome = (coordinator or self.coordinator).query(
             "g",
             member,
@@ -53,8 +53,8 @@ class Group:
             members=lambda: dict.fromkeys(self.members, ("t",)),
             now_ms=self.now_ms,
         )
-        if outcome.share is not None and outcome.share.version >= known.version:
-            self.shares[member] = outcome.share
+        if outcome.assignment is not None and outcome.assignment.version >= known.version:
+            self.assignments[member] = outcome.assignment
         return outcome
 
     def ask_all(self) -> list[QueryOutcome]:
@@ -62,11 +62,13 @@ class Group:
 
     @property
     def ids(self) -> dict[str, list[int]]:
-        return {member: [queue.queue_id for queue in share.queues] for member, share in sorted(self.shares.items())}
+        return {
+            member: [queue.queue_id for queue in share.queues] for member, share in sorted(self.assignments.items())
+        }
 
     @property
     def versions(self) -> list[int]:
-        return [share.version for _, share in sorted(self.shares.items())]
+        return [share.version for _, share in sorted(self.assignments.items())]
 
 
 @pytest.fixture
@@ -84,9 +86,9 @@ def test_the_first_answer_waits_until_everybody_has_asked_and_then_all_are_told(
     group = Group()
     group.join("A", "B")
     first, second, again = group.ask("A"), group.ask("B"), group.ask("A")
-    assert (first.share, first.version, first.notify) == (None, 0, True)
+    assert (first.assignment, first.version, first.notify) == (None, 0, True)
     assert (second.version, second.notify, second.moved) == (1000, True, 0)
-    assert (again.share, again.notify, again.moved) == (group.shares["A"], False, -1)
+    assert (again.assignment, again.notify, again.moved) == (group.assignments["A"], False, -1)
 
 
 def test_a_version_changes_only_with_what_somebody_has(group: Group) -> None:
@@ -127,7 +129,7 @@ def test_queues_are_gone_when_nobody_sees_them_any_more(group: Group) -> None:
 def test_a_coordinator_that_restarts_goes_on_from_what_members_were_told(group: Group) -> None:
     before = group.ids
     group.coordinator, group.now_ms = GroupAssignments(), 500
-    assert group.ask("A").share is None
+    assert group.ask("A").assignment is None
     outcome = group.ask("B")
     assert (outcome.version, outcome.moved, outcome.notify) == (1001, 0, True)
     group.ask("A")
@@ -136,7 +138,7 @@ def test_a_coordinator_that_restarts_goes_on_from_what_members_were_told(group: 
 
 def test_a_member_that_died_with_the_coordinator_is_not_waited_for_once_it_is_out(group: Group) -> None:
     group.coordinator = GroupAssignments()
-    assert group.ask("A").share is None
+    assert group.ask("A").assignment is None
     group.leave("B")
     group.ask("A")
     assert group.ids == {"A": [0, 1, 2, 3]}
@@ -150,7 +152,7 @@ def test_a_coordinator_that_was_replaced_meanwhile_forgets_what_it_knew(group: G
     ids = group.ids
     group.coordinator = old
     outcomes = group.ask_all()
-    assert [outcome.share is None for outcome in outcomes] == [True, True, False]
+    assert [outcome.assignment is None for outcome in outcomes] == [True, True, False]
     assert outcomes[0].notify
     group.ask_all()
     assert group.ids == ids
@@ -161,9 +163,9 @@ def test_the_newer_of_two_claims_counts() -> None:
     group = Group()
     group.join("A", "B")
     q = [MessageQueue("t", "a", number) for number in range(4)]
-    group.shares = {
-        "A": MemberShare(version=5, queues=(q[0], q[1])),
-        "B": MemberShare(version=6, queues=(q[1], q[2], q[3])),
+    group.assignments = {
+        "A": MemberAssignment(version=5, queues=(q[0], q[1])),
+        "B": MemberAssignment(version=6, queues=(q[1], q[2], q[3])),
     }
     group.ask_all()
     group.ask_all()
@@ -175,11 +177,11 @@ def test_members_follow_the_mode_and_get_back_what_they_pulled_after_it(group: G
     group.coordinator.set_mode("g", "t", TopicMode(mode=RequestMode.POP))
     group.ask_all()
     assert (group.ids, group.versions) == ({"A": [ALL_QUEUES], "B": [ALL_QUEUES]}, [1001, 1001])
-    assert group.shares["A"].popped == {"t": -1}
+    assert group.assignments["A"].popped == {"t": -1}
     group.coordinator.set_mode("g", "t", TopicMode(mode=RequestMode.PULL))
     group.ask_all()
     assert sorted(group.ids["A"] + group.ids["B"]) == [0, 1, 2, 3]
-    assert group.shares["A"].popped == {}
+    assert group.assignments["A"].popped == {}
 
 
 def test_a_coordinator_that_was_added_later_goes_on_with_the_mode(group: Group) -> None:
@@ -188,7 +190,7 @@ def test_a_coordinator_that_was_added_later_goes_on_with_the_mode(group: Group) 
     group.coordinator = GroupAssignments()
     group.ask_all()
     group.ask_all()
-    assert group.shares["A"].popped == {"t": 5}
+    assert group.assignments["A"].popped == {"t": 5}
 
 
 def test_modes_outlive_the_members_and_go_with_the_group(group: Group) -> None:
@@ -198,7 +200,7 @@ def test_modes_outlive_the_members_and_go_with_the_group(group: Group) -> None:
     assert group.coordinator.modes_of("g") == {"t": mode}
     assert group.coordinator.delete("g") == ["t"]
     assert group.coordinator.modes_of("g") == {}
-    assert group.coordinator.shares_of("g") == (0, {})
+    assert group.coordinator.assignments_of("g") == (0, {})
 
 
 @given(st.lists(st.tuples(st.sampled_from(["join", "leave", "restart", "scale", "clock"]), st.integers(0, 9))))
@@ -218,7 +220,7 @@ def test_versions_grow_and_every_assignment_is_one_of_all_queues_whatever_happen
             group.seen = dict.fromkeys(group.members, count)
         elif step == "clock":
             group.now_ms = 100 * number
-        before = {queue: member for member, share in group.shares.items() for queue in share.queues}
+        before = {queue: member for member, share in group.assignments.items() for queue in share.queues}
         group.ask_all()
         group.ask_all()
         group.ask_all()
@@ -229,5 +231,5 @@ def test_versions_grow_and_every_assignment_is_one_of_all_queues_whatever_happen
             assert group.versions[0] >= newest
             newest = group.versions[0]
             queues = [MessageQueue("t", "a", number) for number in range(count)]
-            owners = {queue: member for member, share in group.shares.items() for queue in share.queues}
+            owners = {queue: member for member, share in group.assignments.items() for queue in share.queues}
             assert dict(sorted(owners.items())) == assign(before, {"t": queues}, dict.fromkeys(group.members, ("t",)))

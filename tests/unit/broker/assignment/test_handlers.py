@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.assignment import group_assignments
-from model.assignment import ALL_QUEUES, BROKER_STRATEGY, AssignmentQuery, MemberShare
+from model.assignment import ALL_QUEUES, BROKER_STRATEGY, AssignmentQuery, MemberAssignment
 from model.errors import GroupNotExist, IllegalOperation, InvalidParameter, SystemBusy
 from model.events import EventKind
 from model.heartbeat import MessageModel
@@ -17,26 +17,26 @@ from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 
 QUEUES = tuple(MessageQueue("t", "broker-a", number) for number in range(4))
-NOTHING = MemberShare(version=0, queues=())
+NOTHING = MemberAssignment(version=0, queues=())
 
 
 async def join(peer: Peer, **changes: Any) -> None:
     await peer.heartbeat(consumer(**{"strategy": BROKER_STRATEGY, **changes}))
 
 
-async def ask(peer: Peer, known: MemberShare = NOTHING, queues: int = 4) -> MemberShare | dict[str, Any]:
+async def ask(peer: Peer, known: MemberAssignment = NOTHING, queues: int = 4) -> MemberAssignment | dict[str, Any]:
     """The share; or the header of an answer without one."""
     asked = AssignmentQuery(
         version=known.version, queues=known.queues, popped=known.popped, routes={"t": (("broker-a", queues),)}
     )
     header = {"group": "g", "client_id": peer.client_id, "version": known.version}
     answer = await peer.call(RequestCode.QUERY_ASSIGNMENT, header, asked.to_wire())
-    return answer.header if not answer.body else MemberShare.from_wire(answer.header["version"], unpacked(answer))
+    return answer.header if not answer.body else MemberAssignment.from_wire(answer.header["version"], unpacked(answer))
 
 
-async def share_of(peer: Peer, known: MemberShare = NOTHING, queues: int = 4) -> MemberShare:
+async def share_of(peer: Peer, known: MemberAssignment = NOTHING, queues: int = 4) -> MemberAssignment:
     share = await ask(peer, known, queues)
-    assert isinstance(share, MemberShare), share
+    assert isinstance(share, MemberAssignment), share
     return share
 
 
@@ -198,4 +198,4 @@ async def test_nothing_is_remembered_of_a_group_that_everybody_left(world: World
     await join(a)
     await share_of(a)
     await a.unregister("g")
-    assert broker.assignment.assignments.shares_of("g") == (0, {})
+    assert broker.assignment.assignments.assignments_of("g") == (0, {})

@@ -23,19 +23,19 @@ def metadata(tmp_path: Path) -> Iterator[MetadataStore]:
 
 
 def test_what_was_said_first_counts_for_a_topic_of_a_batch(metadata: MetadataStore) -> None:
-    spreads = SinkBrokerSets(metadata, lambda: 0)
-    assert spreads.fix("q", 7, "t", ("a", "b")) == ("a", "b")
-    assert spreads.fix("q", 7, "t", ("a", "c")) == ("a", "b")
-    assert spreads.fix("q", 7, "u", ("a", "c")) == ("a", "c")
-    assert spreads.fix("p", 7, "t", ("c",)) == ("c",)
+    broker_sets = SinkBrokerSets(metadata, lambda: 0)
+    assert broker_sets.fix("q", 7, "t", ("a", "b")) == ("a", "b")
+    assert broker_sets.fix("q", 7, "t", ("a", "c")) == ("a", "b")
+    assert broker_sets.fix("q", 7, "u", ("a", "c")) == ("a", "c")
+    assert broker_sets.fix("p", 7, "t", ("c",)) == ("c",)
 
 
 def test_the_next_batch_begins_anew_and_the_one_before_is_over(metadata: MetadataStore) -> None:
-    spreads = SinkBrokerSets(metadata, lambda: 0)
-    spreads.fix("q", 7, "t", ("a", "b"))
-    assert spreads.fix("q", 8, "t", ("a",)) == ("a",)
-    assert spreads.fix("q", 7, "t", ("x",)) == ("x",)
-    assert spreads.fix("q", 8, "t", ("x",)) == ("a",)
+    broker_sets = SinkBrokerSets(metadata, lambda: 0)
+    broker_sets.fix("q", 7, "t", ("a", "b"))
+    assert broker_sets.fix("q", 8, "t", ("a",)) == ("a",)
+    assert broker_sets.fix("q", 7, "t", ("x",)) == ("x",)
+    assert broker_sets.fix("q", 8, "t", ("x",)) == ("a",)
 
 
 def test_it_survives_a_restart(metadata: MetadataStore) -> None:
@@ -56,19 +56,19 @@ def test_queries_and_topics_are_bounded_and_old_queries_make_room(
     monkeypatch.setattr("broker.sink.broker_sets.MAX_SINK_QUERIES", 2)
     monkeypatch.setattr("broker.sink.broker_sets.MAX_SPREAD_TOPICS", 2)
     now_ms = 0.0
-    spreads = SinkBrokerSets(metadata, lambda: now_ms)
-    spreads.fix("q", 0, "t", ("a",))
-    spreads.fix("q", 0, "u", ("a",))
+    broker_sets = SinkBrokerSets(metadata, lambda: now_ms)
+    broker_sets.fix("q", 0, "t", ("a",))
+    broker_sets.fix("q", 0, "u", ("a",))
     with pytest.raises(SystemBusy, match="more than 2 topics"):
-        spreads.fix("q", 0, "v", ("a",))
+        broker_sets.fix("q", 0, "v", ("a",))
     now_ms = 10.0
-    spreads.fix("p", 0, "t", ("a",))
+    broker_sets.fix("p", 0, "t", ("a",))
     with pytest.raises(SystemBusy, match="2 queries"):
-        spreads.fix("r", 0, "t", ("a",))
+        broker_sets.fix("r", 0, "t", ("a",))
     now_ms = 5 + LAST_BATCH_KEPT_S * 1000
-    assert spreads.fix("r", 0, "t", ("b",)) == ("b",)
+    assert broker_sets.fix("r", 0, "t", ("b",)) == ("b",)
     with pytest.raises(SystemBusy):
-        spreads.fix("q", 0, "t", ("a",))
+        broker_sets.fix("q", 0, "t", ("a",))
 
 
 @simulated

@@ -12,7 +12,7 @@ from model.assignment import RequestMode
 INFO = AssignmentInfo(
     coordinator="broker-a",
     version=17,
-    shares={},
+    members={},
     modes=(
         TopicModeInfo(topic="bills", mode=RequestMode.PULL, pop_share_queue_num=-1),
         TopicModeInfo(topic="orders", mode=RequestMode.POP, pop_share_queue_num=2),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from client.admin.expected_owners import group_info, members_of, newest_assignment, target_of
 from client.admin.records import NO_ASSIGNMENT, GroupReport, MemberReport, QueueProgress
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
-from model.assignment import ALL_QUEUES, MemberShare, RequestMode
+from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -177,10 +177,10 @@ def test_queues_are_sorted_whatever_broker_they_are_of() -> None:
 
 
 def test_the_newest_version_counts_and_modes_are_put_together() -> None:
-    old = MemberShare(version=5, queues=(Q0, Q1))
+    old = MemberAssignment(version=5, queues=(Q0, Q1))
     new = {
-        "c1": MemberShare(version=7, queues=(Q0, POPPED), popped={"u": 2}),
-        "c2": MemberShare(version=7, queues=(Q1, MessageQueue("u", "a", 0)), popped={"u": 2}),
+        "c1": MemberAssignment(version=7, queues=(Q0, POPPED), popped={"u": 2}),
+        "c2": MemberAssignment(version=7, queues=(Q1, MessageQueue("u", "a", 0)), popped={"u": 2}),
     }
     info = newest_assignment(
         [
@@ -189,7 +189,7 @@ def test_the_newest_version_counts_and_modes_are_put_together() -> None:
             ("c", 0, [[], []]),
         ]
     )
-    assert (info.coordinator, info.version, info.shares) == ("b", 7, new)
+    assert (info.coordinator, info.version, info.members) == ("b", 7, new)
     assert [(each.topic, each.mode) for each in info.modes] == [("t", RequestMode.PULL), ("u", RequestMode.POP)]
     assert info.targets() == {Q0: "c1", Q1: "c2"}
     assert info.popped == {"u"}

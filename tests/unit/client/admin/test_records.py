@@ -14,7 +14,7 @@ from client.admin.records import (
     QueueProgress,
     QueueRange,
 )
-from model.assignment import MemberShare
+from model.assignment import MemberAssignment
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -152,8 +152,8 @@ def test_a_member_pops_all_topics_or_those_that_the_broker_says() -> None:
     pops = replace(member, consume_type=ConsumeType.POP)
 
     def told(*popped: str) -> GroupInfo:
-        share = MemberShare(version=1, queues=(), popped=dict.fromkeys(popped, 0))
-        assignment = AssignmentInfo(coordinator="a", version=1, shares={"c": share}, modes=())
+        share = MemberAssignment(version=1, queues=(), popped=dict.fromkeys(popped, 0))
+        assignment = AssignmentInfo(coordinator="a", version=1, members={"c": share}, modes=())
         return group(members=(member,), assignment=assignment)
 
     assert group().mode_of(member) == told().mode_of(member) == "pull"

@@ -12,7 +12,7 @@ from client.allocate import AllocateMessageQueueAveragely
 from client.lite_pull.consumer import LitePullConsumer
 from client.push.consumer import PushConsumer
 from client.rebalance.broker_assigned_queues import AssignmentRequests, BrokerAssignedQueues
-from model.assignment import MemberShare, RequestMode
+from model.assignment import MemberAssignment, RequestMode
 from model.errors import ConfigError, ConnectFailed
 from model.heartbeat import MessageModel
 from model.message import MessageExt
@@ -186,9 +186,9 @@ def test_an_older_assignment_is_not_acted_on(simulate: Simulate) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         consumer = await member(cluster)
         requests = requests_of(consumer)
-        newest = requests.share
+        newest = requests.assignment
         cluster.brokers["broker-a"].running.broker.assignment.assignments.forget("g")
-        requests.share = MemberShare(version=newest.version + 10_000_000, queues=newest.queues)
+        requests.assignment = MemberAssignment(version=newest.version + 10_000_000, queues=newest.queues)
         with cluster.simulation.on_host(consumer.host):
             share = await requests.ask(["t"], "")
         assert share is not None
@@ -236,6 +236,6 @@ def test_all_ask_the_same_broker_also_if_they_look_at_random_ones_for_members(si
     async def scenario(cluster: SimulatedCluster) -> None:
         consumers = [await member(cluster, quirks=frozenset({Quirk.RANDOM_VIEW})) for _ in range(4)]
         assert {requests_of(consumer).coordinator for consumer in consumers} == {"broker-a:10911"}
-        assert len({requests_of(consumer).share.version for consumer in consumers}) == 1
+        assert len({requests_of(consumer).assignment.version for consumer in consumers}) == 1
 
     simulate(scenario)

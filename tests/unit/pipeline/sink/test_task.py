@@ -108,15 +108,15 @@ def test_a_batch_that_may_be_repeated_goes_to_the_brokers_of_its_first_run() -> 
     first, again = FakeCluster("a", "b"), FakeCluster("a", "b", "c")
     rows = numbered(50)
     of_first = brokers_of_bodies(first, write(first, rows, stage=STAGE, is_repeatable=True))
-    assert first.spreads == {"a": ["a", "b"], "b": ["a", "b"]}
-    again.spreads = {"a": ["a", "b"], "b": ["a", "b"]}
+    assert first.broker_sets == {"a": ["a", "b"], "b": ["a", "b"]}
+    again.broker_sets = {"a": ["a", "b"], "b": ["a", "b"]}
     assert brokers_of_bodies(again, write(again, rows[25:], rows[:25], stage=STAGE, is_repeatable=True)) == of_first
-    assert "c" not in again.spreads
+    assert "c" not in again.broker_sets
 
 
 def test_a_batch_waits_for_a_broker_of_its_first_run() -> None:
     cluster = FakeCluster("a", "b")
-    cluster.down, cluster.spreads = {"b"}, {"a": ["a", "b"]}
+    cluster.down, cluster.broker_sets = {"b"}, {"a": ["a", "b"]}
     with pytest.raises(ConnectFailed, match="broker 'b' is not registered"):
         write(cluster, numbered(9), stage=STAGE, is_repeatable=True)
     assert cluster.written == []
@@ -124,7 +124,7 @@ def test_a_batch_waits_for_a_broker_of_its_first_run() -> None:
 
 def test_brokers_that_do_not_agree_are_an_error_and_not_asked_for_ever() -> None:
     cluster = FakeCluster("a", "b")
-    cluster.spreads = {"a": ["b"], "b": ["a"]}
+    cluster.broker_sets = {"a": ["b"], "b": ["a"]}
     with pytest.raises(IllegalOperation, match="brokers do not agree where batch 7 goes"):
         write(cluster, numbered(9), stage=STAGE, is_repeatable=True)
 
