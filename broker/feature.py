@@ -120,7 +120,7 @@ class Features:
         return min((deadline for deadline in self._ask("next_deadline") if deadline is not None), default=None)
 
     def expire(self, now: float) -> None:
-        """Let every feature act on its deadlines."""
+        """Call `expire` of every feature."""
         self._ask("expire", now)
 
     def connection_closed(self, connection: Connection) -> None:

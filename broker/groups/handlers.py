@@ -85,7 +85,7 @@ class GroupHandlers(Feature):
     def _take(
         self, heartbeat: HeartbeatData, data: ConsumerData, connection: Connection, now: float
     ) -> HeartbeatOutcome:
-        """Take one group of a heartbeat, and make what it did visible and durable."""
+        """Apply one group of a heartbeat to the table, and make the changes visible and durable."""
         core, groups, client_id = self._core, self._groups, heartbeat.client_id
         # First, because it may be refused, and then no member has joined.
         self._topics.ensure_retry(data.group, heartbeat.cause)
@@ -146,7 +146,9 @@ class GroupHandlers(Feature):
         return Reply({"version": info.version}, info.encoded_view)
 
     def delete(self, connection: Connection, request: Command) -> None:
-        """Delete a group with its offsets and its retry topic; its dead-letter messages stay. Answered once stored.
+        """Delete a group with its offsets and its retry topic; its dead-letter messages stay.
+
+        The answer follows once that is stored.
 
         RocketMQ: AdminBrokerProcessor.deleteSubscriptionGroup, which deletes the settings of a group even while it
         consumes, and its offsets only if asked. Here it is refused while there are members: they would go on, commit,
@@ -162,7 +164,7 @@ class GroupHandlers(Feature):
             raise IllegalOperation(
                 f"group {group!r} has members on broker {core.name!r}: {', '.join(names[:_SHOWN_MEMBERS])}"
                 f"{more}; stop them first. One that was killed is a member until its session or the grace after a "
-                "restart is over"
+                "restart ends"
             )
         core.features.group_deleted(group, cause)
         if self._topics.table.get(retry_topic(group)) is not None:

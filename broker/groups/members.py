@@ -54,7 +54,7 @@ class Groups(Feature):
         self._load(core.loop.time() + restore_grace_s)
 
     def _load(self, expires_at: float) -> None:
-        """Take over what earlier runs stored.
+        """Load what earlier runs stored.
 
         Group versions go on from the wall clock: a power cut may have taken the last ones from the file, and members
         that have seen those would ignore new ones with the same numbers.
@@ -145,7 +145,7 @@ class Groups(Feature):
             core.driver.wake_by(deadline)
 
     def notify_all(self, info: ConsumerGroupInfo, cause: str) -> None:
-        """Let every member of a group rebalance, although no member joined, left or changed."""
+        """Notify every member of a group to rebalance, although no member joined, left or changed."""
         now = self._core.loop.time()
         self.table.changed(info, cause, now)
         self.save_group(info)

@@ -49,7 +49,7 @@ class LeaseHandlers(Feature):
     # --- leases ------------------------------------------------------------------------------------------------------
 
     def lock(self, connection: Connection, request: Command) -> None:
-        """Grant what is free; remember the caller for what is not. Answered once the leases are stored."""
+        """Grant what is free; remember the caller for what is not. The answer follows once the leases are stored."""
         core, leases, header = self._core, self._leases, request.header
         group, client_id, cause = header["group"], header["client_id"], header.get("cause") or ""
         member = self._groups.member(group, client_id, connection.number)
@@ -140,7 +140,7 @@ class LeaseHandlers(Feature):
     def _commit(
         self, group: str, client_id: str, rows: Iterable[tuple[str, int, int, int]], *, reset: bool, cause: str
     ) -> list[tuple[str, int, int, str]]:
-        """Take commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
+        """Apply commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
         check_group(group)
         check_id("client id", client_id)
         failures: list[tuple[str, int, int, str]] = []

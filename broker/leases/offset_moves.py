@@ -32,7 +32,7 @@ class OffsetOutOfRangeReporter:
         self._reported: dict[tuple[str, str, int], tuple[int, int, float]] = {}
 
     def note(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
-        """Note a pull, by its request header, that was answered with another offset."""
+        """Record a pull, by its request header, that was answered with another offset."""
         group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
         key = (group, topic, queue_id)
         before = self._reported.pop(key, None)

@@ -134,7 +134,7 @@ class QueueLeases:
         return self._free(group, queue, lease)
 
     def revoke(self, group: str, queue: QueueKey) -> Freed | None:
-        """Take a queue from its owner, if it has one, and end every token given so far; returns what became free.
+        """Revoke a queue from its owner, if it has one, and end every token given so far; returns what became free.
 
         A release leaves the last token good, so that its owner's last commit is welcome; after a reset of the offset
         that commit would undo the reset.

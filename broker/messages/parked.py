@@ -2,7 +2,7 @@
 
 RocketMQ: PullRequestHoldService, which looks at all held pulls every 5 s, and PopLongPollingService, which wakes one
 pop for each message. Here a request is looked at exactly when something happens at a *place* where it waits, when its
-own time is over, or when its connection closes. A place is a topic and a key: of a pull its queue, of a pop its group
+own time ends, or when its connection closes. A place is a topic and a key: of a pull its queue, of a pop its group
 and its queue. A pull is at one place; a pop that also wants the retry topic of its group is at two:
 
     park(pull of orders:0)                     at orders/0
@@ -120,7 +120,7 @@ class ParkedRequests(Generic[One]):
             heapq.heapify(self._deadlines)
 
     def take_all(self, topic: str, key: Any) -> list[One]:
-        """Take the requests at a place, oldest first."""
+        """Remove and return the requests at a place, oldest first."""
         at = self._at.get(topic)
         if at is None or key not in at:
             return []
@@ -133,7 +133,7 @@ class ParkedRequests(Generic[One]):
         self.take(self.of_connection(connection))
 
     def expire(self, now: float) -> list[One]:
-        """Take the requests whose time has expired."""
+        """Remove and return the requests whose time has expired."""
         due: list[One] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             one = heapq.heappop(self._deadlines)[2]

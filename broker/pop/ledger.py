@@ -8,7 +8,7 @@ windows of the last snapshot and the entries since give the same ledger again, a
     deliver 7, 8, 9 to A              committed 7; the three messages are invisible for the time that A asked for
     ack 8                             committed 7
     ack 7                             committed 9
-    the invisible time is over        9 is due: the next pop gets it, and A's handle of it is dead then
+    the invisible time ends           9 is due: the next pop gets it, and A's handle of it is dead then
 
 Times are loop times in seconds, and wall clock in milliseconds where they are written down.
 """

@@ -178,7 +178,7 @@ class Pop(Feature):
             connection.respond_error(request, failure)
 
     def ack(self, connection: Connection, request: Command) -> None:
-        """Acknowledge messages; answered once that is stored, with those whose handles were dead."""
+        """Acknowledge messages; the answer, once that is stored, names those whose handles were dead."""
         ledger, group, rows = self.ledger, request.header["group"], rows_of(request)
         self._store.check_backlog()
         dead: list[tuple[str, int, int]] = []
@@ -196,7 +196,7 @@ class Pop(Feature):
         self._compact_if_long()
 
     def change_invisible_time(self, connection: Connection, request: Command) -> None:
-        """Change the end of a message's invisible time, and its handle; answered once that is stored."""
+        """Change the end of a message's invisible time, and its handle; the answer follows once that is stored."""
         header, times = request.header, self._times()
         topic, queue_id, offset = header["topic"], header["queue_id"], header["offset"]
         self._store.check_backlog()
@@ -326,7 +326,7 @@ class Pop(Feature):
     # --- what happens elsewhere --------------------------------------------------------------------------------------
 
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
-        """Let pops go on in queues that drained for this member."""
+        """Deliver again from queues that drained for this member alone."""
         for queue in [queue for queue in self._draining if queue.key.group == group]:
             if not self._forwarder.is_draining(queue):
                 del self._draining[queue]

@@ -55,7 +55,7 @@ class ResentMarks:
         return sorted(self._above)
 
     def mark(self, offsets: Iterable[int], *, oldest: int) -> None:
-        """Note that messages were re-sent; those marked before stay marked, and all below `oldest` count as marked.
+        """Mark messages as re-sent; those marked before stay marked, and all below `oldest` count as marked.
 
         Raises:
             SystemBusy: too many marks with gaps between them; nothing was marked.

@@ -57,14 +57,14 @@ class DelayTable:
             raise SystemBusy(f"this broker has {self._max_pending} delayed messages already: retry later")
 
     def add(self, offset: int, due_ms: int) -> None:
-        """Note a delayed message; offsets come in ascending order."""
+        """Add a delayed message; offsets come in ascending order."""
         self._pending[offset] = None
         self._order.append(offset)
         heapq.heappush(self._heap, (due_ms, offset))
         self._end = self._end._replace(delayed=offset + 1)
 
     def take_due(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Take (due, offset) of messages that are due, the earliest first; each is then `done` or `put_back`."""
+        """Remove and return (due, offset) of due messages, earliest first; each is then `done` or `put_back`."""
         due: list[tuple[int, int]] = []
         while len(due) < limit and self._heap and self._heap[0][0] <= now_ms:
             entry = heapq.heappop(self._heap)
@@ -77,7 +77,10 @@ class DelayTable:
         heapq.heappush(self._heap, (due_ms, offset))
 
     def done(self, offset: int, mark: int) -> None:
-        """Note that a message was delivered, and the mark of that. Marks may name messages that are done already."""
+        """Remove a message that was delivered, and record the mark of that.
+
+        Marks may name messages that are done already.
+        """
         self._pending.pop(offset, None)
         self._marks.append((mark, offset))
         self._end = self._end._replace(marks=mark + 1)

@@ -53,9 +53,9 @@ class SinkBrokerSets:
             self._batches.setdefault(query_id, _Batch(batch_id, noted_ms)).of_topic[topic] = brokers
 
     def fix(self, query_id: str, batch_id: int, topic: str, brokers: tuple[str, ...]) -> tuple[str, ...]:
-        """Note the broker set of the rows for a topic, unless one is noted already; returns the one noted first.
+        """Store the broker set of the rows for a topic, unless one is stored already; returns the one stored first.
 
-        It takes effect with a commit. A batch below the newest is over: its set is not noted.
+        It takes effect with a commit. For a batch below the newest, which has ended, nothing is stored.
 
         Raises:
             SystemBusy: there are too many queries, or topics of a query.

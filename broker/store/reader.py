@@ -102,7 +102,7 @@ class LogReader:
         raise AssertionError(f"offset {offset} of queue {key} is below its end, but in no segment")
 
     def _note_gap(self, segment: Segment, key: LogKey, offset: int, end_offset: int) -> None:
-        """Note the offsets that are missing at the end of the segment before, which was cut short or is gone."""
+        """Report the offsets that are missing at the end of the segment before, which was cut short or is gone."""
         segments = self._log.segments
         before = segments[max(segments.index(segment) - 1, 0)]
         self._damage.note(before.name, key, offset, end_offset)

@@ -75,7 +75,7 @@ class Durability:
             self.sync(finish_active=True)
 
     def _settle(self) -> None:
-        """Take note of a job whose caller went away before it could."""
+        """Run and finish the job of a caller that went away before it did."""
         if self._job is not None:
             self._job.run()
             self.finish_sync(self._job)

@@ -57,7 +57,7 @@ class StoreWriter:
         self._held_back = self._durability.held_back
 
     def _begin(self, firsts: dict[LogKey, int], ends: dict[LogKey, int], last_stored_ms: int) -> None:
-        """Take over what recovery found; the active segment has a row for each queue."""
+        """Begin with what recovery found; the active segment has a row for each queue."""
         rows = self._active_index.rows
         for key, end_offset in ends.items():
             self._queues[key] = QueueState(key, firsts[key], end_offset, rows[key])

@@ -10,7 +10,7 @@ from remoting.wire.field import GROUP, OFFSET, QUEUE, SUSPEND, TAG_HASHES, TOPIC
 MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_MESSAGE: RequestSchema(
         "producer -> broker",
-        "Store one message; answered once it is written.",
+        "Store one message; the answer follows once it is written.",
         (
             TOPIC,
             QUEUE,

@@ -67,7 +67,7 @@ POP_SCHEMA: dict[RequestCode, RequestSchema] = {
         ),
         answer="once it is stored: body: msgpack array of batches [topic, queue id, token, end of the invisible time "
         "in wall clock ms, [deliveries of each message, this one included, ...], stored records back to back]. "
-        "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` is over, when the filter excluded so much that "
+        "PULL_NOT_FOUND when nothing came, or, before `suspend_ms` has passed, when the filter excluded so much that "
         "other requests should be served; POLLING_FULL when too many pops are held",
     ),
     RequestCode.ACK_MESSAGE: _ACK,

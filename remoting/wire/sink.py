@@ -15,7 +15,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SINK_STAGE: RequestSchema(
         "sink -> broker",
         "Stage messages, which are published when their batch is committed, and not before; a chunk that is sent "
-        "again is kept once. Answered once they are stored.",
+        "again is kept once. The answer follows once they are stored.",
         (
             *_BATCH,
             Field("partition", int, "task of the batch", minimum=0),
@@ -28,7 +28,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SINK_COMMIT: RequestSchema(
         "sink -> broker",
         "Publish a batch: the attempts named, all of them or none. A batch that is not above the last one of its "
-        "query was published before, and changes nothing. Answered once it is published.",
+        "query was published before, and changes nothing. The answer follows once it is published.",
         (*_BATCH, Field("is_only", bool, "whether the query has no other batch: it is soon forgotten", required=False)),
         rows=(
             Field("partition", int, "task of the batch"),
@@ -46,7 +46,7 @@ SINK_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SINK_SPREAD: RequestSchema(
         "sink -> broker",
         "Fix the set of brokers that the rows of a batch for one topic are written to. The first request decides; "
-        "the sender of a later one has to use the set in the answer. Answered once it is stored.",
+        "the sender of a later one has to use the set in the answer. The answer follows once it is stored.",
         (*_BATCH, TOPIC),
         rows=BROKER,
         max_rows=MAX_SPREAD_BROKERS,

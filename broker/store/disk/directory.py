@@ -118,7 +118,7 @@ class DirectoryLock:
 
     @classmethod
     def acquire(cls, directory: Path, files: Files) -> DirectoryLock:
-        """Take the lock of an existing directory without waiting.
+        """Acquire the lock of an existing directory without waiting.
 
         Raises:
             StoreInUse: another process (or another store of this one) holds it.

@@ -93,7 +93,7 @@ class Files:
         path.unlink(missing_ok=True)
 
     def try_lock(self, fd: int) -> bool:
-        """Take the exclusive lock of an open file without waiting; it ends with the descriptor, or with the process."""
+        """Acquire the exclusive lock of an open file, without waiting; it ends with the descriptor or the process."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

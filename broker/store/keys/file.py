@@ -62,7 +62,7 @@ class KeyTable:
         self._buckets: list[array[int]] = [array("Q") for _ in range(_BUCKETS)]
 
     def add(self, term: bytes, position: int) -> None:
-        """Note that the record at a position of the segment has a term."""
+        """Add a term of the record at a position of the segment."""
         if self.count >= MAX_ENTRIES:
             self.overfull = True
             self._buckets = [array("Q")] * _BUCKETS

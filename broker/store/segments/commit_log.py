@@ -89,7 +89,7 @@ class CommitLog:
         self._unfinished[segment] = None
 
     def settle(self, segment: Segment) -> None:
-        """Take a segment that was found with a good index file as durable: the index proves it."""
+        """Count a segment that was found with a good index file as durable: the index proves it."""
         segment.synced_size = segment.size
         self.close_file(segment)
         self._unfinished.pop(segment, None)
@@ -227,7 +227,7 @@ class CommitLog:
         return SyncJob(self.files, self.written_position, work, directory)
 
     def finish_sync(self, job: SyncJob) -> None:
-        """Take note of what a successful job has done."""
+        """Record what a successful job has done."""
         self.synced_position = max(self.synced_position, job.position)
         for done in job.work:
             segment = done.segment
