@@ -96,15 +96,3 @@ class EventLog:
 def encode_events(events: Iterable[Event]) -> bytes:
     """Encode events as JSON Lines, one object a line with every column."""
     return b"".join(json.dumps(event._asdict()).encode() + b"\n" for event in events)
-
-
-def decode_events(lines: bytes) -> list[Event]:
-    """Read JSON Lines written by `encode_events`.
-
-    Raises:
-        ValueError: a line is not such an object.
-    """
-    try:
-        return [Event(**json.loads(line)) for line in lines.splitlines() if line.strip()]
-    except TypeError as error:
-        raise ValueError(f"not an event: {error}") from error

@@ -17,7 +17,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.decode import decode_messages
 from model.errors import ConfigError, ConnectionLost, QueryNotFound
-from model.event_log import MAX_TEXT_CHARS, decode_events
+from model.event_log import MAX_TEXT_CHARS
 from model.events import Event, EventKind
 from model.message import tag_hash
 from model.message_queue import MessageQueue
@@ -29,6 +29,7 @@ from remoting.codec import CODEC
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from simulation.kernel.run import Simulation, run_simulation
+from tests.events import decode_events
 from tests.unit.broker.harness import (
     ADDRESS,
     HOST,

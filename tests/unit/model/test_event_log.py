@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.event_log import MAX_TEXT_CHARS, EventLog, decode_events, encode_events
+from model.event_log import MAX_TEXT_CHARS, EventLog, encode_events
 from model.events import Event, EventKind
 from model.limits import MAX_TRACE_BUFFER
+from tests.events import decode_events
 
 
 def log_of(n: int = 0) -> EventLog:
@@ -144,13 +145,3 @@ def test_events_are_read_back_as_they_were_written(written: list[Event]) -> None
 def test_each_line_has_every_column() -> None:
     [line] = encode_events([Event(1.5, "node", 1, "BROKER_UP")]).splitlines()
     assert tuple(json.loads(line)) == Event._fields
-
-
-def test_empty_lines_are_nothing() -> None:
-    assert decode_events(b"\n \n" + encode_events(log_of(1).take()) + b"\n") == log_of(1).take()
-
-
-@pytest.mark.parametrize("line", [b"{", b"5", b"[]", b"{}", b'{"t_ms": 1, "unknown": 2}', b"\xff"])
-def test_a_line_that_is_no_event_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        decode_events(line)

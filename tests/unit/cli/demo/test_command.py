@@ -15,8 +15,8 @@ from cli.demo.command import logs_into
 from cli.demo.state import DemoState, Tone
 from cli.main import app
 from client.allocate import AllocateMessageQueueAveragely
-from model.event_log import decode_events
 from model.events import EventKind
+from tests.events import decode_events
 
 DEMO = [sys.executable, "-m", "cli.main", "demo"]
 
