@@ -135,6 +135,8 @@ def switch(*names: str, help_text: str) -> Any:
 
 GroupName = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
 TopicName = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")]
+AutoCreate = Annotated[bool, typer.Option(help="Create a topic on the first send to it.")]
 Yes = Annotated[bool, switch("--yes", "-y", help_text="Do not ask.")]
 Json = Annotated[bool, switch("--json", help_text="Print JSON instead of text.")]
 Config = Annotated[

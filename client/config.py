@@ -10,12 +10,7 @@ from dataclasses import dataclass, field, fields
 from client.trigger import Trigger
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.limits import (
-    HEARTBEAT_INTERVAL_S,
-    OFFSET_PERSIST_INTERVAL_S,
-    REQUEST_TIMEOUT_S,
-    ROUTE_POLL_INTERVAL_S,
-)
+from model.limits import HEARTBEAT_INTERVAL_S, OFFSET_PERSIST_INTERVAL_S, REQUEST_TIMEOUT_S, ROUTE_POLL_INTERVAL_S
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from remoting.address import parse_addresses

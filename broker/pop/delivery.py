@@ -212,13 +212,7 @@ class PopDelivery:
             return None, more
         token = self._tokens.new(queue)
         counts = self._ledger.deliver(
-            queue,
-            offsets,
-            upto=upto,
-            token=token,
-            client_id=pop.client_id,
-            times=times,
-            invisible_s=pop.invisible_s,
+            queue, offsets, upto=upto, token=token, client_id=pop.client_id, times=times, invisible_s=pop.invisible_s
         )
         self._core.driver.wake_by(times.now + pop.invisible_s)
         self.commit(queue.key, window.committed)
@@ -246,13 +240,7 @@ class PopDelivery:
         end = upto
         for _ in range(_READS_PER_QUEUE):
             run = read_run(
-                self._store,
-                entry.topic_id,
-                queue_id,
-                upto,
-                max_n=max_n,
-                max_bytes=max_bytes,
-                tag_hashes=tag_hashes,
+                self._store, entry.topic_id, queue_id, upto, max_n=max_n, max_bytes=max_bytes, tag_hashes=tag_hashes
             )
             if run.is_moved:
                 self._note_moved(pop, queue, upto, run.result)
@@ -276,12 +264,7 @@ class PopDelivery:
 
 
 def pop_start_offset(
-    store: MessageStore,
-    entry: TopicEntry,
-    queue_id: int,
-    pop: PopRequest,
-    info: ConsumerGroupInfo | None,
-    now_ms: int,
+    store: MessageStore, entry: TopicEntry, queue_id: int, pop: PopRequest, info: ConsumerGroupInfo | None, now_ms: int
 ) -> int:
     """Return the offset that a pop starts a queue from when its group has committed none.
 

@@ -130,12 +130,7 @@ def plan_trim(
         to_position = segment.end_position
     wanted = soft_end(segments, now_ms, options)
     held = sum(to_position < segment.end_position <= wanted for segment in segments)
-    return TrimPlan(
-        to_position=to_position,
-        reasons=tuple(reasons),
-        held=held,
-        held_bytes=max(0, wanted - to_position),
-    )
+    return TrimPlan(to_position=to_position, reasons=tuple(reasons), held=held, held_bytes=max(0, wanted - to_position))
 
 
 def _soft_reason(segment: SegmentSpan, written: int, now_ms: int, options: RetentionOptions) -> TrimReason | None:

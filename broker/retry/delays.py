@@ -123,13 +123,12 @@ class Delays(Feature):
         self._core.barrier.after_append(written, topic if entry is not None else SCHEDULE_TOPIC, queue_id)
 
     def _read(self, offset: int) -> list[Any] | None:
-        result = self._store.read(self._topic_id, DELAYED, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
-        for record in iter_records(result.body):
-            if record.queue_offset == offset:
-                delayed: Any = msgpack.unpackb(record.payload)
-                return list(delayed)
-        logger.error("delayed message %d can no longer be read (%s)", offset, result.status.value)
-        return None
+        record = self._store.read_one(self._topic_id, DELAYED, offset)
+        if record is None:
+            logger.error("delayed message %d is no longer stored", offset)
+            return None
+        delayed: Any = msgpack.unpackb(record.payload)
+        return list(delayed)
 
     # --- restart -----------------------------------------------------------------------------------------------------
 
@@ -158,9 +157,7 @@ class Delays(Feature):
 
     def _scan(self, queue_id: int, offset: int) -> Iterator[tuple[int, Any]]:
         while True:
-            result = self._store.read(
-                self._topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES, tag_hashes=None
-            )
+            result = self._store.read(self._topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
             for record in iter_records(result.body):
                 yield record.queue_offset, msgpack.unpackb(record.payload)
             if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:

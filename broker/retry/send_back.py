@@ -13,10 +13,9 @@ from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, QueryNotFound, RlabError
 from model.events import EventKind
-from model.limits import MAX_PULL_BYTES
 from model.message import MAX_DELAY_MS, retry_delay_ms
 from model.names import check_group, dlq_topic, retry_topic
-from model.record import MAX_TIMES_DELIVERED, StoredRecord, iter_records
+from model.record import MAX_TIMES_DELIVERED, StoredRecord
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -72,10 +71,7 @@ class SendBack(Feature):
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
         entry = self._topics.table.existing(topic)
-        result = self._core.store.read(
-            entry.topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None
-        )
-        for record in iter_records(result.body):
-            if record.queue_offset == offset:
-                return record
+        record = self._core.store.read_one(entry.topic_id, queue_id, offset)
+        if record is not None:
+            return record
         raise QueryNotFound(f"{topic}:{queue_id} has no message {offset} any more: publish a copy of it instead")

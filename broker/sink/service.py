@@ -243,13 +243,12 @@ class Sink(Feature):
         # The chunk that was read last is mostly the one that is needed next.
         if self._chunk is not None and self._chunk[0] == offset:
             return self._chunk[1]
-        result = self._store.read(self._topic_id, 0, offset, max_n=1, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
-        for record in iter_records(result.body):
-            if record.queue_offset == offset:
-                messages = staged_messages(record.payload)
-                self._chunk = (offset, messages)
-                return messages
-        raise StoreError(f"the staged chunk {offset} cannot be read any more ({result.status.value}): check the disk")
+        record = self._store.read_one(self._topic_id, 0, offset)
+        if record is None:
+            raise StoreError(f"the staged chunk {offset} is no longer stored: check the disk")
+        messages = staged_messages(record.payload)
+        self._chunk = (offset, messages)
+        return messages
 
     def _end(self, publishing: _Publishing) -> None:
         last = self._save_end(publishing)
@@ -344,7 +343,7 @@ class Sink(Feature):
     def _count_published(self, key: LogKey, offset: int) -> int:
         n = 0
         while True:
-            result = self._store.read(*key, offset, max_n=4096, max_bytes=MAX_PULL_BYTES, tag_hashes=None)
+            result = self._store.read(*key, offset, max_n=4096, max_bytes=MAX_PULL_BYTES)
             n += sum(record.flags & SINK_FLAG for record in iter_records(result.body))
             if result.status in (ReadStatus.NO_NEW, ReadStatus.OFFSET_TOO_BIG) or result.next_offset <= offset:
                 return n

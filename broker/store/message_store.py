@@ -40,6 +40,8 @@ from broker.store.segments.index import LogKey
 from broker.store.segments.sync_job import SyncJob
 from broker.store.syncing import Durability
 from broker.store.writer import StoreWriter
+from model.limits import MAX_PULL_BYTES
+from model.record import StoredRecord, iter_records
 
 # Bound once: for a read of recent messages, looking these up would cost as much as the read.
 _FOUND = ReadStatus.FOUND
@@ -188,6 +190,11 @@ class MessageStore(StoreWriter):
                 return _new_tuple(ReadResult, (_FOUND, body, n, offset + n, queue.min_offset, end_offset))
         return self._read_otherwise(queue, offset, max_n, max_bytes, tag_hashes)
 
+    def read_one(self, topic_id: int, queue_id: int, offset: int) -> StoredRecord | None:
+        """The message at an offset; None if it is deleted, or not stored yet. Raises as `read` does."""
+        result = self.read(topic_id, queue_id, offset, max_n=1, max_bytes=MAX_PULL_BYTES)
+        return next((record for record in iter_records(result.body) if record.queue_offset == offset), None)
+
     def _read_otherwise(
         self, queue: QueueState, offset: int, max_n: int, max_bytes: int, tag_hashes: frozenset[int] | None
     ) -> ReadResult:
@@ -274,7 +281,7 @@ class MessageStore(StoreWriter):
         return self._durability.begin_sync()
 
     def finish_sync(self, job: SyncJob) -> None:
-        """Take note of a job that has run.
+        """Record the outcome of a job that has run.
 
         Raises:
             StoreSyncFailed: records since the last sync may not be durable: do not acknowledge them. The store takes no

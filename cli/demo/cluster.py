@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -25,30 +26,19 @@ from remoting.tasks import background_tasks
 REGISTERED_TIMEOUT_S = 10.0
 
 
+@dataclass(slots=True, eq=False)
 class EmbeddedCluster:
-    """A running cluster; made by `run_cluster`.
+    """A running cluster; made by `run_cluster`."""
 
-    `brokers` has the listen address of each by name.
-    """
-
-    def __init__(
-        self,
-        name_server: str,
-        admin: Admin,
-        data_dir: Path,
-        sink: EventSink,
-        clock_ms: Callable[[], float],
-        tasks: TaskGroup,
-    ) -> None:
-        self.name_server = name_server
-        self.brokers: dict[str, str] = {}
-        self.admin = admin
-        self._data_dir = data_dir
-        self._sink = sink
-        self._clock_ms = clock_ms
-        self._tasks = tasks
-        self._stops: dict[str, anyio.Event] = {}
-        self._stopped: dict[str, anyio.Event] = {}
+    name_server: str
+    admin: Admin
+    _data_dir: Path
+    _sink: EventSink
+    _clock_ms: Callable[[], float]
+    _tasks: TaskGroup
+    brokers: dict[str, str] = field(default_factory=dict, init=False)  # name -> listen address
+    _stops: dict[str, anyio.Event] = field(default_factory=dict, init=False)
+    _stopped: dict[str, anyio.Event] = field(default_factory=dict, init=False)
 
     async def start_broker(self, name: str, listen: str = "127.0.0.1:0") -> None:
         """Start a broker on its data directory; returns once it listens.

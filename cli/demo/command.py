@@ -30,8 +30,7 @@ def demo(
     rate: Annotated[float, typer.Option(metavar="N", min=1, max=100_000, help="Messages per second.")] = 2_000.0,
     pace: Annotated[float, typer.Option(metavar="SECONDS", min=0, max=60, help="Pause after each step.")] = 1.2,
     keep: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep the brokers' data and the trace in this new directory."),
+        Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data and the trace in this new directory.")
     ] = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write every event to this file, as JSON Lines.")

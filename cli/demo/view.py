@@ -100,9 +100,7 @@ def _matrix(state: DemoState, now_ms: float, width: int) -> Panel:
     return _panel("queues of topic orders, consumers of group demo", Group(*lines))
 
 
-def _with_gaps(
-    owners: dict[MessageQueue, tuple[str, ...]],
-) -> Iterator[tuple[MessageQueue | None, tuple[str, ...]]]:
+def _with_gaps(owners: dict[MessageQueue, tuple[str, ...]]) -> Iterator[tuple[MessageQueue | None, tuple[str, ...]]]:
     """The queues in order, with a gap between two brokers."""
     for number, (_, queues) in enumerate(groupby(owners, key=lambda queue: queue.broker_name)):
         if number:

@@ -55,10 +55,7 @@ def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, 
 
 @app.command()
 def show(
-    group: GroupName,
-    namesrv: NameServers = DEFAULT_NAME_SERVER,
-    json: Json = False,
-    config: Config = None,
+    group: GroupName, namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None
 ) -> None:
     """Show members, owners, targets and lag of a group.
 

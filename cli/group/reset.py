@@ -59,8 +59,7 @@ def reset(
     target = target_of(to, to_offset, shift, named_queues=bool(queue))
     queues = [queue_of(topic, text) for text in queue] if queue else None
     resets = ask_cluster(
-        namesrv,
-        lambda admin: admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create),
+        namesrv, lambda admin: admin.reset_offsets(group, topic, target, queues=queues, dry_run=dry_run, create=create)
     )
     print_resets(resets, dry_run=dry_run, as_json=json)
 

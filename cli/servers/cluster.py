@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import anyio
 import typer
 
-from cli.options import Config, Json
+from cli.options import AutoCreate, Config, Json
 from cli.output import print_json, print_line
 from cli.runtime import run
 from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, module_process, wait_registered
@@ -47,7 +47,7 @@ def cluster(
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Store messages here; by default they are deleted at the end.")
     ] = None,
-    auto_create: Annotated[bool, typer.Option(help="Create a topic on the first send to it.")] = True,
+    auto_create: AutoCreate = True,
     json: Json = False,
     config: Config = None,
 ) -> None:

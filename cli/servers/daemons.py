@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, Verbose
+from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.options import (
@@ -55,9 +55,7 @@ def register(app: typer.Typer) -> None:
 
 
 def namesrv(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
-        "0.0.0.0:9876"
-    ),
+    listen: Listen = "0.0.0.0:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     json: Json = False,
     verbose: Verbose = False,
@@ -84,13 +82,11 @@ def namesrv(
 def broker(
     name: Annotated[str, typer.Option(help="Broker name; must not change as long as its data is used.")] = "broker-a",
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
-        "0.0.0.0:10911"
-    ),
+    listen: Listen = "0.0.0.0:10911",
     advertise: Advertise = None,
     data: Data = None,
     cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
-    auto_create: Annotated[bool, typer.Option(help="Create a topic on the first send to it.")] = True,
+    auto_create: AutoCreate = True,
     flush: Annotated[
         FlushMode,
         typer.Option(help="Answer a send after the write to the file (async) or after the sync to the disk (sync)."),

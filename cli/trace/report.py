@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
-from cli.output import print_error, print_json, print_line, print_note
-from cli.runtime import FAILED, ask_cluster
-from model.errors import RlabError
+from cli.output import print_json, print_line, print_note
+from cli.runtime import ask_cluster, exit_with_error
+from model.errors import ConfigError
 from model.names import TRACE_TOPIC
 
 if TYPE_CHECKING:
@@ -60,11 +61,8 @@ def report(
     if not trace:
         # A cluster that cannot be reached is reported before Spark starts.
         ask_cluster(namesrv, lambda admin: admin.route(TRACE_TOPIC))
-    try:
+    with exit_with_error():
         made = make_report(trace or [], namesrv, out, group=group, master=master, driver_memory=driver_memory)
-    except RlabError as error:
-        print_error(str(error))
-        raise typer.Exit(FAILED) from None
     if json:
         print_json({"page": str(page_of(out)), **report_document(made)})
     else:
@@ -85,8 +83,6 @@ def make_report(
     Raises:
         ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
     """
-    from model.errors import ConfigError
-
     try:
         from pipeline.report.job import write_report
         from pipeline.spark.session import SHORT_JOB, spark_session
@@ -126,8 +122,6 @@ def page_of(out: Path) -> Path:
 
 def report_document(report: Report) -> dict[str, object]:
     """The document of `--json`: the counts, without the rows that the page draws."""
-    from dataclasses import asdict
-
     return {
         "events": report.events,
         "nodes": report.nodes,

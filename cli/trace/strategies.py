@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import Config, Json, StrategiesHelp
 from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import exit_with_error
+
+if TYPE_CHECKING:
+    from pipeline.strategies.job import Comparison
 
 
 def register(app: typer.Typer) -> None:
@@ -57,13 +60,12 @@ def strategies(
         _run(comparison, master, out, json)
 
 
-def _run(comparison: object, master: str, out: Path | None, as_json: bool) -> None:
+def _run(comparison: Comparison, master: str, out: Path | None, as_json: bool) -> None:
     from cli.trace.spark_progress import spark_progress
     from pipeline.spark.session import spark_session
-    from pipeline.strategies.job import Comparison, strategy_events, strategy_figures
+    from pipeline.strategies.job import strategy_events, strategy_figures
     from pipeline.strategies.plot import plot_strategies
 
-    assert isinstance(comparison, Comparison), "made by the command"
     print_note("starting Spark ...")
     with spark_session("rlab strategies", master=master) as spark, spark_progress(spark, "histories"):
         events = strategy_events(spark, comparison).persist()

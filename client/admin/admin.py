@@ -35,11 +35,7 @@ from model.offset_reset import QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
 from remoting.request_code import RequestCode
 
-_GROUP_REQUESTS = (
-    RequestCode.GET_CONSUMER_CONNECTION_LIST,
-    RequestCode.GET_CONSUME_STATS,
-    RequestCode.GET_POP_STATS,
-)
+_GROUP_REQUESTS = (RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_CONSUME_STATS, RequestCode.GET_POP_STATS)
 _log = logging.getLogger(__name__)
 
 

@@ -42,6 +42,9 @@ Dead = list[tuple[str, int, int]]
 Acked = Mapping[tuple[str, int, int], Sequence[int]]
 """(topic, queue id, token) -> offsets."""
 
+_Ask = tuple[RequestCode, dict[str, Any], bytes | None, float]
+"""A request: code, header, body, and the time that it may take in seconds."""
+
 
 class PopTerms(TypedDict):
     """The numbers of one pop: `suspend_ms` is how long the broker may hold it while it has no message.
@@ -77,9 +80,7 @@ class PopRequests:
         NetworkError or a cancellation: the broker may have delivered messages that did not arrive; they are redelivered
         when their invisible time ends. RecordCorrupt: the answer is damaged.
         """
-        header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
-        answer = await self._request(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s)
-        return self._read_pop(broker_name, answer)
+        return self._read_pop(broker_name, await self._request(broker_name, self._pop_ask(subscription, terms)))
 
     def start_pop(
         self,
@@ -93,11 +94,10 @@ class PopRequests:
         `answered` is called once with the result or error of `pop`, and must not raise. Returns whether the request was
         sent; if not, use `pop`, which connects, waits, or raises the reason.
         """
-        header, timeout_s = self._pop_header(subscription, terms), _pop_timeout_s(terms)
         call = _Call(partial(self._read_pop, broker_name), answered)
-        return self._start(broker_name, RequestCode.POP_MESSAGE, header, None, timeout_s, call)
+        return self._start(broker_name, self._pop_ask(subscription, terms), call)
 
-    def _pop_header(self, subscription: SubscriptionData, terms: PopTerms) -> dict[str, Any]:
+    def _pop_ask(self, subscription: SubscriptionData, terms: PopTerms) -> _Ask:
         header: dict[str, Any] = {
             "group": self._group,
             "topic": subscription.topic,
@@ -109,7 +109,7 @@ class PopRequests:
         if subscription.tag_hashes is not None:
             header["tag_hashes"] = list(subscription.tag_hashes)
         header.update(self._delivery)
-        return header
+        return RequestCode.POP_MESSAGE, header, None, terms["suspend_ms"] / 1000 + PULL_TIMEOUT_S / 2
 
     def _read_pop(self, broker_name: str, answer: Command) -> list[PopMessage]:
         if answer.code == ResponseCode.PULL_NOT_FOUND:
@@ -127,15 +127,15 @@ class PopRequests:
 
         After an RlabError that is not `definite`, or a cancellation, any of them may be acknowledged.
         """
-        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
-        body = _acked_body(acked)
-        return _read_dead(broker_name, await self._request(broker_name, code, self._member, body, timeout_s))
+        return _read_dead(broker_name, await self._request(broker_name, self._ack_ask(acked)))
 
     def start_ack(self, broker_name: str, acked: Acked, answered: Callable[[Dead | RlabError], None]) -> bool:
         """Like `ack` without a task; see `start_pop`."""
-        code, timeout_s = RequestCode.BATCH_ACK_MESSAGE, self._instance.config.request_timeout_s
-        call = _Call(partial(_read_dead, broker_name), answered)
-        return self._start(broker_name, code, self._member, _acked_body(acked), timeout_s, call)
+        return self._start(broker_name, self._ack_ask(acked), _Call(partial(_read_dead, broker_name), answered))
+
+    def _ack_ask(self, acked: Acked) -> _Ask:
+        body = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
+        return RequestCode.BATCH_ACK_MESSAGE, self._member, body, self._instance.config.request_timeout_s
 
     async def change_invisible(
         self, queue: MessageQueue, offset: int, token: int, invisible_ms: int
@@ -156,35 +156,24 @@ class PopRequests:
             "token": token,
             "invisible_ms": invisible_ms,
         }
-        timeout_s = self._instance.config.request_timeout_s
-        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = raise_for_code(await self._request(queue.broker_name, code, header, None, timeout_s))
+        ask = (RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header, None, self._instance.config.request_timeout_s)
+        answer = raise_for_code(await self._request(queue.broker_name, ask))
         return answer.header["token"], answer.header["visible_ms"]
 
-    async def _request(
-        self, broker_name: str, code: RequestCode, header: dict[str, Any], body: bytes | None, timeout_s: float
-    ) -> Command:
+    async def _request(self, broker_name: str, ask: _Ask) -> Command:
         instance = self._instance
         connection = instance.masters.get(broker_name)
         if connection is None or not connection.ready:
             connection = await instance.connect_master(broker_name, CONNECT_TIMEOUT_S)
             await connection.wait_writable()
-        return await connection.request(code, header, body, timeout_s)
+        return await connection.request(*ask)
 
-    def _start(
-        self,
-        broker_name: str,
-        code: RequestCode,
-        header: dict[str, Any],
-        body: bytes | None,
-        timeout_s: float,
-        call: Waiter,
-    ) -> bool:
+    def _start(self, broker_name: str, ask: _Ask, call: Waiter) -> bool:
         connection = self._instance.masters.get(broker_name)
         if connection is None or not connection.ready:
             return False
         try:
-            connection.request_for(call, code, header, body, timeout_s)
+            connection.request_for(call, *ask)
         except (NetworkError, FlowControl):
             return False
         return True
@@ -228,15 +217,6 @@ def places_to_pop(routes: RouteCache, topics: Iterable[str]) -> dict[MessageQueu
         if not is_retry_topic(topic)
         for queue in routes.subscribe_queues(topic)
     }
-
-
-def _pop_timeout_s(terms: PopTerms) -> float:
-    return terms["suspend_ms"] / 1000 + PULL_TIMEOUT_S / 2
-
-
-def _acked_body(acked: Acked) -> bytes:
-    packed: bytes = msgpack.packb([[*key, offsets] for key, offsets in acked.items()])
-    return packed
 
 
 def _read_dead(broker_name: str, answer: Command) -> Dead:

@@ -27,13 +27,7 @@ from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.consumption import PopConsumption
 from client.pull.owned_queue import OwnedQueue
-from client.push.services import (
-    ConsumeConcurrently,
-    ConsumeOrderly,
-    FailureHandler,
-    log_exhausted,
-    retry_locally,
-)
+from client.push.services import ConsumeConcurrently, ConsumeOrderly, FailureHandler, log_exhausted, retry_locally
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
 from model.errors import IllegalOperation, InvalidParameter

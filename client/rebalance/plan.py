@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from client.allocate import AllocateMessageQueueStrategy, GroupWideStrategy
+from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
@@ -89,10 +89,18 @@ def allocate_topics(
     notes it, too, and goes on with the next topic.
     """
     if is_group_wide(strategy):
+        known = {topic: sorted(queues) for topic, queues in queues_of.items() if queues}
+        mine = [queue for topic in view.members.get(client_id, ()) for queue in known.get(topic, ())]
+        where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
+        # A copy, because the view is kept for later passes; everything else was made for this call.
+        ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
         try:
-            return _group_wide_target(strategy, group, client_id, topics, queues_of, view), {}
+            share = _checked_share(ask, where, mine, len(view.members)) if mine else []
         except StrategyError as error:
             return [], dict.fromkeys(topics, error)
+        place = {topic: number for number, topic in enumerate(topics)}
+        # The view may be older than the last unsubscribe.
+        return sorted((queue for queue in share if queue.topic in place), key=lambda queue: place[queue.topic]), {}
     target: list[MessageQueue] = []
     failed: dict[str, StrategyError] = {}
     for topic in topics:
@@ -108,29 +116,6 @@ def allocate_topics(
             except StrategyError as error:
                 failed[topic] = error
     return target, failed
-
-
-def _group_wide_target(
-    strategy: GroupWideStrategy,
-    group: str,
-    client_id: str,
-    topics: Iterable[str],
-    queues_of: Mapping[str, Sequence[MessageQueue]],
-    view: GroupView,
-) -> list[MessageQueue]:
-    known = {topic: sorted(queues) for topic, queues in queues_of.items() if queues}
-    mine = [queue for topic in view.members.get(client_id, ()) for queue in known.get(topic, ())]
-    if not mine:
-        return []
-    where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
-    # A copy, because the view is kept for later passes; everything else was made for this call.
-    ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
-    share = _checked_share(ask, where, mine, len(view.members))
-    by_topic: dict[str, list[MessageQueue]] = {topic: [] for topic in topics}
-    for queue in share:
-        # The view may be older than the last unsubscribe.
-        by_topic.get(queue.topic, []).append(queue)
-    return [queue for of_topic in by_topic.values() for queue in of_topic]
 
 
 def _checked_share(

@@ -142,12 +142,7 @@ def spark_session(
     work_dir = Path(tempfile.mkdtemp(prefix="rlab-spark-"))
     try:
         session = _build_session(
-            app_name,
-            work_dir,
-            master=master,
-            driver_memory=driver_memory,
-            java_options=java_options,
-            conf=conf,
+            app_name, work_dir, master=master, driver_memory=driver_memory, java_options=java_options, conf=conf
         )
         try:
             register_source(session)

@@ -112,7 +112,7 @@ class Group:
 
     def check_even(self) -> None:
         shares = {consumer.client_id: share_of(consumer) for consumer in self.live}
-        assert len({share.requests.share.version for share in shares.values()}) == 1
+        assert len({share.requests.assignment.version for share in shares.values()}) == 1
         owned = Counter(queue for consumer in self.live for queue in consumer.consumer.queues)
         assert set(owned.values()) == {1}
         assert len(owned) == 2 * (3 + 3 + 1)

@@ -8,28 +8,27 @@ whose listener is called for each message; catch-up-pull only pulls and decodes.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from broker.store.segments.segment import LOG_SUFFIX
+from cli.bench.kit.consumers import consume_for
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Sizes
-from cli.bench.throughput.pull import QUEUES, leases, pull_to_end
-from client import ConsumeFrom, MessageExt, MessageQueue, PushConsumer
+from cli.bench.throughput.pull import QUEUES, leases, member_client, pull_to_end
+from client import MessageQueue
 from client.admin.admin import Admin
 from model.limits import PULL_BATCH
-from remoting.client import RemotingClient
-from remoting.request_code import RequestCode
 
 CATCH_UP_BATCH = 256
 """Messages of a pull and of a call of the listener, as a consumer with a large lag would set them."""
@@ -85,23 +84,8 @@ def consuming_all(count: int, pull_batch: int, consume_batch: int) -> Pass:
     """
 
     async def run(name_server: str, group: str) -> float:
-        seen = 0
-        started = 0.0
-        finished = anyio.Event()
-
-        async def listener(messages: Sequence[MessageExt]) -> None:
-            nonlocal seen, started
-            if not seen:
-                started = time.perf_counter()
-            seen += len(messages)
-            if seen == count:
-                finished.set()
-
-        options: dict[str, Any] = {"pull_batch": pull_batch, "consume_batch": consume_batch}
-        async with PushConsumer(name_server, group, consume_from=ConsumeFrom.FIRST_OFFSET, **options) as consumer:
-            await consumer.subscribe(TOPIC, listener)
-            await finished.wait()
-            return count / (time.perf_counter() - started)
+        batches = {"pull_batch": pull_batch, "consume_batch": consume_batch}
+        return await consume_for(math.inf, name_server, group, TOPIC, count, **batches)
 
     return run
 
@@ -110,7 +94,7 @@ def pulling_all(pull_batch: int) -> Pass:
     """A pass of pulls under leases, all queues at the same time, each answer decoded to messages."""
 
     async def run(name_server: str, group: str) -> float:
-        async with connected(name_server) as remoting, Admin(name_server) as admin:
+        async with member_client() as remoting, Admin(name_server) as admin:
             (broker,) = await admin.brokers()
             info = (await admin.broker_info(broker.broker_name)).topic(TOPIC)
             assert info is not None, "it was filled"
@@ -124,10 +108,3 @@ def pulling_all(pull_batch: int) -> Pass:
             return sum(each.max_offset for each in info.ranges) / (time.perf_counter() - started)
 
     return run
-
-
-@asynccontextmanager
-async def connected(name_server: str) -> AsyncIterator[RemotingClient]:
-    """A client that ignores notifications to the members of its group."""
-    async with RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda address, command: None}) as remoting:
-        yield remoting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 import anyio
 
 from cli.bench.kit.echo import TOPIC
+from cli.bench.kit.rounds import Progress, Round, Sizes
 from client import ConsumeFrom, MessageExt, MessageQueue, PushConsumer
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
@@ -116,3 +118,16 @@ async def consume_for(
         with anyio.move_on_after(seconds):
             await finished.wait()
         return (seen - before) / (time.perf_counter() - started)
+
+
+def consuming(
+    label: str, name_server: str, topic: str, count: int, sizes: Sizes, progress: Progress, **options: Any
+) -> Round:
+    """A round of `consume_for`, each time in a new group; `label` names the groups and the step."""
+    rounds = itertools.count(1)
+
+    async def run() -> float:
+        progress(label)
+        return await consume_for(sizes.seconds, name_server, f"{label}-{next(rounds)}", topic, count, **options)
+
+    return run

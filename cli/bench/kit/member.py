@@ -19,11 +19,7 @@ from client import PushConsumer
 async def consume(name_server: str, group: str, instance_name: str, session_timeout_s: str) -> None:
     """Consume `TOPIC` until standard input ends, or until cancelled, and unregister."""
     async with PushConsumer(
-        name_server,
-        group,
-        order="queue",
-        instance_name=instance_name,
-        session_timeout_s=float(session_timeout_s),
+        name_server, group, order="queue", instance_name=instance_name, session_timeout_s=float(session_timeout_s)
     ) as consumer:
         await consumer.subscribe(TOPIC, ignore)
         print_json({"kind": "member", "name": group, "address": consumer.client_id})

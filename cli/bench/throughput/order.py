@@ -8,9 +8,7 @@ Measured from the first message on.
 
 from __future__ import annotations
 
-from itertools import count
-
-from cli.bench.kit.consumers import consume_for
+from cli.bench.kit.consumers import consuming
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.processes import cluster_processes
 from cli.bench.kit.report import Result
@@ -60,20 +58,5 @@ def consuming_in_order(
 
     It ends early with the last of `sizes.backlog` messages; the listener waits `listener_s` with each.
     """
-    rounds = count(1)
-
-    async def run() -> float:
-        progress(f"order={order}" + (f", {listener_s * 1000:g} ms each" if listener_s else ""))
-        group = f"{topic}-{order}-{next(rounds)}"
-        return await consume_for(
-            sizes.seconds,
-            name_server,
-            group,
-            topic,
-            sizes.backlog,
-            listener_s=listener_s,
-            order=order,
-            max_workers=WORKERS,
-        )
-
-    return run
+    where = (name_server, topic, sizes.backlog, sizes, progress)
+    return consuming(f"{topic}-{order}", *where, listener_s=listener_s, order=order, max_workers=WORKERS)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from cli.bench.kit.consumers import consume_for
+from cli.bench.kit.consumers import consuming
 from cli.bench.kit.echo import BODY, TOPIC, connect_echo
 from cli.bench.kit.processes import ClusterProcesses, cluster_processes, echo_process
 from cli.bench.kit.report import Result
@@ -26,7 +26,6 @@ from model.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageMod
 from model.limits import MEMBER_EXPIRY_S, PULL_BATCH, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.subscription import subscription_of
 from remoting.client import RemotingClient, raise_for_code
-from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
@@ -39,10 +38,7 @@ _PULL = int(RequestCode.PULL_MESSAGE)
 
 async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure pulls."""
-    async with (
-        filled_cluster(sizes, progress) as (cluster, queues, echo),
-        RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: _ignored}) as remoting,
-    ):
+    async with filled_cluster(sizes, progress) as (cluster, queues, echo), member_client() as remoting:
         connection = await remoting.connect(cluster.broker.address)
         tokens = await leases(connection, queues)
         work = pulling(connection, tokens, sizes.backlog)
@@ -53,7 +49,8 @@ async def bench_pull(sizes: Sizes, progress: Progress) -> list[Result]:
 async def bench_consume(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure a push consumer; see `bench_pull`."""
     async with filled_cluster(sizes, progress) as (cluster, _, echo):
-        turns = await in_turns(consuming(cluster.name_server, sizes, progress), echo, sizes.repeat)
+        consume = consuming("consume", cluster.name_server, TOPIC, QUEUES * sizes.backlog, sizes, progress)
+        turns = await in_turns(consume, echo, sizes.repeat)
     return [result_of("consume", turns)]
 
 
@@ -88,8 +85,9 @@ async def fill(name_server: str, backlog: int) -> list[MessageQueue]:
         return await producer.queues(TOPIC)
 
 
-def _ignored(address: str, command: Command) -> None:
-    """Ignores notifications: the only member of a group hears only about itself."""
+def member_client() -> RemotingClient:
+    """A client for the only member of a group: it ignores notifications, which are about itself."""
+    return RemotingClient({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda address, command: None})
 
 
 async def leases(connection: Connection, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
@@ -155,15 +153,3 @@ async def _pull(
     }
     response = raise_for_code(await connection.request(_PULL, header, None, PULL_TIMEOUT_S))
     return decode_messages(queue, response.body or b""), response.header["next_offset"]
-
-
-def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
-    """A round of a push consumer in a group of its own, which begins with the first message."""
-    rounds = count(1)
-
-    async def run() -> float:
-        progress("consume")
-        group = f"consume-{next(rounds)}"
-        return await consume_for(sizes.seconds, name_server, group, TOPIC, QUEUES * sizes.backlog)
-
-    return run

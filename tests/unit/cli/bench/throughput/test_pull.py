@@ -4,9 +4,10 @@ from pathlib import Path
 
 import anyio
 
+from cli.bench.kit.consumers import consuming
 from cli.bench.kit.echo import BODY, TOPIC
 from cli.bench.kit.rounds import Sizes, Window
-from cli.bench.throughput.pull import FILL_BATCH, QUEUES, consuming, fill, leases, pulling
+from cli.bench.throughput.pull import FILL_BATCH, QUEUES, fill, leases, pulling
 from client import MessageQueue
 from client.admin.admin import Admin
 from model.decode import decode_messages
@@ -67,7 +68,7 @@ def test_each_round_of_a_consumer_reads_the_whole_backlog_in_a_group_of_its_own(
     async def main(simulation: Simulation) -> None:
         async with embedded(simulation, tmp_path, TOPIC, QUEUES) as cluster:
             await fill(cluster.name_server, SIZES.backlog)
-            measure = consuming(cluster.name_server, SIZES, quiet)
+            measure = consuming("consume", cluster.name_server, TOPIC, QUEUES * SIZES.backlog, SIZES, quiet)
             for number in (1, 2):
                 before = simulation.loop.time()
                 assert await measure() > 0
