@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -64,6 +64,7 @@ class ConsumerData:
         consume_timestamp_ms: where `ConsumeFrom.TIMESTAMP` starts, wall clock in milliseconds.
         group_created_ms: when the group was created, as far as this member knows, else 0. Brokers keep the earliest
             time that they get, so that `LAST_OFFSET` is the same moment for all of them.
+        suspended: whether this member calls no listeners for now. Not in the flat form, which has a fixed length.
     """
 
     group: str
@@ -75,6 +76,7 @@ class ConsumerData:
     session_timeout_s: float
     consume_timestamp_ms: int = 0
     group_created_ms: int = 0
+    suspended: bool = False
 
     def to_wire(self) -> list[Any]:
         """Flat form for a frame's body, and for the broker's table of members."""
@@ -152,6 +154,7 @@ class HeartbeatData:
             "cause": self.cause,
             "producers": list(self.producer_groups),
             "consumers": [consumer.to_wire() for consumer in self.consumers],
+            "suspended": [consumer.group for consumer in self.consumers if consumer.suspended],
         }
 
     @classmethod
@@ -162,7 +165,11 @@ class HeartbeatData:
             InvalidParameter: a part is missing, of the wrong type, or has an illegal name or value.
         """
         try:
-            consumers = tuple(ConsumerData.from_wire(consumer) for consumer in wire["consumers"])
+            suspended = wire.get("suspended", ())
+            consumers = tuple(
+                replace(data, suspended=data.group in suspended)
+                for data in map(ConsumerData.from_wire, wire["consumers"])
+            )
             _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),

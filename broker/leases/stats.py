@@ -64,6 +64,7 @@ class GroupStatsHandlers(Feature):
                     "address": None if client is None else client.connection.peer,
                     "expires_in_s": member.expires_at - now,
                     "consumer": member.data.to_wire(),
+                    "suspended": member.data.suspended,
                     "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],
                 }
             )

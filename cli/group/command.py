@@ -138,6 +138,10 @@ def _mode(info: GroupInfo, member: GroupMemberInfo) -> str:
     return "broadcasting" if member.model is MessageModel.BROADCASTING else info.mode_of(member)
 
 
+def _mode_now(info: GroupInfo, member: GroupMemberInfo) -> str:
+    return _mode(info, member) + (", suspended" if member.suspended else "")
+
+
 def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
     pops = any(info.popped_by(member) for member in info.members)
     targets = [client_id for queue in info.queues for client_id in queue.targets]
@@ -153,7 +157,7 @@ def _print_members(info: GroupInfo, labels: dict[str, str]) -> None:
                 member.client_id,
                 member.address or None,
                 member.strategy if _mode(info, member).startswith("pull") else None,
-                _mode(info, member),
+                _mode_now(info, member),
                 ", ".join(
                     s.topic if s.expression == "*" else f"{s.topic}={s.expression}" for s in member.subscriptions
                 ),

@@ -60,6 +60,7 @@ def members_of(reports: Sequence[GroupReport]) -> tuple[GroupMemberInfo, ...]:
             expires_in_s=newest.expires_in_s,
             queues=tuple(sorted(dict.fromkeys(queues[client_id]))),
             brokers=tuple(sorted(dict.fromkeys(seen[client_id]))),
+            suspended=newest.consumer.suspended,
         )
         for client_id, newest in sorted(_newest(reports).items())
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
@@ -90,6 +90,7 @@ class GroupMemberInfo:
     expires_in_s: float  # until its session expires on the broker that received its last heartbeat
     queues: tuple[MessageQueue, ...]  # those that it holds leases of now, sorted
     brokers: tuple[str, ...]  # names of those that list it, sorted; others do not know it (yet, or any more)
+    suspended: bool = False  # whether it calls no listeners for now; see `PushConsumer.suspend`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +311,9 @@ class GroupReport:
                     client_id=member["client_id"],
                     address=member["address"] or "",
                     expires_in_s=member["expires_in_s"],
-                    consumer=ConsumerData.from_wire(member["consumer"]),
+                    consumer=replace(
+                        ConsumerData.from_wire(member["consumer"]), suspended=member.get("suspended", False)
+                    ),
                     queues=tuple(MessageQueue(topic, broker_name, queue_id) for topic, queue_id in member["queues"]),
                 )
                 for member in connections["members"]

@@ -63,6 +63,7 @@ class WorkerPool:
         self._ready: deque[Dispatchable] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = 0
+        self._suspended = False
         self._tasks: dict[asyncio.Task[Any] | None, None] = {}
         # Queues with requeued messages, which wait for their time.
         self._retrying: dict[Dispatchable, None] = {}
@@ -89,6 +90,12 @@ class WorkerPool:
         """Learn that a queue has requeued messages that may be dispatched again at a loop time."""
         self._retrying[owned] = None
         self._driver.wake_by(deadline)
+
+    def set_suspended(self, suspended: bool) -> None:
+        """Dispatch nothing more, or go on. Queues keep their place in the line, and listeners what they have."""
+        self._suspended = suspended
+        if self._ready:
+            self._wake_worker()
 
     def _next_retry(self) -> float | None:
         # A queue in the line waits for a worker and not for the clock: its deadline, long over, would make the driver
@@ -138,7 +145,7 @@ class WorkerPool:
                 await idle
 
     def _next_batch(self) -> tuple[Dispatchable, list[MessageExt]] | None:
-        while self._ready:
+        while self._ready and not self._suspended:
             owned = self._ready.popleft()
             owned.offered = False
             if owned in self._retrying:

@@ -59,6 +59,7 @@ class PopConsumption(PopIntake):
         self._queues: dict[MessageQueue, PopProcessQueue] = {}
         self._progress = anyio.Event()
         self._closing = False
+        self._suspended = False
         self._driver = DeadlineDriver(self._next_renewal, self._renew)
         context.background.start_soon(self._driver.run)
         self.pool.start(context.background)
@@ -84,9 +85,21 @@ class PopConsumption(PopIntake):
         for queue in queues:
             if queue not in self._loops:
                 loop = self._loops[queue] = PopLoop(self._context, self.requests, queue, self._arrived)
+                loop.set_suspended(self._suspended)
                 self.start(self._run, loop)
         for queue in [queue for queue, popped in self._queues.items() if not popped and not popped.offered]:
             del self._queues[queue]
+
+    def set_suspended(self, suspended: bool) -> None:
+        """Pop and dispatch nothing more, or go on.
+
+        What was popped before waits here, invisible to others: returned each time, a message would have been delivered
+        too often one day without a single call of a listener. What arrives of an outstanding request is returned.
+        """
+        self._suspended = suspended
+        self.pool.set_suspended(suspended)
+        for loop in self._loops.values():
+            loop.set_suspended(suspended)
 
     async def _run(self, loop: PopLoop) -> None:
         self._running[loop] = None
@@ -97,7 +110,7 @@ class PopConsumption(PopIntake):
 
     def _arrived(self, loop: PopLoop, messages: list[PopMessage], sent_at: float) -> None:
         invisible_s = self._options.invisible_s
-        wanted = None if loop.stopping else self.wanted(loop.queue.topic, messages)
+        wanted = None if loop.stopping or loop.suspended else self.wanted(loop.queue.topic, messages)
         if wanted is None:
             for message in messages:
                 self.change_invisible(message, 0, sent_at + invisible_s)

@@ -38,6 +38,7 @@ class PopLoop:
         self.queue = queue
         self.unfinished = 0  # messages from here; its owner adds to it, and calls `finished` for each
         self.stopping = False
+        self.suspended = False
         self.scope = anyio.CancelScope()  # cancelled to end the loop at once
         self._instance = context.instance
         self._requests = requests
@@ -60,6 +61,11 @@ class PopLoop:
         self.stopping = True
         self._wake()
 
+    def set_suspended(self, suspended: bool) -> None:
+        """Send no more requests, or go on. As after `stop`, messages of an outstanding one are to be returned."""
+        self.suspended = suspended
+        self._wake()
+
     def finished(self) -> None:
         """Count a message from here as finished."""
         self.unfinished -= 1
@@ -77,7 +83,7 @@ class PopLoop:
                 subscription = self._subscription_of(self.queue.topic)
                 if subscription is None:
                     await anyio.sleep(PULL_RETRY_ERROR_S)  # unsubscribed; the next pass stops this loop
-                elif self._room < self._least_room:
+                elif self.suspended or self._room < self._least_room:
                     self._progress = asyncio.get_running_loop().create_future()
                     await self._progress
                 else:

@@ -14,6 +14,7 @@ from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
+from client.instance.member import ServiceState
 from client.listeners.listener import (
     ConsumeResult,
     Listener,
@@ -31,7 +32,8 @@ from client.push.services import ConsumeConcurrently, ConsumeOrderly, FailureHan
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
 from model.errors import IllegalOperation, InvalidParameter
-from model.heartbeat import ConsumeType, MessageModel
+from model.events import EventKind
+from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message import MessageExt
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class PushConsumer(GroupConsumer):
         )
         if self.options.mode == ConsumeMode.POP:
             self._consume_type = ConsumeType.POP
+        self._suspended = False
         self._late_results = 0
         self._popped: PopConsumption | None = None
         self._threads = ListenerThreads(self.options.max_workers, self._background)
@@ -87,14 +90,19 @@ class PushConsumer(GroupConsumer):
         self._pool = WorkerPool(
             self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
         )
+        self._pool.set_suspended(self._suspended)
         self._service = self._consume_service(context.instance, self._pool)
         self._pool.start(self._background)
-        return replace(context, arrived=self._pool.offer)
+        return replace(context, arrived=self._pool.offer, started=self._queue_started)
 
     async def _make_ownership(self, context: MemberContext) -> QueueOwnership:
         if self.options.mode == ConsumeMode.PULL:
             return await super()._make_ownership(context)
+        return self._pop(context)
+
+    def _pop(self, context: MemberContext) -> PopConsumption:
         self._popped = PopConsumption(context, self._listen)
+        self._popped.set_suspended(self._suspended)
         return self._popped
 
     def _make_popping(self, context: MemberContext) -> PopConsumption:
@@ -104,8 +112,7 @@ class PushConsumer(GroupConsumer):
                 "other; let the group pull where that is too slow",
                 *(self.client_id, self.group),
             )
-        self._popped = PopConsumption(context, self._listen)
-        return self._popped
+        return self._pop(context)
 
     def _prepare_shutdown(self) -> None:
         pools = (self._pool, self._popped.pool if self._popped is not None else None)
@@ -136,6 +143,57 @@ class PushConsumer(GroupConsumer):
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
         self._listeners[topic] = ListenerCall(listener, topic, self._threads)
         await self._apply_subscriptions()
+
+    # --- suspending --------------------------------------------------------------------------------------------------
+
+    @property
+    def suspended(self) -> bool:
+        """Whether `suspend` was called, and `resume` not since."""
+        return self._suspended
+
+    def suspend(self) -> None:
+        """Call no listener until `resume`, and pull and pop nothing; before or after the start. Idempotent.
+
+        It stays a member and keeps its queues, so nobody consumes them meanwhile; in a rebalance it releases and
+        acquires queues as ever. Listeners that have messages finish. What was fetched stays here, and is the first to
+        be dispatched afterwards. RocketMQ: DefaultMQPushConsumer.suspend, which goes on with what was fetched, and
+        takes part in no rebalance.
+        """
+        self._set_suspended(True)
+
+    def resume(self) -> None:
+        """Go on after `suspend`. Idempotent."""
+        self._set_suspended(False)
+
+    def _set_suspended(self, suspended: bool) -> None:
+        if self._suspended == suspended:
+            return
+        self._suspended = suspended
+        if self._pool is not None:
+            self._pool.set_suspended(suspended)
+        if self._popped is not None:
+            self._popped.set_suspended(suspended)
+        if self._state is not ServiceState.RUNNING:
+            return
+        instance, ownership = self._parts()
+        for owned in ownership.owned.values():
+            owned.paused = suspended
+            owned.made_progress()
+        cause = instance.events.emit(
+            EventKind.CONSUMER_SUSPENDED,
+            group=self.group,
+            client=instance.client_id,
+            detail="suspended" if suspended else "resumed",
+        )
+        self._background.start_soon(instance.heartbeats.send, cause)  # brokers show it to operators
+
+    def _queue_started(self, owned: OwnedQueue) -> None:
+        owned.paused = self._suspended
+
+    def consumer_data(self) -> ConsumerData | None:
+        """See `GroupMember`."""
+        data = super().consumer_data()
+        return replace(data, suspended=True) if data is not None and self._suspended else data
 
     # --- consuming ---------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,9 @@ async def everything(cluster: SimulatedCluster) -> None:
     await store_nonsense(cluster, producer)
     await cluster.start_consumer("g", "t")
     await anyio.sleep(10)
+    with cluster.simulation.on_host(first.host):
+        first.consumer.suspend()
+        first.consumer.resume()
     await first.subscribe("other")
     await anyio.sleep(1)
     with cluster.simulation.on_host("operator"):

@@ -9,6 +9,7 @@ from pipeline.report.words import counted, kind_of, member_name, offsets, summar
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
     for kind in [
+        "CONSUMER_SUSPENDED",
         "GROUP_INCONSISTENT",
         "CLIENT_ID_CONFLICT",
         "NOTIFY_SENT",
