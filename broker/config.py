@@ -14,7 +14,7 @@ from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S
+from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, MAX_BROKER_EXPIRY_S, RECONNECT_MAX_S
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from model.record import FlushMode
@@ -104,6 +104,10 @@ class BrokerConfig:
             raise ConfigError(
                 f"a broker that registers every {self.register_interval_s} s and expires after {self.expiry_s} s would "
                 "come and go: register_interval_s must be positive and less than expiry_s"
+            )
+        if self.expiry_s > MAX_BROKER_EXPIRY_S:
+            raise ConfigError(
+                f"expiry_s={self.expiry_s}: name servers keep a silent broker for at most {MAX_BROKER_EXPIRY_S:g} s"
             )
         if self.broker_id < MASTER_ID or self.restore_grace_s < 0:
             raise ConfigError(

@@ -49,6 +49,8 @@ RECONNECT_MAX_S = 5.0
 # --- name server -----------------------------------------------------------------------------------------------------
 BROKER_REGISTER_INTERVAL_S = 30.0
 BROKER_EXPIRY_S = 120.0
+MAX_BROKER_EXPIRY_S = 24 * 3600.0
+"""Longest silence after which a broker may ask to be still listed: without a bound, it could be listed for ever."""
 MAX_TOPICS = 100_000
 MAX_BROKERS = 4_096
 

@@ -122,10 +122,13 @@ class GroupHandlers(Feature):
 
     def unregister(self, connection: Connection, request: Command) -> Reply:
         """Leave groups. If nothing was removed, nobody is notified; RocketMQ notifies all the same."""
-        core, groups, client_id = self._core, self._groups, request.header["client_id"]
-        cause = core.events.cause_of(request.header.get("cause"))
+        core, groups, header = self._core, self._groups, request.header
+        client_id, epoch = header["client_id"], header.get("epoch") or ""
+        for group in header["groups"]:
+            groups.table.check_speaker(group, client_id, connection.number, epoch)
+        cause = core.events.cause_of(header.get("cause"))
         now = core.loop.time()
-        for group in request.header["groups"]:
+        for group in header["groups"]:
             leave = groups.table.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
                 groups.take_out(leave, cause)

@@ -7,7 +7,7 @@ heartbeat changed its group keep RocketMQ's names:
   one client twice and causes a needless rebalance; here members are keyed by client id, and a newer connection
   replaces the older one without a change. The run id in the heartbeats (`epoch`) distinguishes two processes with one
   client id: the second is refused while the first is connected (`conflicting_member`), and evicts it after that
-  (`evict_previous_process`).
+  (`evict_previous_process`). Nor can it commit, release or leave in the first one's name (`check_speaker`).
 - `update_subscription` is true when a topic appears or disappears. A higher version of a known subscription replaces
   its expression without a change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member
-from model.errors import GroupNotExist, SystemBusy
+from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
 from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
@@ -119,13 +119,36 @@ class GroupTable:
     def conflicting_member(self, group: str, client_id: str, epoch: str, connection: int) -> Member | None:
         """The connected member with this client id and another run id, so of another process; or None.
 
-        The member does not conflict if it is of the same process, which reconnects, or if its connection is closed.
+        The member does not conflict if it is of the same process, which reconnects, or if its connection is closed. A
+        process sends its run id always or never, so none is another one than any.
         """
         member = self.find(group, client_id)
         if member is None or not member.connected or connection == member.connection:
             return None
-        is_other = epoch != "" and member.epoch not in ("", epoch)
+        is_other = member.epoch not in ("", epoch)
         return member if is_other and Quirk.DUPLICATE_MEMBERS not in self._quirks else None
+
+    def check_speaker(self, group: str, client_id: str, connection: int, epoch: str) -> None:
+        """Check who acts in the name of a live member: its own connection, or its process over a new one.
+
+        The new one may be faster than the heartbeat that tells of it, and than the news that the old one is gone. Of a
+        member that is not connected nothing is checked: what it was given, such as a fencing token, has to suffice.
+
+        Raises:
+            ClientIdConflict: it is somebody else.
+        """
+        member = self.find(group, client_id)
+        if (
+            member is not None
+            and connection != member.connection
+            and member.connected
+            and (epoch == "" or epoch != member.epoch)
+            and Quirk.DUPLICATE_MEMBERS not in self._quirks
+        ):
+            raise ClientIdConflict(
+                f"client id {client_id!r} is that of a live member of group {group!r} over another connection: only "
+                "that process may commit, release and leave in its name"
+            )
 
     def _key(self, info: ConsumerGroupInfo, client_id: str, connection: int) -> str:
         """Key of a member: its client id, or under `DUPLICATE_MEMBERS` a key per further connection with that id."""
@@ -220,11 +243,11 @@ class GroupTable:
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
         return member, joined
 
-    def touch(self, group: str, client_id: str, now: float) -> None:
-        """Extend the session of a member that pulled under a lease, which counts as a heartbeat."""
+    def touch(self, group: str, client_id: str, connection: int, now: float) -> None:
+        """Extend the session of a member that pulled under a lease over its connection: it counts as a heartbeat."""
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
-        if member is not None:
+        if member is not None and member.connection == connection:
             member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
@@ -236,10 +259,10 @@ class GroupTable:
         would inherit its leases, and their fencing tokens could not distinguish the two when the first reconnects.
 
         Returns:
-            The member that left; None if there was none, or one with this run id, or if either run id is unknown.
+            The member that left; None if there was none, or one with this run id, or with none.
         """
         member = self.find(group, client_id)
-        if member is None or epoch == "" or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
+        if member is None or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
             return None
         return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
 
@@ -248,14 +271,10 @@ class GroupTable:
     ) -> Leave | None:
         """Remove a member that unregisters; None, without a notification, if there was no such member.
 
-        Ignores a request over another connection than the member's: a process sent it that was refused because the
-        member has its client id.
+        Before it, the caller calls `check_speaker`.
         """
         info = self._groups.get(group)
         key = self._key(info, client_id, connection) if info is not None else client_id
-        member = info.members.get(key) if info is not None else None
-        if member is not None and member.connected and connection not in (member.connection, RESTORED):
-            return None
         return self._leave(group, key, LeaveReason.UNREGISTER, cause, now)
 
     def connection_closed(self, connection: int, now: float) -> int:

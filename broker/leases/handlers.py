@@ -6,6 +6,7 @@ RocketMQ: AdminBrokerProcessor (locks), ConsumerManageProcessor (offsets).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgpack
 
@@ -104,6 +105,7 @@ class LeaseHandlers(Feature):
         cause = self._core.events.cause_of(header.get("cause"))
         rows = rows_of(request)
         commits = [row for row in rows if row[2] >= 0]
+        self._check_speaker(connection, header)
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
         freed: list[Freed] = []
         for topic, queue_id, _, token in rows:
@@ -128,6 +130,7 @@ class LeaseHandlers(Feature):
     def update_offsets(self, connection: Connection, request: Command) -> None:
         """Commit offsets; the answer follows once they are stored."""
         header = request.header
+        self._check_speaker(connection, header)
         failures = self._commit(
             header["group"],
             header["client_id"],
@@ -136,6 +139,14 @@ class LeaseHandlers(Feature):
             cause=header.get("cause") or "",
         )
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
+
+    def _check_speaker(self, connection: Connection, header: dict[str, Any]) -> None:
+        """Refuse whoever acts in the name of a live member that it is not: its tokens are no secret, events show them.
+
+        Raises:
+            ClientIdConflict: see `GroupTable.check_speaker`.
+        """
+        self._groups.check_speaker(header["group"], header["client_id"], connection.number, header.get("epoch") or "")
 
     def _commit(
         self, group: str, client_id: str, rows: Iterable[tuple[str, int, int, int]], *, reset: bool, cause: str

@@ -93,7 +93,7 @@ class Pulls(Feature):
         now = self._loop.time()
         if header.get("token") is not None:
             # Here and not in `_run`: a message that arrives for a parked pull is no sign of life of its member.
-            self._groups.touch(header["group"], header.get("client_id") or "", now)
+            self._groups.touch(header["group"], header.get("client_id") or "", connection.number, now)
         suspend_ms = header["suspend_ms"]
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 

@@ -130,7 +130,7 @@ class Pop(Feature):
         """
         pop = read_pop(request.header)
         now = self._core.loop.time()
-        self._groups.table.touch(pop.group, pop.client_id, now)
+        self._groups.table.touch(pop.group, pop.client_id, connection.number, now)
         self._store.check_backlog()
         self._check_queue(pop)
         suspend_ms = request.header["suspend_ms"]

@@ -102,7 +102,6 @@ class QueueProgress:
     max_offset: int
     committed: int | None  # offset that the group consumes next, or None when nothing was committed yet
     owner: str | None  # client id of the member that holds its lease
-    token: int | None  # the fencing token of that lease
     # client ids the strategy assigns the queue to. One, in a group whose members agree; several if their strategies
     # or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     targets: tuple[str, ...] = ()
@@ -110,14 +109,13 @@ class QueueProgress:
     @classmethod
     def from_wire(cls, broker_name: str, wire: Any) -> QueueProgress:
         """Read one row of the answer to GET_CONSUME_STATS, which has no targets."""
-        topic, queue_id, min_offset, max_offset, committed, owner, token = wire
+        topic, queue_id, min_offset, max_offset, committed, owner, _ = wire
         return cls(
             queue=MessageQueue(topic, broker_name, queue_id),
             min_offset=min_offset,
             max_offset=max_offset,
             committed=None if committed < 0 else committed,
             owner=owner or None,
-            token=None if token < 0 else token,
         )
 
     @property

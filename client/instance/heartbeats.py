@@ -149,12 +149,15 @@ class Heartbeats:
         """
         self._left[group] = None
         self.sessions.forget(group)
-        header: dict[str, object] = {"client_id": self._host.client_id, "groups": [group], "cause": cause}
+        name = {"client_id": self._host.client_id, "epoch": self.epoch}
+        header: dict[str, object] = {**name, "groups": [group], "cause": cause}
         connected = [each for each in self._host.addresses() if self._host.remoting.connected(each) is not None]
         await run_together([partial(self._leave_one, address, header) for address in connected])
 
     async def _leave_one(self, address: str, header: dict[str, object]) -> None:
         try:
             await self._host.remoting.request(address, RequestCode.UNREGISTER_CLIENT, header, None, _LEAVE_TIMEOUT_S)
+        except ClientIdConflict:
+            return  # of a process that was refused for its client id: there is nothing to leave
         except RlabError as error:
             logger.warning("%s: could not unregister from %s: %s", self._host.client_id, address, error)

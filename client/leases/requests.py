@@ -127,17 +127,23 @@ class LeaseRequests:
 
     async def release(self, commits: Iterable[Commit], cause: str) -> dict[MessageQueue, RlabError]:
         """Commit and release, all brokers at once; returns as `commit` does."""
-        return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause})
+        return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause, "epoch": self._epoch})
 
     async def commit(
         self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False
     ) -> dict[MessageQueue, RlabError]:
         """Commit offsets, all brokers at once; with `reset` they may go backwards.
 
-        Returns the commits that were not taken, with the reason: `LeaseLost` and `OffsetRegression` are final, after a
-        network error it may be tried again. Cancellation: some may have been taken.
+        Returns the commits that were not taken, with the reason: `LeaseLost`, `ClientIdConflict` and `OffsetRegression`
+        are final, after a network error it may be tried again. Cancellation: some may have been taken.
         """
-        return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, {"cause": cause, "reset": reset})
+        header = {"cause": cause, "reset": reset, "epoch": self._epoch}
+        return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, header)
+
+    @property
+    def _epoch(self) -> str:
+        # Over a new connection, which may be faster than its heartbeat, it says that we are no stranger.
+        return self._instance.heartbeats.epoch
 
     async def _commit(
         self, code: RequestCode, commits: Iterable[Commit], header: dict[str, Any]

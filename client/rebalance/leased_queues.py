@@ -30,7 +30,7 @@ from client.rebalance.ownership import MemberContext
 from client.rebalance.plan import StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
-from model.errors import LeaseLost, NetworkError, RlabError, ServerError
+from model.errors import ClientIdConflict, LeaseLost, NetworkError, RlabError, ServerError
 from model.events import EventKind
 from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
@@ -350,8 +350,9 @@ class LeasedQueues(PulledQueues):
         tokens = {commit.queue: commit.token for commit in commits}
         for queue, error in failures.items():
             logger.warning("%s: commit of %s: %s", self._instance.client_id, queue, error)
-            # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`.
-            if isinstance(error, LeaseLost) and owned[queue].token == tokens[queue]:
+            # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`. With a conflict
+            # another process lives under our client id, and so our leases are its own.
+            if isinstance(error, LeaseLost | ClientIdConflict) and owned[queue].token == tokens[queue]:
                 self._lost(owned[queue])
         self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
         return failures

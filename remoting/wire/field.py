@@ -73,6 +73,7 @@ class RequestSchema:
 TOPIC = Field("topic", str, "topic name")
 GROUP = Field("group", str, "consumer group")
 CLIENT = Field("client_id", str, "id of the client instance")
+EPOCH = Field("epoch", str, "run id of the sender, which proves over a new connection who it is", required=False)
 QUEUE = Field("queue_id", int, "queue of the topic on this broker", minimum=0)
 OFFSET = Field("offset", int, "offset of the message", minimum=0)
 CAUSE = Field("cause", str, "id of the event that set this off", required=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remoting.request_code import RequestCode
-from remoting.wire.field import CAUSE, CLIENT, GROUP, Field, RequestSchema
+from remoting.wire.field import CAUSE, CLIENT, EPOCH, GROUP, Field, RequestSchema
 
 GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(
@@ -18,7 +18,9 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         "client -> broker",
         "Leave groups at once.",
-        (CLIENT, Field("groups", list, "consumer groups to leave", items=str), CAUSE),
+        (CLIENT, EPOCH, Field("groups", list, "consumer groups to leave", items=str), CAUSE),
+        answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
+        "sender has left none",
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         "client, admin -> broker",

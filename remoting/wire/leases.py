@@ -5,7 +5,7 @@ from __future__ import annotations
 from model.limits import MAX_LEASE_ROWS
 from model.offset_reset import MAX_VALUE as MAX_RESET_VALUE
 from remoting.request_code import RequestCode
-from remoting.wire.field import BROKER, CAUSE, CLIENT, GROUP, QUEUE, TOPIC, Field, RequestSchema
+from remoting.wire.field import BROKER, CAUSE, CLIENT, EPOCH, GROUP, QUEUE, TOPIC, Field, RequestSchema
 
 LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.LOCK_BATCH_MQ: RequestSchema(
@@ -21,7 +21,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNLOCK_BATCH_MQ: RequestSchema(
         "consumer -> broker",
         "Commit offsets of queues and release their leases, in one step.",
-        (GROUP, CLIENT, CAUSE),
+        (GROUP, CLIENT, EPOCH, CAUSE),
         rows=(
             TOPIC,
             QUEUE,
@@ -29,7 +29,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("token", int, "fencing token of the lease"),
         ),
         max_rows=MAX_LEASE_ROWS,
-        answer="body as of UPDATE_CONSUMER_OFFSET",
+        answer="body as of UPDATE_CONSUMER_OFFSET, and CLIENT_ID_CONFLICT as there",
     ),
     RequestCode.NOTIFY_QUEUES_RELEASED: RequestSchema(
         "broker -> refused member, one-way",
@@ -48,6 +48,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         (
             GROUP,
             CLIENT,
+            EPOCH,
             Field(
                 "reset",
                 bool,
@@ -63,14 +64,15 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("token", int, "fencing token of the lease, or -1 without one"),
         ),
         max_rows=MAX_LEASE_ROWS,
-        answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only",
+        answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only. "
+        "CLIENT_ID_CONFLICT when the client id is that of a live member over another connection, with another run id",
     ),
     RequestCode.GET_CONSUME_STATS: RequestSchema(
         "admin -> broker",
         "Progress of a group on every queue of its topics.",
         (GROUP, Field("topic", str, "only this topic", required=False)),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
-        "owner or empty, token or -1]",
+        "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only",
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",

@@ -5,10 +5,12 @@ RocketMQ: RegisterBrokerRequestHeader.
 
 from __future__ import annotations
 
-from model.limits import MAX_TOPICS
+from model.limits import MAX_BROKER_EXPIRY_S, MAX_TOPICS
 from remoting.request_code import RequestCode
 from remoting.wire.field import BROKER, CAUSE, TOPIC, Field, RequestSchema
 from remoting.wire.topics import TOPIC_CONFIG
+
+_MAX_EXPIRY_MS = int(MAX_BROKER_EXPIRY_S * 1000)
 
 SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.REGISTER_BROKER: RequestSchema(
@@ -20,7 +22,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("broker_id", int, "0 for the master", minimum=0),
             Field("address", str, "host:port that clients connect to"),
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
-            Field("expiry_ms", int, "silence after which the broker is considered dead", minimum=1),
+            Field("expiry_ms", int, "silence after which the broker is considered dead", True, 1, _MAX_EXPIRY_MS),
             CAUSE,
         ),
         rows=(TOPIC, *TOPIC_CONFIG),

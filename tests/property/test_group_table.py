@@ -50,9 +50,9 @@ class Twin:
         if old is None or old.topics != new.topics:
             self._changed(group, now)
 
-    def touch(self, group: str, client_id: str, now: float) -> None:
+    def touch(self, group: str, client_id: str, connection: int, now: float) -> None:
         member = self.members.get(group, {}).get(client_id)
-        if member is not None:
+        if member is not None and member.connection == connection:
             member.expires_at = max(member.expires_at, now + member.timeout_s)
 
     def leave(self, group: str, client_id: str, now: float, *, notify: bool = True) -> set[tuple[str, str]]:
@@ -104,7 +104,7 @@ programs = st.lists(
             st.sampled_from([0.25, 1.0, 4.0]),
             st.booleans(),
         ),
-        st.tuples(st.just("touch"), groups, clients),
+        st.tuples(st.just("touch"), groups, clients, connections),
         st.tuples(st.just("unregister"), groups, clients),
         st.tuples(st.just("close"), connections),
         st.tuples(st.just("sleep"), st.sampled_from([1 / 64, 1 / 16, 1 / 4, 1.0])),
@@ -149,9 +149,9 @@ class Pair:
                 assert outcome.joined is not known
                 member = NaiveMember(connection, topics, timeout_s, now + timeout_s, bool(clustering))
                 twin.heartbeat(group, client_id, member, now)
-            case "touch", str(group), str(client_id):
-                table.touch(group, client_id, now)
-                twin.touch(group, client_id, now)
+            case "touch", str(group), str(client_id), int(connection):
+                table.touch(group, client_id, connection, now)
+                twin.touch(group, client_id, connection, now)
             case "unregister", str(group), str(client_id):
                 left = table.unregister(group, client_id, cause="", now=now)
                 assert pairs([left] if left else [], LeaveReason.UNREGISTER) == twin.leave(group, client_id, now)

@@ -11,6 +11,7 @@ import pytest
 from client.allocate import AllocateMessageQueueAveragelyByCircle
 from model.errors import ClientIdConflict
 from model.events import EventKind
+from model.limits import OFFSET_PERSIST_INTERVAL_S
 from model.quirks import Quirk
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -220,6 +221,27 @@ def test_a_process_that_is_back_when_another_one_has_its_client_id_takes_nothing
         assert twin.bodies == [b"0", b"1"]
         tokens = [event.version for event in cluster.events_of(EventKind.LOCK_GRANTED, topic="t")]
         assert tokens == sorted(set(tokens))
+
+    simulate(scenario, brokers=1)
+
+
+def test_a_queue_is_lost_when_a_commit_says_that_another_process_lives_under_our_client_id(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        consumer = await cluster.start_consumer("g", "t")
+        producer = await cluster.start_producer()
+        await cluster.wait_converged(1)
+        await producer.send_many("t", 10)
+        instance = consumer.consumer._instance
+        assert instance is not None
+        for connection in cluster.simulation.network.connections(consumer.host, "broker-a"):
+            cluster.simulation.network.stall_connection(connection)  # the broker goes on believing in it
+        instance.heartbeats.epoch = "another run"
+        instance.remoting.drop("broker-a:10911")
+        assert len(consumer.queues) == 1
+        await anyio.sleep(OFFSET_PERSIST_INTERVAL_S + 1)
+        assert consumer.queues == []
+        assert cluster.events_of(EventKind.OFFSET_COMMITTED, topic="t") == []
 
     simulate(scenario, brokers=1)
 

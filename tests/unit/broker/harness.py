@@ -163,8 +163,9 @@ class Peer:
         groups: dict[str, list[Any]] = answer.header["groups"]
         return groups
 
-    async def unregister(self, *groups: str) -> None:
-        await self.call(RequestCode.UNREGISTER_CLIENT, {"client_id": self.client_id, "groups": list(groups)})
+    async def unregister(self, *groups: str, **fields: Any) -> None:
+        header = {"client_id": self.client_id, "groups": list(groups), **fields}
+        await self.call(RequestCode.UNREGISTER_CLIENT, header)
 
     async def members(self, group: str = "g") -> list[str]:
         answer = await self.call(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": group, "known_version": -1})
@@ -182,17 +183,17 @@ class Peer:
         [[_, _, token, _]], _ = await self.lock(queue_id, topic=topic, group=group)
         return int(token)
 
-    async def unlock(self, *rows: tuple[str, int, int, int], group: str = "g") -> list[Any]:
-        header = {"group": group, "client_id": self.client_id}
+    async def unlock(self, *rows: tuple[str, int, int, int], group: str = "g", **fields: Any) -> list[Any]:
+        header = {"group": group, "client_id": self.client_id, **fields}
         answer = await self.call(RequestCode.UNLOCK_BATCH_MQ, header, rows)
         refused: list[Any] = unpacked(answer)
         return refused
 
     async def commit(
-        self, offset: int, token: int = -1, queue_id: int = 0, topic: str = "t", group: str = "g", reset: bool = False
+        self, offset: int, token: int = -1, queue_id: int = 0, topic: str = "t", group: str = "g", **fields: Any
     ) -> list[Any]:
         """Commit one offset; returns the refusals as [topic, queue id, code, remark]."""
-        header = {"group": group, "client_id": self.client_id, "reset": reset}
+        header = {"group": group, "client_id": self.client_id, **fields}
         answer = await self.call(RequestCode.UPDATE_CONSUMER_OFFSET, header, [[topic, queue_id, offset, token]])
         refused: list[Any] = unpacked(answer)
         return refused

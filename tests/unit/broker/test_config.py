@@ -44,16 +44,17 @@ def test_an_address_that_is_none_is_refused_at_once_and_not_tried_for_ever(optio
 
 
 @pytest.mark.parametrize(
-    ("register_interval_s", "expiry_s", "legal"), [(30, 120, True), (30, 30.1, True), (30, 30, False), (0, 120, False)]
+    ("register_interval_s", "expiry_s", "legal"),
+    [(30, 120, True), (30, 30.1, True), (30, 30, False), (0, 120, False), (30, 86_400, True), (30, 86_401, False)],
 )
-def test_a_broker_registers_more_often_than_it_expires(
+def test_a_broker_registers_more_often_than_it_expires_and_expires_within_a_day(
     register_interval_s: float, expiry_s: float, legal: bool
 ) -> None:
     options = {"register_interval_s": register_interval_s, "expiry_s": expiry_s}
     if legal:
         config(**options)
     else:
-        with pytest.raises(ConfigError, match="register_interval_s"):
+        with pytest.raises(ConfigError, match=r"register_interval_s|at most 86400 s"):
             config(**options)
 
 

@@ -94,8 +94,12 @@ async def test_what_is_wrong_with_a_registration_is_told_to_the_broker(caller: C
     header, _ = wire(broker("broker-b"))
     with pytest.raises(InvalidParameter, match=r"REGISTER_BROKER: the body must be an array of .*: it is not msgpack"):
         await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, header, b"\xc1")
-    with pytest.raises(InvalidParameter, match="field 'expiry_ms' must be at least 1, got 0"):
-        await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, {**header, "expiry_ms": 0}, b"\x90")
+    for expiry_ms in (0, 24 * 3600 * 1000 + 1):
+        fields = {**header, "expiry_ms": expiry_ms}
+        with pytest.raises(InvalidParameter, match="field 'expiry_ms' must be 1 to 86400000"):
+            await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, fields, b"\x90")
+    longest = {**header, "expiry_ms": 24 * 3600 * 1000}
+    assert (await caller.client.request(ADDRESS, RequestCode.REGISTER_BROKER, longest, b"\x90")).code == 0
 
 
 @asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.groups.table import GroupTable, LeaveReason
-from model.errors import GroupNotExist
+from model.errors import ClientIdConflict, GroupNotExist
 from model.quirks import Quirk
 from tests.unit.broker.groups.test_table import NOW_MS, beat, group
 from tests.unit.broker.harness import consumer
@@ -28,10 +28,22 @@ def test_another_epoch_over_another_connection_is_a_rival_while_the_first_is_con
     assert rival_of(table, "two", 2)
     assert not rival_of(table, "one", 2), "it has reconnected"
     assert not rival_of(table, "two", 1), "one connection is one process"
-    assert not rival_of(table, "", 2), "a client that tells no epoch is believed"
+    assert rival_of(table, "", 2), "a process that tells its epoch tells it always"
     assert table.conflicting_member("other", "A", "two", 2) is None
     table.connection_closed(1, 5.0)
     assert not rival_of(table, "two", 2), "also within the grace: the process is gone, or its successor is here"
+
+
+def test_a_client_that_never_tells_an_epoch_is_believed_when_it_reconnects() -> None:
+    table = GroupTable()
+    beat(table, "A", connection=1)
+    assert not rival_of(table, "", 2)
+
+
+def test_none_is_another_epoch_than_one_and_takes_the_place_of_a_member_in_its_grace() -> None:
+    table = named()
+    table.connection_closed(1, 5.0)
+    assert table.evict_previous_process("g", "A", "", cause="", now=5.1) is not None
 
 
 def test_nobody_is_the_rival_of_a_member_that_an_earlier_run_knew() -> None:
@@ -41,10 +53,10 @@ def test_nobody_is_the_rival_of_a_member_that_an_earlier_run_knew() -> None:
     assert not rival_of(table, "two", 2)
 
 
-def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_or_none_goes_on_as_it() -> None:
+def test_another_epoch_takes_the_place_of_a_member_and_the_same_one_goes_on_as_it() -> None:
     table = named()
     table.connection_closed(1, 5.0)
-    for group_name, client_id, epoch in (("g", "A", "one"), ("g", "A", ""), ("g", "B", "two"), ("other", "A", "two")):
+    for group_name, client_id, epoch in (("g", "A", "one"), ("g", "B", "two"), ("other", "A", "two")):
         assert table.evict_previous_process(group_name, client_id, epoch, cause="", now=5.1) is None
     left = table.evict_previous_process("g", "A", "two", cause="c", now=5.1)
     assert left is not None
@@ -67,10 +79,24 @@ def test_the_epoch_of_a_member_that_an_earlier_run_knew_tells_its_successor_from
     assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is not None
 
 
-def test_a_farewell_over_another_connection_is_not_the_members_own() -> None:
+@pytest.mark.parametrize("epoch", ["", "two"])
+def test_only_the_process_of_a_live_member_speaks_for_it(epoch: str) -> None:
     table = named()
-    assert table.unregister("g", "A", cause="", now=1.0, connection=2) is None
-    assert table.unregister("g", "A", cause="", now=1.0, connection=1) is not None
+    with pytest.raises(ClientIdConflict, match="'A' is that of a live member of group 'g' over another connection"):
+        table.check_speaker("g", "A", 2, epoch)
+    table.check_speaker("g", "A", 1, epoch)
+    table.check_speaker("g", "A", 2, "one")
+    for stranger in (("g", "B"), ("other", "A")):
+        table.check_speaker(*stranger, 2, epoch)
+    table.connection_closed(1, 5.0)
+    table.check_speaker("g", "A", 2, epoch)
+
+
+def test_the_name_of_a_client_that_never_tells_an_epoch_is_proved_by_its_connection_alone() -> None:
+    table = GroupTable()
+    beat(table, "A", connection=1)
+    with pytest.raises(ClientIdConflict):
+        table.check_speaker("g", "A", 2, "")
 
 
 def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
@@ -85,6 +111,7 @@ def test_leases_are_asked_for_over_the_connection_of_the_heartbeats() -> None:
 def test_under_the_quirk_each_connection_is_a_member() -> None:
     table = named(frozenset({Quirk.DUPLICATE_MEMBERS}))
     assert not rival_of(table, "two", 2)
+    table.check_speaker("g", "A", 2, "two")
     assert table.evict_previous_process("g", "A", "two", cause="", now=1.0) is None
     assert beat(table, "A", connection=2, now=1.0).joined
     assert not beat(table, "A", connection=2, now=2.0).joined

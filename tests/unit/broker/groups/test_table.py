@@ -182,7 +182,7 @@ def test_a_member_that_is_back_within_the_grace_never_left() -> None:
 def test_a_pull_over_a_new_connection_does_not_end_the_grace() -> None:
     table = settled("A")
     table.connection_closed(0, now=20.0)
-    table.touch("g", "A", 20.1)
+    table.touch("g", "A", 7, 20.1)
     assert [leave.reason for leave in table.expire(21.0, cause="")] == [LeaveReason.CLOSE]
 
 
@@ -275,7 +275,7 @@ def test_a_group_that_was_quiet_for_a_window_is_told_at_once_again() -> None:
 # --- staying ---------------------------------------------------------------------------------------------------------
 def test_a_pull_under_a_lease_keeps_a_member() -> None:
     table = settled("A")
-    table.touch("g", "A", 20.0)
+    table.touch("g", "A", 0, 20.0)
     assert table.expire(49.0, cause="") == []
     assert table.next_deadline() == 50.0
 
@@ -285,15 +285,16 @@ def test_a_sign_of_life_never_shortens_a_membership() -> None:
     table.restore("g", 5, 1)
     table.restore_member("A", consumer(session_timeout_s=3.0), expires_at=10.0)
     table.restore_member("B", consumer(), expires_at=5.0)
-    table.touch("g", "A", 0.5)
+    table.touch("g", "A", RESTORED, 0.5)
     for now, client_id in ((5.0, "B"), (10.0, "A")):
         assert [leave.member.client_id for leave in table.expire(now, cause="")] == [client_id]
 
 
-def test_a_sign_of_life_of_a_stranger_is_ignored() -> None:
+def test_a_sign_of_life_of_a_stranger_is_ignored_also_under_the_name_of_a_member() -> None:
     table = settled("A")
-    table.touch("g", "B", 20.0)
-    table.touch("h", "A", 20.0)
+    table.touch("g", "B", 0, 20.0)
+    table.touch("h", "A", 0, 20.0)
+    table.touch("g", "A", 1, 20.0)
     assert table.next_deadline() == 30.0
 
 

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from broker.leases.service import LOCK_MAX_LIVE_S
-from model.errors import GroupNotExist, InvalidParameter, QueryNotFound
+from model.errors import ClientIdConflict, GroupNotExist, InvalidParameter, QueryNotFound
 from model.events import EventKind
 from model.limits import MAX_LEASE_ROWS
 from model.quirks import Quirk
@@ -140,6 +140,29 @@ async def test_nobody_gives_back_what_is_another_members(world: World) -> None:
     for peer, stale in ((b, token), (a, token - 1)):
         assert await peer.unlock(("t", 0, -1, stale)) == []
     assert await b.lock(0) == ([], [["t", 0, a.client_id]])
+
+
+@simulated
+async def test_a_token_is_good_only_in_the_hands_of_its_owner_who_may_have_a_new_connection(world: World) -> None:
+    a, b = await group_of(world, "a", "b")
+    thief, again = world.peer("thief"), world.peer("again")
+    thief.client_id = again.client_id = a.client_id
+    await a.send()
+    await a.heartbeat(consumer(), epoch="run")
+    token = await a.token_of(0)
+    for epoch in ("", "guess"):
+        with pytest.raises(ClientIdConflict):
+            await thief.commit(1, token, epoch=epoch)
+        with pytest.raises(ClientIdConflict):
+            await thief.unlock(("t", 0, 1, token), epoch=epoch)
+    with pytest.raises(QueryNotFound):
+        await a.committed()
+    # Before its heartbeat over the new connection, and while the broker believes that the old one is open.
+    assert await again.commit(1, token, epoch="run") == []
+    assert await again.unlock(("t", 0, -1, token), epoch="run") == []
+    assert await b.token_of(0) > token
+    await again.unregister("g", epoch="run")
+    assert await b.members() == [b.client_id]
 
 
 # --- an owner that leaves --------------------------------------------------------------------------------------------

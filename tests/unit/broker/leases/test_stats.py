@@ -61,7 +61,7 @@ async def test_the_progress_of_a_group_is_shown_for_every_queue_of_its_topics(wo
     await a.commit(2, token)
     await a.commit(0, topic="u")
     rows = await ask(a, RequestCode.GET_CONSUME_STATS, group="g")
-    assert rows[0] == ["t", 0, 0, 3, 2, a.client_id, token]
+    assert rows[0] == ["t", 0, 0, 3, 2, a.client_id, -1]
     assert rows[1:] == [["t", n, 0, 0, -1, "", -1] for n in (1, 2, 3)] + [["u", 0, 0, 0, 0, "", -1]]
     assert await ask(a, RequestCode.GET_CONSUME_STATS, group="g", topic="u") == rows[-1:]
     with pytest.raises(GroupNotExist, match="nobody"):

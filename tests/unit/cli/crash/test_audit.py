@@ -99,9 +99,7 @@ def test_a_queue_has_no_holes_and_no_changed_bytes() -> None:
 
 
 def progress(committed: int | None, max_offset: int) -> QueueProgress:
-    return QueueProgress(
-        queue=QUEUE, min_offset=0, max_offset=max_offset, committed=committed, owner=None, token=None, targets=()
-    )
+    return QueueProgress(queue=QUEUE, min_offset=0, max_offset=max_offset, committed=committed, owner=None, targets=())
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ def progress(queue_id: int, owner: str | None, *targets: str, committed: int | N
         max_offset=10,
         committed=committed,
         owner=owner,
-        token=None if owner is None else 1,
         targets=targets,
     )
 
@@ -209,7 +208,6 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "max_offset": 10,
         "committed": 7,
         "owner": "c@1",
-        "token": 1,
         "targets": ["c@2"],
         "lag": 3,
         "deleted": 0,

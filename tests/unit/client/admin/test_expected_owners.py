@@ -53,7 +53,7 @@ def queue(broker: str, queue_id: int, topic: str = "t") -> MessageQueue:
 
 def report(broker: str, *members: MemberReport, queues: tuple[MessageQueue, ...] = (), version: int = 1) -> GroupReport:
     progress = tuple(
-        QueueProgress(queue=each, min_offset=0, max_offset=0, committed=None, owner=None, token=None) for each in queues
+        QueueProgress(queue=each, min_offset=0, max_offset=0, committed=None, owner=None) for each in queues
     )
     return GroupReport(broker_name=broker, version=version, created_ms=version, members=members, queues=progress)
 
