@@ -39,6 +39,7 @@ from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
 from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
+from broker.topics.damage import DamageReports
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
@@ -107,6 +108,7 @@ class Broker(Feature):
         add = features.add
         add(self)
         topics = self.topics = add(Topics(core, announcement, auto_create=config.auto_create_topics))
+        self.damage = add(DamageReports(core, topics, config.data_dir))
         groups = self.groups = add(Groups(core, config.restore_grace_s))
         add(GroupHandlers(core, topics, groups))
         leases = self.leases = add(Leases(core, topics, groups))
@@ -145,11 +147,13 @@ class Broker(Feature):
     def runtime_info(self, connection: Connection, request: Command) -> Reply:
         """Counters of this broker."""
         topics = [[*config.to_wire(), self._ranges(config)] for config in self.topics.table.configs()]
+        damaged = {config.topic: self.damage.of_topic(config) for config in self.topics.table.configs()}
         info: dict[str, Any] = {
             "name": self.config.name,
             "cluster": self.config.cluster,
             "uptime_s": self.uptime_s,
             "topics": topics,
+            "damaged": {name: found for name, found in damaged.items() if found},
             **dict.fromkeys(("groups", "held_pulls", "held_pops", "pop_messages", "producers"), 0),
             **self.features.stats(),
             "events_dropped": self.events.dropped,
@@ -229,6 +233,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 background_tasks() as tasks,
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
+                broker.damage.tell_start()
                 tasks.start_soon(broker.driver.run)
                 if config.flush is FlushMode.ASYNC:
                     tasks.start_soon(_sync, broker)

@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperCommand
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
+SEE_DAMAGE = "the broker's log names the files, and so does rlab broker verify"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, TopicName, Yes, confirm, switch
+from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, Json, NameServers, TopicName, Yes, confirm, switch
 from cli.output import print_json, print_line, print_note, print_outcome, print_table
 from cli.runtime import ask_cluster
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
@@ -112,14 +112,18 @@ def show(
                     held.min_offset,
                     held.max_offset,
                     held.max_offset - held.min_offset,
+                    held.damaged,
                 )
             )
     if json:
-        names = ("broker", "queue_id", "use", "min_offset", "max_offset", "messages")
+        names = ("broker", "queue_id", "use", "min_offset", "max_offset", "messages", "damaged")
         print_json({**route_document(route), "queues": [dict(zip(names, row, strict=True)) for row in rows]})
         return
-    print_table(["broker", ">queue", "use", ">min offset", ">max offset", ">messages"], rows, title=f"topic {topic}")
-    print_line(f"{sum(row[5] for row in rows)} messages in {len(rows)} queues")
+    heads = ["broker", ">queue", "use", ">min offset", ">max offset", ">messages", ">damaged"]
+    print_table(heads, rows, title=f"topic {topic}")
+    lost = sum(row[6] for row in rows)
+    more = f"; {lost} of them are damaged or missing: {SEE_DAMAGE}" if lost else ""
+    print_line(f"{sum(row[5] for row in rows)} messages in {len(rows)} queues{more}")
 
 
 @app.command()

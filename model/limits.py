@@ -162,6 +162,8 @@ RETENTION_CHECK_S = 1.0
 """How often it checks whether a segment was finished; then it looks for old messages at once."""
 MAX_SEGMENTS_PER_TRIM = 16
 """Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
+MAX_DAMAGE_LINES = 20
+"""Log lines of a broker about the damage that one start or one read has found; the rest is one line."""
 MAX_REPORTED_MOVES = 10_000
 """Size of the table that suppresses repeated OFFSET_MOVED events; evicted entries are reported again."""
 

@@ -1,4 +1,6 @@
-"""Reports pulls and pops at offsets that are not stored: one OFFSET_MOVED event for each, repeats suppressed. Pure.
+"""Reports pulls and pops that miss messages: one OFFSET_MOVED event for each, repeats suppressed. Pure.
+
+Their offset is not stored, or there are damaged messages behind it.
 
 The pull itself is answered PULL_OFFSET_MOVED with the offset to go on from, which is all that the consumer needs. The
 event is for operators, who have to see that a group skipped messages.
@@ -33,15 +35,9 @@ class OffsetOutOfRangeReporter:
 
     def note(self, header: Mapping[str, Any], result: ReadResult, now: float) -> None:
         """Record a pull, by its request header, that was answered with another offset."""
-        group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
-        key = (group, topic, queue_id)
-        before = self._reported.pop(key, None)
-        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:
-            self._reported[key] = before
+        if self._is_repeated(header, result, now):
             return
-        self._reported[key] = (asked, result.next_offset, now)
-        if len(self._reported) > MAX_REPORTED_MOVES:
-            del self._reported[next(iter(self._reported))]
+        group, topic, queue_id, asked = header["group"], header["topic"], header["queue_id"], header["offset"]
         deleted = result.status is ReadStatus.OFFSET_TOO_SMALL
         skipped = result.next_offset - asked if deleted else 0
         if deleted:
@@ -54,15 +50,47 @@ class OffsetOutOfRangeReporter:
                 "broker %s: group %r asked %s:%d for offset %d, which is beyond its end: it goes on at %d",
                 *(self._broker_name, group, topic, queue_id, asked, result.next_offset),
             )
-        self._events.emit(
-            EventKind.OFFSET_MOVED,
+        self._emit(
+            header,
+            result,
             cause=self.cause if deleted else "",
-            group=group,
-            topic=topic,
-            broker=self._broker_name,
-            queue_id=queue_id,
-            client=header.get("client_id") or "",
-            offset=result.next_offset,
             n=skipped,
             detail="deleted" if deleted else "beyond the end",
+        )
+
+    def note_damaged(self, header: Mapping[str, Any], result: ReadResult, damaged: int, now: float) -> None:
+        """Note a pull that was answered with an offset behind damaged messages."""
+        if self._is_repeated(header, result, now):
+            return
+        logger.warning(
+            "broker %s: group %r misses %d of offsets %d to %d of %s:%d, which are damaged or missing",
+            *(self._broker_name, header["group"], damaged, header["offset"], result.next_offset - 1),
+            *(header["topic"], header["queue_id"]),
+        )
+        self._emit(header, result, cause="", n=damaged, detail="damaged")
+
+    def _is_repeated(self, header: Mapping[str, Any], result: ReadResult, now: float) -> bool:
+        """Whether this move was reported a short time ago; else it is noted as reported now."""
+        key, asked = (header["group"], header["topic"], header["queue_id"]), header["offset"]
+        before = self._reported.pop(key, None)
+        if before is not None and before[:2] == (asked, result.next_offset) and now - before[2] < REPORTED_AGAIN_S:
+            self._reported[key] = before
+            return True
+        self._reported[key] = (asked, result.next_offset, now)
+        if len(self._reported) > MAX_REPORTED_MOVES:
+            del self._reported[next(iter(self._reported))]
+        return False
+
+    def _emit(self, header: Mapping[str, Any], result: ReadResult, *, cause: str, n: int, detail: str) -> None:
+        self._events.emit(
+            EventKind.OFFSET_MOVED,
+            cause=cause,
+            group=header["group"],
+            topic=header["topic"],
+            broker=self._broker_name,
+            queue_id=header["queue_id"],
+            client=header.get("client_id") or "",
+            offset=result.next_offset,
+            n=n,
+            detail=detail,
         )

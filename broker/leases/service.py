@@ -76,18 +76,18 @@ class Leases(Feature):
             self.table.restore(group, QueueKey(topic, queue_id), owner, token)
         for row in self._offsets.rows():
             self.offsets.restore(*row)
-        self._lower_offsets()
+        self._raise_ends()
         for group, client_id in self.table.owners():
             if self._groups.table.find(group, client_id) is None:
                 # It left before the restart, and its leases were to live on for a grace period: only this frees them.
                 self.member_left(group, client_id, self._core.events.next_id(), "restart")
 
-    def _lower_offsets(self) -> None:
-        """Lower each committed offset that is beyond the end of its queue to that end; a warning names each.
+    def _raise_ends(self) -> None:
+        """Let each queue that ends before a committed offset go on at that offset; a warning names each.
 
-        The log and the metadata are two files, and a loss of power may have taken the end of one and not of the other
-        (`FlushMode.ASYNC`, or a disk that lies). If group g committed 12 on t:0 and the queue ends at 9, the group
-        would skip the next three messages.
+        The log and the metadata are two files, and one may have lost its end without the other. If group g committed
+        12 on t:0 and the queue ends at 9, three messages are lost that g has consumed. Their offsets must not be those
+        of the next three, or g would skip them.
         """
         for group in self.offsets.groups():
             for topic, queue_id, offset in self.offsets.of_group(group):
@@ -97,11 +97,11 @@ class Leases(Feature):
                 end_offset = self._core.store.max_offset(entry.topic_id, queue_id)
                 if offset > end_offset:
                     logger.warning(
-                        "group %s had committed %d on %s:%d, which ends at %d: the messages between were lost with the "
-                        "end of the log, and the group goes on from %d",
-                        *(group, offset, topic, queue_id, end_offset, end_offset),
+                        "group %s had committed %d on %s:%d, which ends at %d: %d messages were lost with the end of "
+                        "the log, and the queue goes on at %d",
+                        *(group, offset, topic, queue_id, end_offset, offset - end_offset, offset),
                     )
-                    self.commit(group, QueueKey(topic, queue_id), end_offset, reset=True)
+                    self._core.store.go_on_at(entry.topic_id, queue_id, offset)
 
     def commit(self, group: str, queue: QueueKey, offset: int, *, reset: bool = False) -> bool:
         """Commit an offset and store it; whether it is a new one. See `OffsetTable.commit`."""

@@ -81,13 +81,16 @@ class GroupStatsHandlers(Feature):
         topics = {topic for topic, _ in committed}
         if info is not None:
             topics.update(topic for member in info.members.values() for topic in member.subscriptions)
-        rows = []
+        rows: list[list[object]] = []
+        damaged: list[list[object]] = []
         for topic in sorted(topics if only is None else topics & {only}):
             entry = self._topics.get(topic)
             if entry is None:
                 continue
             for queue_id in range(queue_count(entry.config)):
                 lease = self._leases.table.owner_of(group, QueueKey(topic, queue_id))
+                if lost := store.damage.total((entry.topic_id, queue_id)):
+                    damaged.append([topic, queue_id, lost])
                 rows.append(
                     [
                         topic,
@@ -99,4 +102,5 @@ class GroupStatsHandlers(Feature):
                         -1,  # was the token, which concerns nobody but the owner
                     ]
                 )
-        return Reply({}, msgpack.packb(rows))
+        # In the header: a client of an older version reads rows of exactly these columns.
+        return Reply({"damaged": damaged} if damaged else {}, msgpack.packb(rows))

@@ -154,6 +154,12 @@ class Pulls(Feature):
             lease.served = max(lease.served, reached)
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
+        elif result.next_offset - header["offset"] > result.n:
+            # Messages were passed over: by the filter, or because they are damaged, which the consumer has to know.
+            damaged = self._store.damage.count((entry.topic_id, queue_id), header["offset"], result.next_offset)
+            if damaged:
+                self._moves.note_damaged(header, result, damaged, self._loop.time())
+                return _reply(result, damaged)
         if hold_until is None or result.status not in (ReadStatus.NO_NEW, ReadStatus.NONE_MATCHED):
             return _reply(result)
         if result.next_offset < result.max_offset:
@@ -171,12 +177,14 @@ class Pulls(Feature):
         return None
 
 
-def _reply(result: ReadResult) -> Reply:
+def _reply(result: ReadResult, damaged: int = 0) -> Reply:
     header: dict[str, int | str] = {
         "next_offset": result.next_offset,
         "min_offset": result.min_offset,
         "max_offset": result.max_offset,
     }
+    if damaged:
+        header["damaged"] = damaged
     if result.status is ReadStatus.FOUND:
         return Reply(header, result.body)
     header["remark"] = result.status.value

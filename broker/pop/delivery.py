@@ -18,6 +18,7 @@ from broker.pop.reads import read_due, read_run
 from broker.pop.request import PopRequest
 from broker.pop.tokens import Tokens
 from broker.store.message_store import MessageStore
+from broker.store.read_result import ReadResult
 from broker.topics.service import Topics
 from broker.topics.table import TopicEntry
 from model.errors import PollingFull, RlabError
@@ -246,6 +247,8 @@ class PopDelivery:
                 self._note_moved(pop, queue, upto, run.result)
             if run.upto == upto:
                 return b"", (), upto, False
+            if run.upto - upto > len(run.offsets):
+                self._note_damaged(pop, queue, entry, upto, run.result)
             upto, end = run.upto, run.result.max_offset
             if run.offsets:
                 return run.body, run.offsets, upto, False
@@ -261,6 +264,14 @@ class PopDelivery:
     def _note_moved(self, pop: PopRequest, queue: GroupQueue, asked: int, result: Any) -> None:
         header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
         self._leases.moves.note(header, result, self._core.loop.time())
+
+    def _note_damaged(
+        self, pop: PopRequest, queue: GroupQueue, entry: TopicEntry, asked: int, result: ReadResult
+    ) -> None:
+        damaged = self._store.damage.count((entry.topic_id, queue.key.queue_id), asked, result.next_offset)
+        if damaged:
+            header = {**queue.key._asdict(), "offset": asked, "client_id": pop.client_id}
+            self._leases.moves.note_damaged(header, result, damaged, self._core.loop.time())
 
 
 def pop_start_offset(

@@ -1,10 +1,12 @@
 """The message store: append-only segments of records that are never re-encoded. RocketMQ: DefaultMessageStore.
 
 `message_store` is the face: append, flush, read, sync, trim. It extends `writer` and asks `reader`; `recovery` opens a
-log that a crash left; `syncing` decides what a sync that failed means. Below are three rooms: `disk` (files, the
-directory, errors, options), `segments` (the log, its files and their indexes), `keys` (search by key).
+log that a crash left; `ends` is the file that tells a lost end of the log; `syncing` decides what a sync that failed
+means. Below are three rooms: `disk` (files, the directory, errors, options), `segments` (the log, its files and their
+indexes), `keys` (search by key).
 
-Read `message_store`, `queue_state`, `writer`, `segments/index`, `segments/commit_log`, `recovery`, in this order.
+Read `message_store`, `queue_state`, `writer`, `segments/index`, `segments/commit_log`, `recovery`, `ends`, in this
+order.
 
 The store knows no wire, no group and no other room of the broker; it is synchronous, and belongs to the event loop.
 Other rooms import `MessageStore` and its records, `read_result`, `LogKey` (`segments/index`), and errors and options of

@@ -1,8 +1,15 @@
-"""Records damaged and missing ranges of offsets by segment: readers skip them, statistics report them. Pure."""
+"""Remembers which offsets of which queue are damaged or missing: readers skip them, the broker reports them. Pure.
+
+note("0.log", (1, 0), 5, 7)     the queue 0 of topic 1 has lost the messages 5 and 6, which were in 0.log
+count((1, 0), 6, 20)            1: of the messages 6 to 19, one is lost
+take_new()                      what was noted since the last call, once
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from broker.store.segments.index import LogKey
 
@@ -23,34 +30,130 @@ class Damage:
     first_offset: int
     end_offset: int
 
+    @property
+    def n(self) -> int:
+        """Number of messages."""
+        return self.end_offset - self.first_offset
+
+
+_Range = tuple[int, int, str]
+"""(first offset, offset after the last, segment)."""
+
 
 class DamageLog:
-    """Collects ranges as recovery and reads come upon them, joining those that touch."""
+    """Collects ranges as recovery and reads come upon them, joining those of a segment that touch.
+
+    Invariant: the ranges of a queue are sorted and do not overlap.
+    """
 
     def __init__(self) -> None:
-        self._ranges: dict[tuple[str, LogKey], list[tuple[int, int]]] = {}
-        self._count = 0
         self.unlisted_count = 0
+        self._ranges: dict[LogKey, list[_Range]] = {}
+        self._count = 0
+        self._new: list[Damage] = []
 
     def note(self, segment: str, key: LogKey, first_offset: int, end_offset: int) -> None:
-        """Add a range; one that is known already changes nothing."""
-        ranges = self._ranges.setdefault((segment, key), [])
-        apart = [known for known in ranges if known[1] < first_offset or known[0] > end_offset]
-        touching = [known for known in ranges if known[1] >= first_offset and known[0] <= end_offset]
-        if not touching and self._count >= MAX_RANGES:
+        """Add a range; parts that are known already, of whichever segment, change nothing."""
+        for first, end in _apart(self._ranges.get(key, ()), first_offset, end_offset):
+            self._add(key, (first, end, segment))
+
+    def _add(self, key: LogKey, added: _Range) -> None:
+        known = self._ranges.get(key, [])
+        joined = _joined([*known, added])
+        if len(joined) > len(known) and self._count >= MAX_RANGES:
             self.unlisted_count += 1
             return
-        first_offset = min([first_offset, *(known[0] for known in touching)])
-        end_offset = max([end_offset, *(known[1] for known in touching)])
-        self._count += 1 - len(touching)
-        self._ranges[segment, key] = sorted([*apart, (first_offset, end_offset)])
+        self._ranges[key] = joined
+        self._count += len(joined) - len(known)
+        self._new.append(_damage(key, added))
+
+    @property
+    def has_new(self) -> bool:
+        """Whether something was noted since the last `take_new`."""
+        return bool(self._new)
+
+    def take_new(self) -> list[Damage]:
+        """Return what was noted since the last call, sorted, in ranges as long as possible."""
+        if not self._new:
+            return []
+        new, self._new = sorted(self._new), []
+        merged = new[:1]
+        for each in new[1:]:
+            last = merged[-1]
+            if replace(each, first_offset=last.first_offset) == replace(last, end_offset=each.end_offset) and (
+                last.end_offset == each.first_offset
+            ):
+                merged[-1] = replace(last, end_offset=each.end_offset)
+            else:
+                merged.append(each)
+        return merged
+
+    def count(self, key: LogKey, first_offset: int, end_offset: int) -> int:
+        """Return how many of the offsets [first_offset, end_offset) of a queue are lost."""
+        ranges = self._ranges.get(key)
+        if ranges is None:
+            return 0
+        at = max(bisect_right(ranges, first_offset, key=lambda known: known[0]) - 1, 0)
+        lost = 0
+        for first, end, _ in ranges[at:]:
+            if first >= end_offset:
+                break
+            lost += max(0, min(end, end_offset) - max(first, first_offset))
+        return lost
+
+    def behind(self, key: LogKey, offset: int) -> int:
+        """Return the first offset from this one on that is not lost: a reader gets past a hole in one step."""
+        for first, end, _ in self._ranges.get(key, ()):
+            if first <= offset < end:
+                offset = end
+        return offset
+
+    def total(self, key: LogKey) -> int:
+        """Return how many messages of a queue are lost."""
+        return sum(end - first for first, end, _ in self._ranges.get(key, ()))
+
+    def forget_before(self, key: LogKey, offset: int) -> None:
+        """Forget what is below an offset of a queue: it was deleted, as everything around it was."""
+        known = self._ranges.pop(key, [])
+        left = [(max(first, offset), end, segment) for first, end, segment in known if end > offset]
+        self._count -= len(known) - len(left)
+        if left:
+            self._ranges[key] = left
+
+    def forget(self, key: LogKey) -> None:
+        """Forget a queue, whose topic was deleted."""
+        self._count -= len(self._ranges.pop(key, ()))
+        self._new = [each for each in self._new if (each.topic_id, each.queue_id) != key]
 
     def report(self) -> tuple[Damage, ...]:
         """Return all ranges, sorted."""
-        return tuple(
-            sorted(
-                Damage(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
-                for (segment, key), ranges in self._ranges.items()
-                for first, end in ranges
-            )
-        )
+        return tuple(sorted(_damage(key, known) for key, ranges in self._ranges.items() for known in ranges))
+
+
+def _damage(key: LogKey, known: _Range) -> Damage:
+    first, end, segment = known
+    return Damage(segment=segment, topic_id=key[0], queue_id=key[1], first_offset=first, end_offset=end)
+
+
+def _apart(known: Iterable[_Range], first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+    """Return the parts of [first_offset, end_offset) that are in none of these ranges, which are sorted."""
+    parts = []
+    for first, end, _ in known:
+        if end <= first_offset or first >= end_offset:
+            continue
+        if first > first_offset:
+            parts.append((first_offset, first))
+        first_offset = end
+    if first_offset < end_offset:
+        parts.append((first_offset, end_offset))
+    return parts
+
+
+def _joined(ranges: list[_Range]) -> list[_Range]:
+    joined: list[_Range] = []
+    for first, end, segment in sorted(ranges):
+        if joined and joined[-1][1] == first and joined[-1][2] == segment:
+            joined[-1] = (joined[-1][0], end, segment)
+        else:
+            joined.append((first, end, segment))
+    return joined

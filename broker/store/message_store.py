@@ -9,7 +9,7 @@ elsewhere.
 
 Invariants:
 - Readers see only what is in the file. A flush that fails undoes the whole batch, offsets included.
-- Offsets of a queue have no gaps, other than by damage, which is noted (`statistics().damage`).
+- Offsets of a queue have no gaps, other than by damage, which is noted (`damage`).
 - Stored times never decrease along the log, even if the wall clock does, so that a time can be searched for.
 - Memory is bounded by the options, whatever is stored (`disk/options.py`).
 
@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from broker.store.damage import Damage, DamageLog
 from broker.store.disk.directory import DirectoryLock, claim_directory, to_store_error
 from broker.store.disk.errors import StoreReadFailed, StoreWriteFailed
 from broker.store.disk.files import Files
@@ -71,7 +71,6 @@ class StoreStatistics:
         min_position: log position of the oldest byte stored.
         tail_bytes, index_cache_bytes: memory of recent records, and of loaded index parts.
         unfinished_segments: segments that wait for a sync or for their index file; 1, the one being written, is normal.
-        damage: offset ranges found missing, by segment; `unlisted_damage` counts further ones.
     """
 
     queues: int
@@ -82,8 +81,6 @@ class StoreStatistics:
     tail_bytes: int
     index_cache_bytes: int
     unfinished_segments: int
-    damage: tuple[Damage, ...]
-    unlisted_damage: int
 
 
 class MessageStore(StoreWriter):
@@ -95,8 +92,8 @@ class MessageStore(StoreWriter):
         """Use `open` instead."""
         super().__init__(log, Durability(log), options, clock_ms)
         self._lock = lock
-        self._damage = DamageLog()
-        self._reader = LogReader(log, self._damage, options.scan_records)
+        self._reader = LogReader(log, self.damage, options.scan_records)
+        self.on_damage: Callable[[], None] | None = None  # called when a read has come upon damage: `damage` has it
         self._is_closed = False
 
     @classmethod
@@ -125,12 +122,14 @@ class MessageStore(StoreWriter):
         return store
 
     def _recover(self) -> None:
-        recovery = Recovery(self._log, self._damage)
         try:
+            recovery = Recovery(self._log, self.damage, self._ends.load())
             self.recovery = recovery.run(self._clock_ms())
         except OSError as error:
             raise to_store_error(self._log.directory, error) from error
         self._begin(recovery.first_offsets, recovery.end_offsets, recovery.last_stored_ms)
+        self._min_position = recovery.min_position
+        self._rewrite_ends(durable=True)
         self.sync()
 
     def close(self) -> None:
@@ -148,6 +147,9 @@ class MessageStore(StoreWriter):
         try:
             self._durability.close()
         finally:
+            if self._ends.is_stale:
+                self._rewrite_ends()
+            self._ends.close()
             self._log.close()
             self._lock.release()
 
@@ -217,6 +219,9 @@ class MessageStore(StoreWriter):
                 )
             except OSError as error:
                 raise self._read_error(error) from error
+            next_offset = self.damage.behind(queue.key, next_offset)
+            if self.damage.has_new and self.on_damage is not None:
+                self.on_damage()
         status = ReadStatus.FOUND if count else ReadStatus.NONE_MATCHED
         return ReadResult(status, body, count, next_offset, low, high)
 
@@ -307,10 +312,14 @@ class MessageStore(StoreWriter):
         """
         segments = self._log.segments
         before = len(segments)
+        # The segment after them begins with the ends of the queues; the disk must not forget both.
+        may_begin = (each.base_position <= to_position and each.synced_size for each in segments[1:])
+        count = sum(1 for _ in takewhile(bool, may_begin))
         try:
+            if count:
+                self._note_first(segments[count])
             try:
-                # The second segment begins with the ends of the queues; the disk must not forget both.
-                while len(segments) > 1 and segments[1].base_position <= to_position and segments[1].synced_size:
+                for _ in range(count):
                     self._log.remove_oldest(free)
             finally:
                 if len(segments) < before:
@@ -358,6 +367,9 @@ class MessageStore(StoreWriter):
             queue.min_offset = max(queue.min_offset, firsts.get(key, 0))
             queue.drop_tail_before(queue.min_offset)
             queue.last_read_segment = None
+            self.damage.forget_before(key, queue.min_offset)
+        if self._ends.is_stale:
+            self._rewrite_ends()
 
     def statistics(self) -> StoreStatistics:
         """Return the state of the store now."""
@@ -370,8 +382,6 @@ class MessageStore(StoreWriter):
             tail_bytes=self._tail.bytes,
             index_cache_bytes=self._log.parts.bytes,
             unfinished_segments=self._log.unfinished_count,
-            damage=self._damage.report(),
-            unlisted_damage=self._damage.unlisted_count,
         )
 
 

@@ -5,7 +5,14 @@ the segment that was being written and of a few finished just before, however mu
 is begun, which replaces the last one if that holds nothing but its head; an old one is never written again, so no index
 file can be out of date.
 
-Damage in the middle is noted by segment and offset range, and the rest is served.
+Damage is noted by segment and offset range, and the rest is served. In the middle of the log the segments themselves
+tell it; at its ends the file of ends does (`ends.py`):
+
+    |0: r0 r1 r2|100: r3 r4 r5|200: r6 r7|        the file of ends: the queue holds 0 to 7, the log ends at 260
+    |100: r3 r4 r5|200: r6 ...                    0 to 2 are lost with a file, 7 with the end of one
+
+A queue keeps its place although its last messages are lost: their offsets are never those of other messages. So does
+the log: a file that is found again may be put back, and is used at the next start.
 """
 
 from __future__ import annotations
@@ -15,10 +22,13 @@ from dataclasses import dataclass
 
 from broker.store.damage import DamageLog
 from broker.store.disk.files import TEMPORARY_SUFFIX
+from broker.store.ends import FILE_NAME as ENDS_NAME
+from broker.store.ends import KnownEnds
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import LogKey, MemoryIndex
+from broker.store.segments.index_file import FileIndex
 from broker.store.segments.scan import Scan, encode_queue_table
-from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment
+from broker.store.segments.segment import INDEX_SUFFIX, KEYS_SUFFIX, LOG_SUFFIX, Segment, segment_name
 
 _LOG_NAME = re.compile(r"(\d{20})\.log")
 
@@ -33,18 +43,23 @@ class RecoveryReport:
     scanned_records: int
     # Bytes in the middle of them that are not records; the damage log has the messages that were there.
     damaged_bytes: int
-    cut_bytes: int  # torn tail that was cut off: the write that a crash interrupted; none of it was acknowledged
+    cut_bytes: int  # torn tail that was cut off: the write that a crash interrupted, or the damaged end of the log
+    damaged_messages: int  # acknowledged messages that were found to be damaged or missing
+    ends_flaw: str  # why a loss at the ends of the log could not be told; "" if it could
 
 
 class Recovery:
     """One opening of a log; `run` fills in the offsets of each queue, and the time of the newest record (0: none)."""
 
-    def __init__(self, log: CommitLog, damage: DamageLog) -> None:
+    def __init__(self, log: CommitLog, damage: DamageLog, known: KnownEnds | None) -> None:
+        """`known` is what the file of ends says; None without one."""
         self.first_offsets: dict[LogKey, int] = {}
         self.end_offsets: dict[LogKey, int] = {}
         self.last_stored_ms = 0
+        self.min_position = 0  # where the log begins, if no file is missing there
         self._log = log
         self._damage = damage
+        self._known = known
         self._end_position = 0
         self._last_is_empty = False
         self._scans: list[Scan] = []
@@ -64,6 +79,7 @@ class Recovery:
         if bases:
             self.end_offsets = log.ends(log.active)
             self.first_offsets = {key: log.first_offset(log.segments[0], key) for key in self.end_offsets}
+        flaw = self._compare_ends(bases)
         if self._last_is_empty:
             # The new segment gets the name of the last one, and replaces its file in one step.
             self._end_position = log.active.base_position
@@ -78,6 +94,8 @@ class Recovery:
             scanned_records=sum(scan.record_count for scan in self._scans),
             damaged_bytes=sum(scan.damaged_bytes for scan in self._scans),
             cut_bytes=self._cut_bytes,
+            damaged_messages=sum(self._damage.total(key) for key in self.end_offsets),
+            ends_flaw=flaw,
         )
 
     def _clean_up(self) -> list[int]:
@@ -141,16 +159,83 @@ class Recovery:
         if scan.index.hole_count:
             self._note_lost_records(segment)
 
+    def _compare_ends(self, bases: list[int]) -> str:
+        """Compare what was found with the file of ends; returns why that cannot be done in full, or ""."""
+        known, log = self._known, self._log
+        self.min_position = bases[0] if bases else 0
+        if known is None:
+            # As at the first start, and at the first one of a version that has the file.
+            return f"{ENDS_NAME} is missing" if bases else ""
+        if bases and known.position < bases[0]:
+            return f"{ENDS_NAME} is older than the log"
+        self._compare_firsts(known, bases)
+        found_position = log.written_position if bases else 0
+        lost = {key: end for key, end in known.ends.items() if end > self._end_of(key)}
+        if lost:
+            self._note_lost_ends(lost, is_cut=known.position > found_position)
+        return f"{ENDS_NAME} {known.flaw}" if known.flaw else ""
+
+    def _end_of(self, key: LogKey) -> int:
+        """Where a queue ends; one of which nothing is left begins where it began."""
+        first = 0 if self._known is None else self._known.firsts.get(key, 0)
+        return max(self.end_offsets.get(key, 0), first)
+
+    def _compare_firsts(self, known: KnownEnds, bases: list[int]) -> None:
+        if bases and known.min_position > bases[0]:
+            return  # the end came between the note of a removal and the removal
+        missing = bool(known.firsts) and (not bases or known.min_position < bases[0])
+        if missing or bases:
+            self.min_position = known.min_position if missing else bases[0]
+        for key, first in known.firsts.items():
+            found = self.first_offsets.get(key)
+            if found is not None and first < found:
+                self._damage.note(segment_name(self.min_position), key, first, found)
+                self.first_offsets[key] = first
+
+    def _note_lost_ends(self, lost: dict[LogKey, int], *, is_cut: bool) -> None:
+        """Note the end of each queue that is lost, and let the queue and the log go on behind it.
+
+        With `is_cut`, the next segment begins where the lost bytes ended: every later start sees that gap.
+        """
+        known, log = self._known, self._log
+        assert known is not None
+        last = log.active if log.segments else None
+        is_whole = last is not None and self._is_whole(last)
+        # A file that is whole was followed by another one, which is gone.
+        name = (
+            segment_name(self._end_position if is_whole else known.min_position)
+            if last is None or is_whole
+            else last.name
+        )
+        for key, end_offset in lost.items():
+            first_offset = self._end_of(key)
+            self._damage.note(name, key, first_offset, end_offset)
+            self.end_offsets[key] = end_offset
+            self.first_offsets.setdefault(key, min(known.firsts.get(key, 0), first_offset))
+            if last is not None and isinstance(last.index, MemoryIndex):
+                # Its index file is still to be written: with the holes in it, every later start names this file.
+                row = last.index.row(key) or last.index.add_row(key, first_offset)
+                last.index.add_holes(row, end_offset - first_offset, last.last_stored_ms)
+        if is_cut:
+            self._last_is_empty = False  # its name stays its own
+            self._end_position = known.position
+
+    def _is_whole(self, segment: Segment) -> bool:
+        index = segment.index
+        return isinstance(index, FileIndex) and index.header.covered_bytes == segment.size
+
     def _note_lost_end(self, previous: Segment, segment: Segment) -> None:
         """Compare where the queues ended in one segment with where they go on in the next."""
         log = self._log
         ends = log.ends(previous)
+        is_whole = self._is_whole(previous)
+        name = segment_name(previous.base_position + previous.size) if is_whole else previous.name
         for key in log.ends(segment):
             end_offset = ends.get(key, 0)
             first_offset = log.first_offset(segment, key)
             if first_offset <= end_offset:
                 continue
-            self._damage.note(previous.name, key, end_offset, first_offset)
+            self._damage.note(name, key, end_offset, first_offset)
             if isinstance(previous.index, MemoryIndex):
                 # Its index file is still to be written: with the holes in it, the loss is known at every later start.
                 row = previous.index.row(key) or previous.index.add_row(key, 0)

@@ -7,6 +7,8 @@ restarted and recovery has read the files. Reads go on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from broker.store.disk.errors import StoreReadOnly, StoreSyncFailed
 from broker.store.queue_state import QueueState
 from broker.store.segments.commit_log import CommitLog
@@ -23,6 +25,9 @@ class Durability:
         # The end of each queue that readers may see once what was flushed since the last job began is durable.
         self.held_back: dict[QueueState, int] = {}
         self._held_by_job: dict[QueueState, int] = {}
+        self.on_shown: Callable[[Iterable[QueueState]], None] | None = (
+            None  # called with the queues that go on for them
+        )
 
     def check_writable(self) -> None:
         """Raise `StoreReadOnly` if a sync has failed."""
@@ -53,6 +58,8 @@ class Durability:
                 self._log.finish_sync(job)
                 for queue, end_offset in self._held_by_job.items():
                     queue.end_offset = end_offset
+                if self._held_by_job and self.on_shown is not None:
+                    self.on_shown(self._held_by_job)
         if job.error is not None:
             raise StoreSyncFailed(
                 f"sync of {self._log.directory} failed ({job.error.strerror}): what was written after position "

@@ -13,12 +13,15 @@ import contextlib
 import errno
 from collections.abc import Callable, Iterable
 
+from broker.store.damage import DamageLog
 from broker.store.disk.errors import StoreError, StoreFull, StoreReadOnly, StoreSyncFailed, StoreWriteFailed
 from broker.store.disk.options import StoreOptions
+from broker.store.ends import EndsFile
 from broker.store.queue_state import QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
 from broker.store.segments.scan import MAX_RECORD_BYTES, encode_queue_table, encode_topic_dropped
+from broker.store.segments.segment import Segment
 from broker.store.syncing import Durability
 from model.record import CONTROL_FLAG, encode_record
 
@@ -36,6 +39,9 @@ class StoreWriter:
     ) -> None:
         self._log = log
         self._durability = durability
+        self._ends = EndsFile(log.directory, log.files)
+        self.damage = DamageLog()  # what is known to be lost, of every queue
+        self._min_position = 0  # where the log begins, if no file is missing there
         self._options = options
         self._clock_ms = clock_ms
         self._queues: dict[LogKey, QueueState] = {}
@@ -55,6 +61,7 @@ class StoreWriter:
         the messages that get those offsets next, however durable they are.
         """
         self._held_back = self._durability.held_back
+        self._durability.on_shown = self._note_ends
 
     def _begin(self, firsts: dict[LogKey, int], ends: dict[LogKey, int], last_stored_ms: int) -> None:
         """Begin with what recovery found; the active segment has a row for each queue."""
@@ -164,8 +171,10 @@ class StoreWriter:
             for queue in queues:
                 self._held_back[queue] = queue.flushed_offset = queue.next_offset
         self._tail.added(queues, len(data), len(buffer))
-        for queue in self._batch_dropped:
-            queue.drop_tail_before(queue.flushed_offset)
+        if self._held_back is None and queues:
+            self._note_ends(queues)
+        if self._batch_dropped:
+            self._forget_dropped()
         active = log.active
         active.record_count += len(buffer)
         active.first_stored_ms = active.first_stored_ms or self._stored_ms
@@ -179,6 +188,58 @@ class StoreWriter:
         self._end_batch()
         if is_full:
             self._begin_next_segment()
+
+    def _note_ends(self, queues: Iterable[QueueState]) -> None:
+        """Write down where queues end for their readers, and so for everybody who was told that a message is stored."""
+        known = self._queues
+        rows = [(*queue.key, queue.end_offset) for queue in queues if known.get(queue.key) is queue]
+        self._ends.note_ends(self._shown_position, rows)
+        if self._ends.is_stale:
+            self._rewrite_ends()
+
+    def _note_first(self, segment: Segment) -> None:
+        """Write down that the log begins with a segment, before the older ones are removed."""
+        firsts = self._log.firsts(segment)
+        moved = {key: max(queue.min_offset, firsts.get(key, 0)) for key, queue in self._queues.items()}
+        self._min_position = segment.base_position
+        self._ends.note_first(segment.base_position, moved)
+
+    def _forget_dropped(self) -> None:
+        for queue in self._batch_dropped:
+            queue.drop_tail_before(queue.flushed_offset)
+            self.damage.forget(queue.key)
+        self._ends.note_dropped(self._shown_position, [queue.key for queue in self._batch_dropped])
+
+    @property
+    def _shown_position(self) -> int:
+        return self._log.written_position if self._held_back is None else self._log.synced_position
+
+    def _rewrite_ends(self, *, durable: bool = False) -> None:
+        queues = self._queues.values()
+        self._ends.rewrite(
+            self._min_position,
+            {queue.key: queue.min_offset for queue in queues},
+            self._shown_position,
+            {queue.key: queue.end_offset for queue in queues},
+            durable=durable,
+        )
+
+    def go_on_at(self, topic_id: int, queue_id: int, offset: int) -> None:
+        """Let a queue end at a higher offset, when something else proves that it had messages up to there.
+
+        They are lost, and their offsets must never be those of other messages. Only while nothing is buffered.
+        """
+        key = (topic_id, queue_id)
+        queue = self._queues.get(key) or self._add_queue(key)
+        end_offset, count = queue.next_offset, offset - queue.next_offset
+        if count <= 0:
+            return
+        segments = self._log.segments
+        self._active_index.add_holes(queue.row, count, self._stored_ms)
+        queue.tail.clear()
+        queue.end_offset = queue.flushed_offset = queue.next_offset = queue.tail_base = offset
+        self.damage.note(segments[max(len(segments) - 2, 0)].name, key, end_offset, offset)
+        self._note_ends([queue])
 
     def discard(self) -> None:
         """Drop all that is buffered, as a flush that fails does: nothing is stored, the offsets are free again."""
@@ -240,6 +301,7 @@ class StoreWriter:
         for key, queue in self._queues.items():
             queue.row = index.rows[key]
         self._next_at = log.active.size
+        self._rewrite_ends()
         if log.unfinished_count > _UNFINISHED_SEGMENTS_MAX:
             # Without a sync the indexes of finished segments would pile up in memory.
             with contextlib.suppress(StoreSyncFailed):

@@ -2,7 +2,8 @@
 
 `table.py` decides (pure): names, queue counts, permissions, and the topic ids by which stored records know their topic.
 `service.py` acts: it stores topics, announces changes, and drops queues of the log that belong to no topic.
-`registration.py` keeps the broker registered with every name server.
+`damage.py` tells which stored messages are damaged or missing. `registration.py` keeps the broker registered with every
+name server.
 
 Read `table.py`, then `service.py`. Other rooms are given `Topics`: they look topics up in `Topics.table`, and call
 `for_send`, `ensure_retry` or `ensure_dlq` for a topic that is made when it is missing. A deleted topic reaches them by

@@ -13,7 +13,7 @@ import typer
 from cli.group import dead_letters as group_dlq
 from cli.group import mode as group_mode
 from cli.group import reset as group_reset
-from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, Yes, confirm
+from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
 from cli.output import document, print_json, print_line, print_outcome, print_table
 from cli.runtime import ask_cluster
 from model.heartbeat import MessageModel
@@ -181,6 +181,7 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
         labels = {}  # no queue has an owner, so there is nothing to mark
     as_matrix = len(labels) <= MAX_MATRIX_MEMBERS
     who = list(labels.values()) if as_matrix else ["owner", "target"]
+    is_damaged = any(queue.damaged for queue in info.queues)
     rows = [
         (
             str(queue.queue),
@@ -188,10 +189,11 @@ def _print_queues(info: GroupInfo, labels: dict[str, str]) -> None:
             queue.lag,
             queue.committed,
             queue.max_offset,
+            *([queue.damaged] if is_damaged else []),
         )
         for queue in info.queues
     ]
-    print_table(["queue", *who, ">lag", ">committed", ">end"], rows)
+    print_table(["queue", *who, ">lag", ">committed", ">end", *([">damaged"] if is_damaged else [])], rows)
     if as_matrix and labels and rows:
         print_line("● owner and target   ○ target, not yet owner   ✕ owner, no longer target")
 
@@ -233,6 +235,8 @@ def verdict(info: GroupInfo) -> str:
     parts = [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
         parts.append(f"{deleted} messages were deleted before the group read them")
+    if damaged := sum(queue.damaged for queue in info.queues):
+        parts.append(f"{damaged} messages of its queues are damaged or missing: {SEE_DAMAGE}")
     if info.in_flight:
         parts.append(f"{info.in_flight} in flight")
     if info.broadcasting:

@@ -2,6 +2,7 @@
 
 daemons.py     one name server or one broker in this process
 options.py     the options of a broker, with sizes and times as people write them
+verify.py      reads a data directory without a broker, and says what is damaged
 cluster.py     a name server and brokers as child processes, started and stopped together
 children.py    starts a child process, waits for its announcement, and stops it
 trace_file.py  the file of `--trace`

@@ -33,6 +33,7 @@ from cli.servers.options import (
     store_of,
 )
 from cli.servers.trace_file import TraceFile
+from cli.servers.verify import verify
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
@@ -51,7 +52,10 @@ ExitWithStdin = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("namesrv")(namesrv)
-    app.command("broker")(broker)
+    of_broker = typer.Typer()
+    of_broker.callback(invoke_without_command=True)(broker)
+    of_broker.command("verify")(verify)
+    app.add_typer(of_broker, name="broker")
 
 
 def namesrv(
@@ -80,6 +84,7 @@ def namesrv(
 
 
 def broker(
+    context: typer.Context,
     name: Annotated[str, typer.Option(help="Broker name; must not change as long as its data is used.")] = "broker-a",
     namesrv: NameServers = DEFAULT_NAME_SERVER,
     listen: Listen = "0.0.0.0:10911",
@@ -109,10 +114,12 @@ def broker(
     config: Config = None,
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
-    """Run a broker until it is stopped.
+    """Run a broker until it is stopped, or verify the data directory of one.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --data /data
     """
+    if context.invoked_subcommand is not None:
+        return
     from broker.config import BrokerConfig
 
     def made(event_sink: EventSink | None) -> BrokerConfig:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from random import Random
+from typing import Any
 
 from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.expected_owners import group_info, newest_assignment
@@ -33,6 +34,7 @@ from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
 from model.offset_reset import QueueReset, ResetTo
 from model.topic_route import BrokerData, TopicRoute
+from remoting.command import Command
 from remoting.request_code import RequestCode
 
 _GROUP_REQUESTS = (RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_CONSUME_STATS, RequestCode.GET_POP_STATS)
@@ -284,7 +286,7 @@ class Admin(ClientLife):
         asked = [await self._cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
         lists, stats, pops = (answers for answers, _ in asked)
         reports = [
-            GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]))
+            GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), _damaged(stats[name]))
             for name in lists
             if name in stats
         ]
@@ -436,6 +438,11 @@ class Admin(ClientLife):
         Cancellation: harmless.
         """
         return await find_messages(self._cluster, RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": message_id}, max_n)
+
+
+def _damaged(answer: Command | RlabError) -> Any:
+    """What a broker says of damaged messages beside the progress of a group; an older broker says nothing."""
+    return () if isinstance(answer, RlabError) else answer.header.get("damaged", ())
 
 
 def _unknown(group: str, known: Iterable[str]) -> GroupNotExist:

@@ -21,6 +21,7 @@ class QueueRange:
 
     min_offset: int
     max_offset: int
+    damaged: int = 0  # messages of them that are damaged or missing in the broker's files, as far as it knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class BrokerInfo:
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
         """Read the answer to GET_BROKER_RUNTIME_INFO; a broker is trusted to send a well-formed one."""
+        damaged = wire.get("damaged", {})  # not from an older broker
         plain = ("name", "cluster", "uptime_s", "groups", "held_pulls", "producers", "events_dropped")
         return cls(
             **{name: wire[name] for name in plain},
@@ -56,7 +58,10 @@ class BrokerInfo:
             topics=tuple(
                 TopicInfo(
                     config=TopicConfig.from_wire(config),
-                    ranges=tuple(QueueRange(min_offset=low, max_offset=high) for low, high in ranges),
+                    ranges=tuple(
+                        QueueRange(min_offset=low, max_offset=high, damaged=damaged.get(config[0], {}).get(queue_id, 0))
+                        for queue_id, (low, high) in enumerate(ranges)
+                    ),
                 )
                 for *config, ranges in wire["topics"]
             ),
@@ -105,10 +110,11 @@ class QueueProgress:
     # client ids the strategy assigns the queue to. One, in a group whose members agree; several if their strategies
     # or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     targets: tuple[str, ...] = ()
+    damaged: int = 0  # messages of the queue that are damaged or missing in the broker's files, as far as it knows
 
     @classmethod
-    def from_wire(cls, broker_name: str, wire: Any) -> QueueProgress:
-        """Read one row of the answer to GET_CONSUME_STATS, which has no targets."""
+    def from_wire(cls, broker_name: str, wire: Any, damaged: int = 0) -> QueueProgress:
+        """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the damage."""
         topic, queue_id, min_offset, max_offset, committed, owner, _ = wire
         return cls(
             queue=MessageQueue(topic, broker_name, queue_id),
@@ -116,6 +122,7 @@ class QueueProgress:
             max_offset=max_offset,
             committed=None if committed < 0 else committed,
             owner=owner or None,
+            damaged=damaged,
         )
 
     @property
@@ -297,8 +304,12 @@ class GroupReport:
     queues: tuple[QueueProgress, ...] = ()
 
     @classmethod
-    def from_wire(cls, broker_name: str, connections: Any, stats: Any) -> GroupReport:
-        """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS; None where the group is unknown."""
+    def from_wire(cls, broker_name: str, connections: Any, stats: Any, damaged: Any = ()) -> GroupReport:
+        """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS; None where the group is unknown.
+
+        `damaged` is the field of the header of the latter.
+        """
+        lost = {(topic, queue_id): n for topic, queue_id, n in damaged}
         connections = connections or {"version": 0, "created_ms": 0, "members": []}
         return cls(
             broker_name=broker_name,
@@ -316,5 +327,7 @@ class GroupReport:
                 )
                 for member in connections["members"]
             ),
-            queues=tuple(QueueProgress.from_wire(broker_name, row) for row in stats or ()),
+            queues=tuple(
+                QueueProgress.from_wire(broker_name, row, lost.get((row[0], row[1]), 0)) for row in stats or ()
+            ),
         )

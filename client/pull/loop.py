@@ -44,6 +44,8 @@ class PullCallbacks:
     """The lease was granted to another member."""
     moved: Callable[[OwnedQueue, int], None]
     """The broker does not have the offset; called with the offset to go on from."""
+    damaged: Callable[[OwnedQueue, int, int], None]
+    """Called with how many messages before an offset the broker has lost, and with that offset."""
 
 
 class PullLoop:
@@ -152,6 +154,8 @@ class PullLoop:
         if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
             return True
+        if (damaged := response.header.get("damaged")) is not None:
+            self._callbacks.damaged(owned, damaged, response.header["next_offset"])
         if code == _FOUND:
             self._put(response, asked.tags)
         elif code in (_NOT_FOUND, _RETRY):

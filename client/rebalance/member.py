@@ -26,7 +26,7 @@ from client.listeners.queue_listener_notifier import QueueListenerNotifier
 from client.options import ConsumerOptions
 from client.rebalance.broker_assigned_queues import BrokerAssignedQueues
 from client.rebalance.leased_queues import LeasedQueues
-from client.rebalance.ownership import MemberContext, Popping, QueueOwnership
+from client.rebalance.ownership import MemberContext, MissedMessages, Popping, QueueOwnership
 from client.rebalance.unleased_queues import UnleasedQueues
 from model.assignment import AssignedBy
 from model.errors import ClientIdConflict, ConfigError, IllegalOperation, NetworkError
@@ -76,6 +76,7 @@ class GroupConsumer(ClientLife, GroupMember):
         self._queue_listener = QueueListenerNotifier(message_queue_listener, self._background)
         self._instance: ClientInstance | None = None
         self._ownership: QueueOwnership | None = None
+        self.missed = MissedMessages()  # in queues that it pulls
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,9 @@ class GroupConsumer(ClientLife, GroupMember):
         try:
             await self._background.start()
             self._instance = instance
-            context = MemberContext(instance, self.group, self.options, self._background, self._subscription_of)
+            context = MemberContext(
+                instance, self.group, self.options, self._background, self._subscription_of, missed=self.missed
+            )
             self._context = self._begin(context)
             self._ownership = await self._make_ownership(self._context)
             instance.register(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from client.instance.background import BackgroundTasks
@@ -17,6 +17,14 @@ from model.subscription import SubscriptionData
 
 def _ignore(owned: OwnedQueue) -> None:
     pass
+
+
+@dataclass(slots=True)
+class MissedMessages:
+    """Counts of messages that a consumer was moved past, because its brokers do not have them any more."""
+
+    deleted: int = 0  # by retention, before they were read
+    damaged: int = 0  # damaged or missing in the brokers' files
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class MemberContext:
     """Called when a queue has messages to dispatch."""
     started: Callable[[OwnedQueue], None] = _ignore
     """Called with each queue before it is first pulled."""
+    missed: MissedMessages = field(default_factory=MissedMessages)
 
 
 class QueueOwnership(Protocol):

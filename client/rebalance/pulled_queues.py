@@ -41,7 +41,11 @@ class PulledQueues(ABC):
         self._background = context.background
         self._emit = QueueEvents(context.instance, context.group).emit
         self._callbacks = PullCallbacks(
-            subscription_of=context.subscription_of, arrived=context.arrived, lost=self._lost, moved=self._moved
+            subscription_of=context.subscription_of,
+            arrived=context.arrived,
+            lost=self._lost,
+            moved=self._moved,
+            damaged=self._damaged,
         )
 
     def _acquired(self, owned: OwnedQueue) -> None:
@@ -74,6 +78,7 @@ class PulledQueues(ABC):
             f"{next_offset - wanted} messages were deleted unread" if next_offset >= wanted else "the queue ends there",
         )
         if next_offset >= wanted:
+            self._context.missed.deleted += next_offset - wanted
             owned.process_queue.advance(next_offset)
             return
         # Offsets beyond the end will be those of other messages: those that we have must not be committed.
@@ -81,6 +86,15 @@ class PulledQueues(ABC):
         owned.detached, owned.commit_at = True, next_offset
         owned.stop()
         self._background.start_soon(self._restart_drained, owned, next_offset)
+
+    def _damaged(self, owned: OwnedQueue, n: int, next_offset: int) -> None:
+        """Note messages that are damaged or missing at the broker, before an offset at which the queue goes on."""
+        self._context.missed.damaged += n
+        logger.warning(
+            "%s: group %s on %s misses %d before offset %d: they are damaged or missing at the broker, whose log names "
+            "the file",
+            *(self._instance.client_id, self._group, owned.queue, n, next_offset),
+        )
 
     async def _restart_drained(self, owned: OwnedQueue, offset: int) -> None:
         """Begin a queue again once it is drained: in order, the messages in place of the old ones have to wait."""

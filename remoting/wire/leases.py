@@ -72,7 +72,8 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Progress of a group on every queue of its topics.",
         (GROUP, Field("topic", str, "only this topic", required=False)),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
-        "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only",
+        "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only. "
+        "Header `damaged`, only if there are some: [topic, queue id, messages that are damaged or missing]",
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",

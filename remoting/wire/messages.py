@@ -45,7 +45,8 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             ),
         ),
         answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
-        "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header",
+        "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "
+        "`damaged`, only where it is not 0: how many messages from `offset` to `next_offset` are damaged or missing",
     ),
     RequestCode.QUERY_MESSAGE: RequestSchema(
         "admin -> broker",

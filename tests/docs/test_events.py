@@ -78,6 +78,15 @@ async def store_nonsense(cluster: SimulatedCluster, producer: SimulatedProducer)
     await connection.request(RequestCode.SEND_MESSAGE, header, b"nonsense", 1.0)
 
 
+async def damage(cluster: SimulatedCluster, name: str) -> None:
+    """Stop a broker, cut the file with most of its messages, and start it."""
+    await cluster.brokers[name].stop()
+    path = max((cluster._data_dir / name).glob("*.log"), key=lambda path: path.stat().st_size)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+    await cluster.brokers[name].start()
+
+
 async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
@@ -107,6 +116,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()
     await cluster.brokers["broker-a"].start()
+    await damage(cluster, "broker-b")
     await anyio.sleep(40)
     for consumer in cluster.consumers[1:]:
         if consumer.live:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.store.disk.options import StoreOptions
+from broker.store.ends import FILE_NAME
 from broker.store.message_store import MessageStore
 from model.record import CONTROL_FLAG, HEADER, StoredRecord
 from tests.unit.broker.store.faulty_files import FaultyFiles
@@ -53,12 +54,13 @@ def open_and_read(directory: Path, stored: dict[Key, dict[int, StoredRecord]]) -
             lost |= {(key, offset) for offset in expected.keys() - found.keys()}
         reported = {
             ((damage.topic_id, damage.queue_id), offset)
-            for damage in store.statistics().damage
+            for damage in store.damage.report()
             for offset in range(damage.first_offset, damage.end_offset)
         }
-        cut_off = {(key, offset) for key, offset in lost if offset >= store.max_offset(*key)}
-        assert lost == reported | cut_off
-        assert not cut_off or store.recovery.cut_bytes
+        assert lost == reported
+        for key, expected in stored.items():
+            assert store.min_offset(*key) == 0
+            assert store.max_offset(*key) == len(expected), "its offsets are never those of other messages"
     return lost
 
 
@@ -123,13 +125,12 @@ def test_a_segment_that_is_cut_short_or_gone_costs_what_was_in_it(
         directory = Path(root) / "store"
         shutil.copytree(source, directory)
         segments = sorted(directory.glob("*.log"))
-        # Without the last segment, the store ends earlier and cannot know it; without the first, it begins later.
-        segment = data.draw(st.sampled_from(segments[1:-1]))
+        segment = data.draw(st.sampled_from(segments))
         size = segment.stat().st_size
         cut = 0 if remove else data.draw(st.integers(0, size))
         lost = {hit for byte in range(cut, size) if (hit := record_at(segment, byte))}
         if not has_index:
-            segment.with_suffix(".index").unlink()
+            segment.with_suffix(".index").unlink(missing_ok=True)  # without a message it has none
         if remove:
             segment.unlink()
         else:
@@ -137,3 +138,48 @@ def test_a_segment_that_is_cut_short_or_gone_costs_what_was_in_it(
                 file.truncate(cut)
         assert open_and_read(directory, stored) == lost
         assert open_and_read(directory, stored) == lost
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_run_of_segments_that_is_gone_is_reported_and_one_that_is_put_back_is_served_again(
+    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject
+) -> None:
+    source, stored = intact
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root) / "store"
+        shutil.copytree(source, directory)
+        segments = sorted(directory.glob("*.log"))
+        first = data.draw(st.integers(0, len(segments) - 1))
+        gone = segments[first : data.draw(st.integers(first + 1, len(segments)))]
+        lost = {hit for path in gone for byte in range(path.stat().st_size) if (hit := record_at(path, byte))}
+        for path in gone:
+            path.unlink()
+        assert open_and_read(directory, stored) == lost
+        assert open_and_read(directory, stored) == lost
+        for path in gone:
+            shutil.copy(source / path.name, path)
+        assert open_and_read(directory, stored) == set()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), remove=st.booleans())
+def test_a_damaged_file_of_ends_costs_nothing_and_claims_no_loss(
+    intact: tuple[Path, dict[Key, dict[int, StoredRecord]]], data: st.DataObject, remove: bool
+) -> None:
+    source, stored = intact
+    with tempfile.TemporaryDirectory() as root:
+        directory = Path(root) / "store"
+        shutil.copytree(source, directory)
+        path = directory / FILE_NAME
+        content = bytearray(path.read_bytes())
+        if remove:
+            path.unlink()
+        elif data.draw(st.booleans()):
+            path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+        else:
+            bit = data.draw(st.integers(0, len(content) * 8 - 1))
+            content[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(content)
+        assert open_and_read(directory, stored) == set()
+        assert open_and_read(directory, stored) == set()

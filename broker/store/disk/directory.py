@@ -2,6 +2,7 @@
 
 STORE                        marker: one line with the format version
 LOCK                         held by the process that has the store open
+ENDS                         where the log and its queues begin and end (`ends.py`)
 00000000000000000000.log     segments, named after the log position of their first byte
 00000000000000000000.index   their queue indexes (`segments/index.py`)
 00000000000000000000.keys    their indexes by key and message id, made by the first query (`keys/file.py`)

@@ -29,7 +29,7 @@ class Segment:
     @property
     def name(self) -> str:
         """File name of the segment."""
-        return f"{self.base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"
+        return segment_name(self.base_position)
 
     @property
     def index_name(self) -> str:
@@ -45,3 +45,8 @@ class Segment:
     def end_position(self) -> int:
         """Position after its last byte."""
         return self.base_position + self.size
+
+
+def segment_name(base_position: int) -> str:
+    """File name of the segment that begins at a log position."""
+    return f"{base_position:0{_NAME_DIGITS}d}{LOG_SUFFIX}"

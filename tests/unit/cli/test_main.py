@@ -15,7 +15,7 @@ from cli.main import app
 def commands() -> list[list[str]]:
     def walk(command: object, path: list[str]) -> Iterator[list[str]]:
         children = getattr(command, "commands", None)
-        if not children:
+        if not children or (getattr(command, "invoke_without_command", False) and path):
             yield path
         for name, child in (children or {}).items():
             yield from walk(child, [*path, name])

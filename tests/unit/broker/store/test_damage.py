@@ -43,3 +43,34 @@ def test_beyond_the_limit_ranges_are_counted_but_known_ones_still_grow(monkeypat
     log.note("s", (1, 0), 1, 2)
     assert [(found.first_offset, found.end_offset) for found in log.report()] == [(0, 2), (10, 11)]
     assert log.unlisted_count == 2
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5), st.sampled_from("ab"))),
+    st.integers(0, 35),
+    st.integers(0, 35),
+)
+def test_counts_agree_with_a_set_of_offsets(noted: list[tuple[int, int, str]], first: int, low: int) -> None:
+    log = DamageLog()
+    expected: set[int] = set()
+    new = 0
+    for start, length, segment in noted:
+        log.note(segment, (1, 0), start, start + length)
+        expected |= set(range(start, start + length))
+        new += sum(found.n for found in log.take_new())
+    assert new == len(expected), "every offset is new once"
+    assert not log.has_new
+    assert log.total((1, 0)) == len(expected)
+    assert log.count((1, 0), first, 20) == sum(first <= offset < 20 for offset in expected)
+    assert log.behind((1, 0), first) == next(offset for offset in range(first, 99) if offset not in expected)
+    log.forget_before((1, 0), low)
+    assert log.total((1, 0)) == sum(offset >= low for offset in expected)
+    log.forget((1, 0))
+    assert (log.report(), log.total((1, 0)), log.count((1, 0), 0, 99)) == ((), 0, 0)
+
+
+def test_what_is_new_comes_in_ranges_as_long_as_possible() -> None:
+    log = DamageLog()
+    for offset in (7, 5, 6, 9):
+        log.note("s", (1, 0), offset, offset + 1)
+    assert [(found.first_offset, found.end_offset) for found in log.take_new()] == [(5, 8), (9, 10)]

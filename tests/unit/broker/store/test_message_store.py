@@ -158,7 +158,7 @@ def test_statistics_are_a_picture_that_does_not_change(tmp_path: Path) -> None:
         assert after.written_position == before.written_position + 3 * 47
         assert after.synced_position == before.written_position
         assert after.tail_bytes > before.tail_bytes == 0
-        assert (after.damage, after.unlisted_damage) == ((), 0)
+        assert (store.damage.report(), store.damage.unlisted_count) == ((), 0)
 
 
 def test_spans_are_the_segments_end_to_end_with_the_time_of_their_newest_message(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_record_that_went_bad_is_skipped_and_reported(tmp_path: Path) -> None:
         data[-47 * 2 - 1] ^= 1
         segment.write_bytes(data)
         assert offsets(store) == [0, 1, 3, 4]
-        (damage,) = store.statistics().damage
+        (damage,) = store.damage.report()
         assert (damage.segment, damage.first_offset, damage.end_offset) == (segment.name, 2, 3)
         result = store.read(1, 0, 2, max_n=1, max_bytes=2**20)
         assert (result.status, result.n, result.next_offset) == (ReadStatus.FOUND, 1, 4)
@@ -98,9 +98,9 @@ def test_a_whole_record_in_the_place_of_another_is_not_served(tmp_path: Path) ->
     _, second, third, *_ = sorted(tmp_path.glob("*.log"))
     shutil.copy(third, second)
     with open_store(tmp_path) as store:
-        assert store.statistics().damage == ()
+        assert store.damage.report() == ()
         found = offsets(store)
-        (damage,) = store.statistics().damage
+        (damage,) = store.damage.report()
         assert damage.segment == second.name
         assert found == [*range(damage.first_offset), *range(damage.end_offset, 60)]
 
@@ -115,7 +115,7 @@ def test_damage_that_is_found_while_an_index_is_rebuilt_is_reported(tmp_path: Pa
         data[-47 * 3 - 1] ^= 1
         second.write_bytes(data)
         found = offsets(store)
-        (damage,) = store.statistics().damage
+        (damage,) = store.damage.report()
         assert damage.segment == second.name
         assert found == [offset for offset in range(60) if offset != damage.first_offset]
 
@@ -129,7 +129,7 @@ def test_what_is_lost_at_the_end_of_a_segment_while_its_index_is_rebuilt_is_repo
         with second.open("r+b") as file:
             file.truncate(second.stat().st_size - 1)
         found = offsets(store)
-        (damage,) = store.statistics().damage
+        (damage,) = store.damage.report()
         assert (damage.segment, damage.end_offset) == (second.name, damage.first_offset + 1)
         assert found == [offset for offset in range(60) if offset != damage.first_offset]
 
@@ -152,7 +152,7 @@ def test_an_error_of_the_disk_is_raised_and_not_taken_for_damage(tmp_path: Path)
             store.read(1, 0, 0, max_n=9, max_bytes=100)
         files.failing.clear()
         assert offsets(store) == [0, 1, 2]
-        assert store.statistics().damage == ()
+        assert store.damage.report() == ()
 
 
 def test_a_time_is_found_in_any_segment(tmp_path: Path) -> None:

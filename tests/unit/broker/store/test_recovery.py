@@ -8,6 +8,7 @@ import pytest
 
 from broker.store.damage import Damage
 from broker.store.disk.errors import StoreNotWritable, StoreUnusable
+from broker.store.ends import FILE_NAME
 from model.record import iter_records
 from tests.unit.broker.store.faulty_files import FaultyFiles
 from tests.unit.broker.store.store_helpers import fill, offsets, open_store
@@ -58,8 +59,11 @@ def test_what_recovery_found_is_durable_before_the_store_is_used(tmp_path: Path)
 
 def test_a_torn_write_is_cut_off_and_its_offsets_are_used_again(tmp_path: Path) -> None:
     store = open_store(tmp_path / "a")
-    fill(store, 3)
+    fill(store, 2)
+    ends = (tmp_path / "a" / FILE_NAME).read_bytes()
+    fill(store, 1)
     directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    (directory / FILE_NAME).write_bytes(ends)  # it is written after the log, so nobody was told of the third message
     store.close()
     (segment,) = directory.glob("*.log")
     data = segment.read_bytes()
@@ -67,12 +71,129 @@ def test_a_torn_write_is_cut_off_and_its_offsets_are_used_again(tmp_path: Path) 
     with open_store(directory) as store:
         assert store.recovery.cut_bytes == 47 - 5
         assert segment.stat().st_size == len(data) - 47
-        assert store.statistics().damage == ()
+        assert store.damage.report() == ()
         assert store.append(1, 0, b"new", 0) == 2
         store.flush()
         assert offsets(store) == [0, 1, 2]
     with open_store(directory) as store:
         assert offsets(store) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("left", [0, 20, 45])
+def test_an_acknowledged_message_that_is_torn_off_is_reported_and_its_offset_is_not_used_again(
+    tmp_path: Path, left: int
+) -> None:
+    store = open_store(tmp_path / "a")
+    fill(store, 3)
+    directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    (segment,) = directory.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[: left - 47])
+    lost = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=2, end_offset=3)
+    for _ in range(2):
+        with open_store(directory) as store:
+            assert store.damage.take_new() == [lost]
+            assert store.damage.take_new() == []
+            assert (store.damage.count((1, 0), 0, 9), store.recovery.damaged_messages) == (1, 1)
+            assert offsets(store) == [0, 1]
+    with open_store(directory) as store:
+        assert store.append(1, 0, b"new", 0) == 3
+        store.flush()
+        assert offsets(store) == [0, 1, 3]
+
+
+def test_every_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=400) as store:
+        fill(store, 60)
+    segments = [path.name for path in sorted(tmp_path.glob("*.log"))]
+    for name in (segments[0], segments[3], segments[-1]):
+        (tmp_path / name).unlink()
+    for _ in range(2):
+        with open_store(tmp_path, segment_bytes=400) as store:
+            assert [damage.segment for damage in store.damage.take_new()] == [segments[0], segments[3], segments[-1]]
+
+
+def test_with_every_segment_gone_the_queues_keep_their_places(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=400) as store:
+        fill(store, 60)
+        store.sync()
+        store.trim(store.written_position)
+        first = store.min_offset(1, 0)
+        fill(store, 5)
+    for path in tmp_path.glob("0*"):
+        path.unlink()
+    for _ in range(2):
+        with open_store(tmp_path) as store:
+            assert sum(damage.n for damage in store.damage.take_new()) == 65 - first
+            assert (store.min_offset(1, 0), store.max_offset(1, 0)) == (first, 65)
+            assert offsets(store) == []
+
+
+def test_what_retention_has_deleted_is_not_missing_whenever_the_process_dies(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a", segment_bytes=400)
+    fill(store, 60)
+    store.sync()
+    before = {path.name: path.read_bytes() for path in sorted((tmp_path / "a").glob("*.log"))}
+    assert store.trim(store.written_position // 2) > 1
+    done = crashed_copy(tmp_path / "a", tmp_path / "b")
+    half_done = crashed_copy(tmp_path / "a", tmp_path / "c")
+    store.close()
+    newest_gone = sorted(before.keys() - {path.name for path in done.glob("*.log")})[-1]
+    (half_done / newest_gone).write_bytes(before[newest_gone])
+    for directory in (done, half_done, tmp_path / "a"):
+        with open_store(directory) as store:
+            assert store.damage.take_new() == []
+            assert len(offsets(store)) == 60 - store.min_offset(1, 0) < 60
+
+
+def test_the_queues_of_a_topic_that_is_gone_are_not_missing(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a")
+    fill(store, 3)
+    store.drop_topic(1)
+    store.flush()
+    directory = crashed_copy(tmp_path / "a", tmp_path / "b")
+    store.close()
+    with open_store(directory) as store:
+        assert (store.damage.take_new(), store.queues()) == ([], [])
+
+
+def test_without_the_file_of_ends_it_is_said_and_the_store_opens(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        assert store.recovery.ends_flaw == ""
+        fill(store, 3)
+    path = tmp_path / FILE_NAME
+    content = path.read_bytes()
+    for flawed, said in ((None, "is missing"), (b"", "is empty"), (content[:-1], "is damaged from byte")):
+        path.unlink()
+        if flawed is not None:
+            path.write_bytes(flawed)
+        with open_store(tmp_path) as store:
+            assert said in store.recovery.ends_flaw
+            assert (store.damage.take_new(), offsets(store)) == ([], [0, 1, 2])
+        with open_store(tmp_path) as store:
+            assert store.recovery.ends_flaw == ""
+
+
+def test_a_queue_goes_on_at_an_offset_that_something_else_proves(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store, 3)
+        store.go_on_at(1, 0, 2)
+        assert store.damage.take_new() == []
+        store.go_on_at(1, 0, 7)
+        store.go_on_at(2, 0, 4)
+        assert [(each.topic_id, each.first_offset, each.end_offset) for each in store.damage.take_new()] == [
+            (1, 3, 7),
+            (2, 0, 4),
+        ]
+        assert offsets(store) == [0, 1, 2]
+        fill(store, 1)
+        assert offsets(store) == [0, 1, 2, 7]
+        directory = crashed_copy(tmp_path, tmp_path.with_name("crashed"))
+    for reopened in (directory, tmp_path):
+        with open_store(reopened) as store:
+            assert (store.max_offset(1, 0), store.max_offset(2, 0)) == (8, 4)
+            assert offsets(store) == [0, 1, 2, 7]
+            assert sum(each.n for each in store.damage.take_new()) == 8
 
 
 def test_an_empty_store_can_be_opened_any_number_of_times_without_growing(tmp_path: Path) -> None:
@@ -126,14 +247,14 @@ def test_a_damaged_segment_is_reported_by_name_and_offsets_and_the_rest_is_serve
     data[-47 * 3 - 1] ^= 1
     second.write_bytes(data)
     with open_store(tmp_path) as store:
-        (damage,) = store.statistics().damage
+        (damage,) = store.damage.report()
         assert damage.segment == second.name
         assert damage.end_offset == damage.first_offset + 1
         assert offsets(store) == [offset for offset in range(20) if offset != damage.first_offset]
         assert (store.recovery.scanned_bytes, store.recovery.damaged_bytes) == (size, 47)
     with open_store(tmp_path) as store:
         assert store.recovery.scanned_records == 0
-        assert store.statistics().damage == (damage,)
+        assert store.damage.report() == (damage,)
 
 
 def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_reuse_offsets(tmp_path: Path) -> None:
@@ -144,7 +265,7 @@ def test_a_store_whose_last_segment_was_cut_short_after_a_clean_close_does_not_r
     for _ in range(2):
         with open_store(tmp_path) as store:
             expected = Damage(segment=segment.name, topic_id=1, queue_id=0, first_offset=7, end_offset=10)
-            assert store.statistics().damage == (expected,)
+            assert store.damage.report() == (expected,)
             assert store.max_offset(1, 0) == 10
             assert offsets(store) == list(range(7))
     with open_store(tmp_path) as store:

@@ -151,4 +151,4 @@ def test_a_segment_that_was_begun_meanwhile_continues_where_the_file_ends_and_no
         assert offsets(store) == [*range(7)]
     with open_store(tmp_path) as store:
         assert offsets(store) == [*range(7)]
-        assert store.statistics().damage == ()
+        assert store.damage.report() == ()

@@ -25,16 +25,16 @@ def test_what_is_appended_is_visible_after_the_flush_and_not_before(tmp_path: Pa
         assert offsets(store) == [0, 1]
 
 
-def test_a_batch_is_one_write(tmp_path: Path) -> None:
+def test_a_batch_is_one_write_and_one_for_the_ends_of_its_queues(tmp_path: Path) -> None:
     files = FaultyFiles()
     with open_store(tmp_path, files) as store:
         before = files.calls["pwrite"]
         for number in range(64):
             store.append(1, number % 16, b"x", 0)
         store.flush()
-        assert files.calls["pwrite"] == before + 1
+        assert files.calls["pwrite"] == before + 2
         store.flush()
-        assert files.calls["pwrite"] == before + 1
+        assert files.calls["pwrite"] == before + 2
 
 
 def test_a_batch_for_one_queue_gets_consecutive_offsets(tmp_path: Path) -> None:

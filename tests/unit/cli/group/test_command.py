@@ -193,6 +193,15 @@ def test_the_last_line_is_the_verdict(info: GroupInfo, text: str) -> None:
     assert verdict(info) == text
 
 
+def test_damaged_messages_have_a_column_and_a_place_in_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    print_group(MOVING)
+    assert "damaged" not in capsys.readouterr().out
+    print_group(replace(MOVING, queues=(replace(MOVING.queues[0], damaged=275), *MOVING.queues[1:])))
+    text = capsys.readouterr().out
+    assert "damaged" in text
+    assert "275 messages of its queues are damaged or missing" in text
+
+
 def test_the_document_has_the_record_and_what_follows_from_it() -> None:
     document = group_document(MOVING)
     assert (document["group"], document["balanced"], document["broadcasting"], document["lag"]) == (
@@ -209,6 +218,7 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "committed": 7,
         "owner": "c@1",
         "targets": ["c@2"],
+        "damaged": 0,
         "lag": 3,
         "deleted": 0,
         "settled": False,

@@ -102,6 +102,7 @@ class Member:
             arrived=lambda owned: self.told.append(("arrived", owned.process_queue.pull_offset)),
             lost=lambda owned: self.told.append(("lost", owned.queue)),
             moved=lambda owned, offset: self.told.append(("moved", offset)),
+            damaged=lambda owned, n, offset: self.told.append(("damaged", (n, offset))),
         )
         self.loop = PullLoop(cast("ClientInstance", broker), "g", self.owned, 32, callbacks)
         self.ended = False
@@ -221,6 +222,14 @@ def test_an_answer_about_an_older_lease_says_nothing_about_the_one_that_was_gran
 def test_an_offset_that_the_broker_does_not_have_is_left_to_the_consumer() -> None:
     member = run(lambda: Member(ScriptedBroker(answer(ResponseCode.PULL_OFFSET_MOVED, 100))), 1)
     assert member.told == [("moved", 100)]
+
+
+def test_damaged_messages_are_told_with_the_messages_behind_them() -> None:
+    behind = found(9)
+    behind = behind._replace(header={**behind.header, "damaged": 4})
+    member = run(lambda: Member(ScriptedBroker(behind)), 1)
+    assert member.told == [("damaged", (4, 10)), ("arrived", 10)]
+    assert member.broker.offsets == [5, 10]
 
 
 def test_a_queue_that_is_given_up_during_a_pull_ends_the_loop_at_once() -> None:

@@ -28,6 +28,7 @@ SHOWN_BY_NAME = frozenset(
         "OFFSET_COMMITTED",
         "OFFSET_MOVED",
         "MESSAGES_DELETED",
+        "MESSAGES_DAMAGED",
         "MESSAGES_REDELIVERED",
         "DEAD_LETTER",
     ]

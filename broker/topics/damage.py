@@ -1,0 +1,74 @@
+"""Tells of damage to the log, at the start and when a read comes upon it: which messages nobody can get any more.
+
+A loss that is not told looks like a group that has consumed everything. So each range that the store finds damaged or
+missing is a warning and an event once in the life of a broker, and is counted until retention deletes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from broker.feature import Core, Feature
+from broker.topics.service import Topics
+from broker.topics.table import queue_count
+from model.events import EventKind
+from model.limits import MAX_DAMAGE_LINES
+from model.topic_route import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+
+class DamageReports(Feature):
+    """What one broker says of the damage in its data directory."""
+
+    def __init__(self, core: Core, topics: Topics, data_dir: Path) -> None:
+        self._core = core
+        self._topics = topics.table
+        self._data_dir = data_dir
+        core.store.on_damage = self.tell
+
+    def tell(self) -> None:
+        """Log, and record as events, what was found since the last call."""
+        core, names = self._core, self._topics.names()
+        # Messages of a topic that is not known are no loss: they were deleted with it.
+        found = [damage for damage in core.store.damage.take_new() if damage.topic_id in names]
+        for number, damage in enumerate(found):
+            topic = names[damage.topic_id]
+            core.emit(
+                EventKind.MESSAGES_DAMAGED,
+                topic=topic,
+                queue_id=damage.queue_id,
+                offset=damage.first_offset,
+                n=damage.n,
+                detail=damage.segment,
+            )
+            if number < MAX_DAMAGE_LINES:
+                logger.warning(
+                    "broker %s: offsets %d to %d of %s:%d, %d in all, are damaged or missing in %s: no consumer can "
+                    "get them; if you have that file elsewhere, stop the broker and put it back",
+                    *(core.name, damage.first_offset, damage.end_offset - 1, topic, damage.queue_id, damage.n),
+                    self._data_dir / damage.segment,
+                )
+        if len(found) > MAX_DAMAGE_LINES:
+            logger.warning(
+                "broker %s: %d ranges more, %d messages in all: rlab broker verify %s lists them",
+                *(core.name, len(found) - MAX_DAMAGE_LINES, sum(damage.n for damage in found), self._data_dir),
+            )
+
+    def tell_start(self) -> None:
+        """Say what opening the store found."""
+        if flaw := self._core.store.recovery.ends_flaw:
+            logger.warning(
+                "broker %s: in %s, %s, and was made again: if messages were lost at the begin or the end of the log "
+                "as well, that cannot be told",
+                *(self._core.name, self._data_dir, flaw),
+            )
+        self.tell()
+
+    def of_topic(self, config: TopicConfig) -> dict[int, int]:
+        """Queue id -> messages that are damaged or missing, for the queues of a topic that have some."""
+        entry = self._topics.existing(config.topic)
+        store = self._core.store
+        counts = {queue_id: store.damage.total((entry.topic_id, queue_id)) for queue_id in range(queue_count(config))}
+        return {queue_id: n for queue_id, n in counts.items() if n}
