@@ -19,6 +19,7 @@ from cli.bench.rebalance.stalls import bench_stalls
 from cli.bench.rebalance.sticky import bench_sticky
 from cli.bench.spark import bench_spark
 from cli.bench.throughput.contrast import bench_contrast
+from cli.bench.throughput.half_away import bench_half_away
 from cli.bench.throughput.order import bench_order
 from cli.bench.throughput.pop import bench_pop, bench_pop_memory
 from cli.bench.throughput.pull import bench_consume, bench_pull
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "sticky": bench_sticky,
     "join-100": bench_join,
     "stalls": bench_stalls,
+    "half-away": bench_half_away,
     "moves-100": bench_moves,
     "consumers-2000": bench_memory,
     "store-async": bench_store_async,

@@ -21,6 +21,7 @@ NAMES = (
     "sticky",
     "join-100",
     "stalls",
+    "half-away",
     "moves-100",
     "consumers-2000",
     "store-async",

@@ -61,8 +61,7 @@ class ClientInstance:
         self.events = EventLog("", config.clock_ms, sink=config.event_sink, buffered=config.trace)
         self.residents: dict[Resident, None] = {}
         self.members: dict[str, GroupMember] = {}  # the consumers among the residents, by group
-        # broker name -> open connection to its master, for frequent requests; emptied whenever a route changes or a
-        # connection is lost
+        # broker name -> open connection to its master, for frequent requests; see `_forget_old_masters`
         self.masters: dict[str, Connection] = {}
         self.broker_returned = anyio.Event()  # set, and replaced, when a lost broker is back and knows us
         self.background = BackgroundTasks("client instance")
@@ -189,9 +188,9 @@ class ClientInstance:
                 # Out of a task group it would come as an ExceptionGroup, and pass every handler of RlabError.
                 failures.append(error)
                 return
-            self.masters.clear()
             if self.routes.update(topic, self._removal_grace.confirm(topic, self.routes.route_of(topic), route)):
                 changed[topic] = None
+            self._forget_old_masters()
 
         known = set(self.addresses())
         if topics:
@@ -240,6 +239,16 @@ class ClientInstance:
         connection = await self.connect_master(broker_name, CONNECT_TIMEOUT_S)
         return raise_for_code(await connection.request(code, header, body, self.config.request_timeout_s))
 
+    def _forget_old_masters(self) -> None:
+        """Forget connections that were lost, or lead to where a master is no more.
+
+        Only those: a send that is on its way to another master would fail, and its producer would avoid that broker.
+        """
+        for broker_name, connection in list(self.masters.items()):
+            address = self.routes.address_of(broker_name, master_only=True)
+            if address is None or self.remoting.connected(address) is not connection:
+                del self.masters[broker_name]
+
     def addresses(self) -> list[str]:
         """Every address of every known broker."""
         return [address for addresses in self.routes.brokers().values() for address in addresses.values()]
@@ -281,7 +290,7 @@ class ClientInstance:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection_lost(self, address: str) -> None:
-        self.masters.clear()
+        self._forget_old_masters()
         self.broker_lost(address, "")
 
     def broker_lost(self, address: str, cause: str) -> None:

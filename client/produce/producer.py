@@ -2,6 +2,11 @@
 
 One message: check it -> queues of its topic from the route -> pick one -> encode once -> send -> after an error that
 allows it, the same bytes again to another broker, within one timeout for all attempts.
+
+An attempt gets an equal share of the time that is left, as long as the next one can go to a broker that did not fail
+just now: a broker that hangs, or that the network has cut off, would use up all of the time otherwise. Where there is
+no such broker, or a key or a queue leaves no choice, to wait is better than to send the message to the same one again,
+and the attempt gets all the time. RocketMQ: sendMsgMaxTimeoutPerRequest, which is off by default.
 """
 
 from __future__ import annotations
@@ -72,7 +77,8 @@ class Producer(ClientLife, Resident):
     Args:
         name_servers: addresses, a string separated by commas or a list.
         group: producer group.
-        retries: further attempts of a send whose error allows one, 0 to 100.
+        retries: further attempts of a send whose error allows one, 0 to 100; after one without an answer, the message
+            may be stored twice.
         timeout_s: seconds for a send with all its attempts.
         avoid_slow_brokers: whether a broker that was slow is avoided for a while.
         **options: `ClientConfig` by name. Producers of one process share a client instance unless `instance_name` says
@@ -163,16 +169,13 @@ class Producer(ClientLife, Resident):
         queue: MessageQueue | None = None,
         delay_ms: int | None = None,
     ) -> SendResult:
-        """Send a message and wait until its broker has it.
+        """Send a message and wait until its broker has it; returns its queue, offset and id.
 
         Args:
             message: what to send.
             key: messages with equal keys go to the same queue, as long as the topic has the same queues.
             queue: exactly this queue. With a key or a queue no other broker is tried, only the same one again.
             delay_ms: deliver it later by this, up to 40 days; its offset is -1 until then.
-
-        Returns:
-            Queue, offset and id.
 
         Raises:
             RlabError: after the last attempt. With `definite` False the message may be stored nevertheless.
@@ -191,16 +194,20 @@ class Producer(ClientLife, Resident):
         avoid: str | None = None
         doubt: RlabError | None = None  # of an attempt that may have been carried out
         attempt = 1
+        several = queue is None and key is None and queues[0].broker_name != queues[-1].broker_name
         while True:
             chosen = queue or self._choose(topic, queues, key, avoid, now)
+            until = deadline
+            if several and (avoid is None or _has_third(queues, chosen.broker_name, avoid)):
+                until = now + (deadline - now) / (self._attempts - attempt + 1)
             try:
                 connection = self._masters.get(chosen.broker_name)
                 if connection is None or not connection.ready:
-                    connection = await self._connection_to(chosen.broker_name, deadline - now)
+                    connection = await self._connection_to(chosen.broker_name, until - now)
                 if delay_ms is None:
-                    offset = await self._batcher.add(chosen, payload, hashed, deadline)
+                    offset = await self._batcher.add(chosen, payload, hashed, until)
                 else:
-                    offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, deadline - now)
+                    offset = await self._send_later(connection, chosen, payload, hashed, delay_ms, until - now)
             except RlabError as error:
                 now = self._time()
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
@@ -211,8 +218,7 @@ class Producer(ClientLife, Resident):
                 if error.code in _ELSEWHERE:
                     queues = await self._look_again(topic, queues)
             else:
-                latency_s = self._time() - now
-                if latency_s >= _SLOW_S:
+                if (latency_s := self._time() - now) >= _SLOW_S:
                     self._picker.record(chosen.broker_name, latency_s, now + latency_s)
                 return _new_tuple(SendResult, (chosen, offset, message_id))
 
@@ -340,6 +346,10 @@ class Producer(ClientLife, Resident):
     def _running(self) -> ClientInstance:
         assert self._instance is not None, "a send begins with `_publish_queues`, which refuses before the start"
         return self._instance
+
+
+def _has_third(queues: tuple[MessageQueue, ...], chosen: str, avoid: str) -> bool:
+    return any(queue.broker_name not in (chosen, avoid) for queue in queues)
 
 
 def _may_retry(error: RlabError) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
+from cli.bench.kit.echo import TOPIC
+from cli.bench.throughput.half_away import send_all
 from model.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -120,6 +122,75 @@ def test_without_a_connection_no_more_is_tried_than_the_retries_allow(simulate: 
     simulate(scenario, brokers=4)
 
 
+@pytest.mark.parametrize("avoids", [True, False])
+def test_while_one_of_two_brokers_hangs_no_send_fails_and_none_takes_longer_than_its_share(
+    simulate: Simulate, avoids: bool
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic(TOPIC)
+        producer = await cluster.start_producer(host="p", avoid_slow_brokers=avoids)
+        await producer.send(TOPIC, b"first")
+        now = cluster.simulation.loop.time
+        with cluster.simulation.network.stall("broker-b"), cluster.simulation.on_host("p"):
+            times_ms, errors = await send_all(producer.producer, 1_000, now)
+        assert (len(times_ms), errors) == (1_000, [])
+        assert max(times_ms) <= 1_100
+        waited = sum(time_ms >= 1_000 for time_ms in times_ms)
+        # All that were under way at that moment; without the table of latencies also half of all later ones.
+        assert waited == 64 if avoids else 400 < waited < 600
+        assert stored(cluster, TOPIC) == 1_001
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(("brokers", "hanging", "time_s"), [(3, 1, 1.0), (3, 2, 2.0), (2, 2, 3.0), (1, 1, 3.0)])
+def test_an_attempt_gets_a_share_of_the_time_while_a_broker_is_left_that_did_not_just_fail(
+    simulate: Simulate, wire: WireTap, brokers: int, hanging: int, time_s: float
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p")
+        await producer.send_many("t", brokers)
+        wire.sent.clear()
+        order = ["broker-a", "broker-b", "broker-c"][:brokers]
+        for name in order[:hanging]:
+            cluster.simulation.network.stall(name)
+        took_s = []
+        for number in range(brokers):  # one of them begins with each broker
+            started_s = cluster.simulation.loop.time()
+            try:
+                await producer.send("t", b"x%d" % number)
+            except RequestTimeout:
+                assert hanging == brokers
+            took_s.append(cluster.simulation.loop.time() - started_s)
+        assert max(took_s) == pytest.approx(time_s, abs=0.1)
+
+    simulate(scenario, brokers=brokers)
+
+
+def test_a_poll_of_routes_and_the_loss_of_one_broker_leave_the_connections_to_the_others_in_use(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=1)
+        producer = await cluster.start_producer(host="p")
+        await producer.send_many("t", 2)
+        instance = producer.producer._instance
+        assert instance is not None
+        before = dict(instance.masters)
+        assert list(before) == ["broker-a", "broker-b"]
+        with cluster.simulation.on_host("p"):
+            await instance.poll_routes()
+        # Without it, a message that waits for the end of the event-loop iteration would fail as one without a broker.
+        assert instance.masters == before
+        cluster.simulation.network.cut("p", "broker-a")
+        while "broker-a" in instance.masters:
+            await anyio.lowlevel.checkpoint()
+        assert instance.masters == {"broker-b": before["broker-b"]}
+
+    simulate(scenario)
+
+
 # ------------------------------------------------------------------------------------------------------------- latency
 
 
@@ -131,7 +202,7 @@ def test_a_broker_that_answers_slowly_is_avoided_for_a_while_unless_told_otherwi
         await cluster.create_topic("t", queues=1)
         producer = await cluster.start_producer(host="p", avoid_slow_brokers=avoids)
         await producer.send_many("t", 2)
-        slow = cluster.simulation.network.set_latency("p", "broker-a", 0.5)  # 1 s there and back: avoided for 2 s
+        slow = cluster.simulation.network.set_latency("p", "broker-a", 0.4)  # 0.8 s there and back: avoided for 2 s
         await producer.send_many("t", 2, first=2)
         slow.heal()
         await producer.send_many("t", 10, first=4)
