@@ -277,8 +277,8 @@ def _build(
     headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
         raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
-    arrays = [_MAKERS[field.name](queue, headers, columns, options) for field in schema]
-    return [pa.RecordBatch.from_arrays(arrays, schema=schema)]
+    makers = _makers(queue, headers, columns, options)
+    return [pa.RecordBatch.from_arrays([makers[field.name]() for field in schema], schema=schema)]
 
 
 def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
@@ -290,10 +290,6 @@ def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
         if offset < end and (tags is None or payload[_TAGS] in tags)
     ]
     return Records([header for header, _ in kept], [payload for _, payload in kept])
-
-
-_Columns = Sequence[Sequence[Any]]
-_Maker = Callable[[MessageQueue, Any, _Columns, SourceOptions], Any]
 
 
 def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
@@ -330,24 +326,22 @@ def _properties(values: Sequence[dict[str, str]], include: bool) -> pa.Array:
     return pa.array([list(dict.items(value)) for value in values], kind)
 
 
-_MAKERS: dict[str, _Maker] = {
-    "topic": lambda queue, headers, columns, options: repeated(queue.topic, len(headers)),
-    "broker": lambda queue, headers, columns, options: repeated(queue.broker_name, len(headers)),
-    "queue_id": lambda queue, headers, columns, options: numbers(
-        np.full(len(headers), queue.queue_id, np.int32), pa.int32()
-    ),
-    "offset": lambda queue, headers, columns, options: numbers(headers["offset"].astype(np.int64), pa.int64()),
-    "key": lambda queue, headers, columns, options: _keys(columns[_KEYS]),
-    "tag": lambda queue, headers, columns, options: _tags(columns[_TAGS]),
-    "body": lambda queue, headers, columns, options: _bodies(columns[_BODY], options.include_body),
-    "msg_id": lambda queue, headers, columns, options: texts(columns[_MESSAGE_ID]),
-    "born_ts": lambda queue, headers, columns, options: _born(columns[_BORN_MS]),
-    "store_ts": lambda queue, headers, columns, options: _timestamps(headers["stored_ms"].astype(np.int64)),
-    "reconsume_times": lambda queue, headers, columns, options: numbers(
-        headers["times_delivered"].astype(np.int32), pa.int32()
-    ),
-    "properties": lambda queue, headers, columns, options: _properties(
-        columns[_PROPERTIES], options.include_properties
-    ),
-}
-assert list(_MAKERS) == SCHEMA.fieldNames(), "each column has its maker"
+def _makers(
+    queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions
+) -> dict[str, Callable[[], pa.Array]]:
+    """Column of `SCHEMA` -> what makes its array from the records of a queue; only those of a schema are called."""
+    n = len(headers)
+    return {
+        "topic": lambda: repeated(queue.topic, n),
+        "broker": lambda: repeated(queue.broker_name, n),
+        "queue_id": lambda: numbers(np.full(n, queue.queue_id, np.int32), pa.int32()),
+        "offset": lambda: numbers(headers["offset"].astype(np.int64), pa.int64()),
+        "key": lambda: _keys(columns[_KEYS]),
+        "tag": lambda: _tags(columns[_TAGS]),
+        "body": lambda: _bodies(columns[_BODY], options.include_body),
+        "msg_id": lambda: texts(columns[_MESSAGE_ID]),
+        "born_ts": lambda: _born(columns[_BORN_MS]),
+        "store_ts": lambda: _timestamps(headers["stored_ms"].astype(np.int64)),
+        "reconsume_times": lambda: numbers(headers["times_delivered"].astype(np.int32), pa.int32()),
+        "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties),
+    }
