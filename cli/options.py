@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -114,6 +115,15 @@ def age_ms(text: str) -> int | None:
     """Read an age such as 90s, 10m, 1h or 2d; None if it is not one."""
     match = re.fullmatch(r"(\d{1,9})([smhd])", text)
     return int(match[1]) * _UNIT_MS[match[2]] if match else None
+
+
+def moment_ms(text: str) -> int:
+    """Read milliseconds since 1970, or a date and time of ISO 8601 as them.
+
+    Raises:
+        ValueError, OverflowError: it is neither.
+    """
+    return int(text) if text.isascii() and text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def new_directory(option: str, directory: Path) -> Path:

@@ -35,9 +35,12 @@ class DeadlineDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._waits_until = float("inf")
 
-    def wake_by(self, deadline: float) -> None:
-        """Make sure that the driver acts no later than this; cheap when it would anyway, nothing while not running."""
-        if deadline < self._waits_until and self._loop is not None:
+    def wake_by(self, deadline: float | None) -> None:
+        """Make sure that the driver acts no later than this, if it is a time.
+
+        Cheap when it would anyway; does nothing while it does not run.
+        """
+        if deadline is not None and deadline < self._waits_until and self._loop is not None:
             if self._timer is not None:
                 self._timer.cancel()
             self._waits_until = deadline
@@ -49,9 +52,7 @@ class DeadlineDriver:
         # A caller of `wake_by` lends no part of its context to the work that the core starts.
         self._context = contextvars.copy_context()
         try:
-            deadline = self._next_deadline()
-            if deadline is not None:
-                self.wake_by(deadline)
+            self.wake_by(self._next_deadline())
             await anyio.sleep_forever()
         finally:
             self._loop = None
@@ -63,6 +64,4 @@ class DeadlineDriver:
         self._timer, self._waits_until = None, float("inf")
         if self._loop is not None:
             self._act(self._loop.time())
-            deadline = self._next_deadline()
-            if deadline is not None:
-                self.wake_by(deadline)
+            self.wake_by(self._next_deadline())

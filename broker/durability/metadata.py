@@ -22,7 +22,6 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgpack
@@ -62,9 +61,7 @@ class MetadataStore:
     def __enter__(self) -> MetadataStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._db.close()
 
     def number(self, name: str) -> int:

@@ -102,7 +102,7 @@ class Groups(Feature):
         self.clients.pop(connection.number, None)
         now = self._core.loop.time()
         if self.table.connection_closed(connection.number, now):
-            self._core.driver.wake_by(self.table.next_deadline() or now)
+            self._core.driver.wake_by(self.table.next_deadline())
 
     def knows_group(self, group: str) -> bool:
         """Whether the group has or had members."""
@@ -140,9 +140,7 @@ class Groups(Feature):
                 if client is not None:
                     sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
             core.emit(EventKind.NOTIFY_SENT, cause=info.cause, group=info.group, version=info.version, n=sent)
-        deadline = self.table.next_deadline()
-        if deadline is not None:
-            core.driver.wake_by(deadline)
+        core.driver.wake_by(self.table.next_deadline())
 
     def notify_all(self, info: ConsumerGroupInfo, cause: str) -> None:
         """Notify every member of a group to rebalance, although no member joined, left or changed."""

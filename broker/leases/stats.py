@@ -53,21 +53,18 @@ class GroupStatsHandlers(Feature):
         info = self._groups.table.get(group)
         if info is None:
             raise GroupNotExist(f"group {group!r} is not known to broker {self._core.name!r}")
-        now = self._core.loop.time()
-        members = []
-        for key in sorted(info.members):
-            member = info.members[key]
-            client = self._groups.clients.get(member.connection)
-            members.append(
-                {
-                    "client_id": member.client_id,
-                    "address": None if client is None else client.connection.peer,
-                    "expires_in_s": member.expires_at - now,
-                    "consumer": member.data.to_wire(),
-                    "suspended": member.data.suspended,
-                    "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],
-                }
-            )
+        now, clients = self._core.loop.time(), self._groups.clients
+        members = [
+            {
+                "client_id": member.client_id,
+                "address": None if (client := clients.get(member.connection)) is None else client.connection.peer,
+                "expires_in_s": member.expires_at - now,
+                "consumer": member.data.to_wire(),
+                "suspended": member.data.suspended,
+                "queues": [list(queue) for queue in self._leases.table.held_by(group, member.client_id)],
+            }
+            for _, member in sorted(info.members.items())
+        ]
         answer = {"group": group, "version": info.version, "created_ms": info.created_ms, "members": members}
         return Reply({}, msgpack.packb(answer))
 

@@ -22,7 +22,7 @@ from cli.bench.kit.echo import TOPIC
 from cli.bench.kit.filling import fill_topic
 from cli.bench.kit.processes import cluster_processes, create_topics, temporary_folder
 from cli.bench.kit.report import Result
-from cli.bench.kit.rounds import Progress, Sizes, Turn, in_turns, median_turn, percentile, result_of
+from cli.bench.kit.rounds import Progress, Round, Sizes, Turn, in_turns, median_turn, percentile, result_of
 from client import Message, Producer
 
 if TYPE_CHECKING:
@@ -110,30 +110,30 @@ async def _blocking(spark: SparkSession, work: Callable[[], _T]) -> _T:
     return await to_thread.run_sync(run, abandon_on_cancel=True)
 
 
-async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> list[Turn]:
-    async def columns() -> float:
-        progress("read, columns")
-        return await _blocking(spark, partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
+def _reading(spark: SparkSession, frame: DataFrame, label: str, sizes: Sizes, progress: Progress) -> Round:
+    """A round that reads all rows of a frame."""
 
-    async def tuples() -> float:
-        progress("read, one row at a time")
-        frame = _topic(spark.read, name_server, useArrow="false").load()
+    async def run() -> float:
+        progress(f"read, {label}")
         return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
 
-    return await in_turns(columns, tuples, sizes.passes)
+    return run
+
+
+async def _read_turns(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> list[Turn]:
+    columns, rows = _topic(spark.read, name_server).load(), _topic(spark.read, name_server, useArrow="false").load()
+    return await in_turns(
+        _reading(spark, columns, "columns", sizes, progress),
+        _reading(spark, rows, "one row at a time", sizes, progress),
+        sizes.passes,
+    )
 
 
 async def _two_executors(spark: SparkSession, name_server: str, sizes: Sizes, progress: Progress) -> Result:
-    async def two() -> float:
-        progress("read, two executors")
-        return await _blocking(spark, partial(_read, _topic(spark.read, name_server).load(), sizes.spark_rows))
-
-    async def one() -> float:
-        progress("read, one executor")
-        # One task reads queue after queue, so the other executor is idle.
-        frame = _topic(spark.read, name_server).load().coalesce(1)
-        return await _blocking(spark, partial(_read, frame, sizes.spark_rows))
-
+    frame = _topic(spark.read, name_server).load()
+    two = _reading(spark, frame, "two executors", sizes, progress)
+    # One task reads queue after queue, so the other executor is idle.
+    one = _reading(spark, frame.coalesce(1), "one executor", sizes, progress)
     # A new executor starts its Python with its first task.
     await two()
     turns = await in_turns(two, one, sizes.passes)

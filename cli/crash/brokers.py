@@ -8,7 +8,6 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 import anyio
@@ -86,9 +85,7 @@ class BrokerProcess:
         self._stderr = appending(self._log)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         with anyio.CancelScope(shield=True):
             if self._child is not None:
                 await self._child.stop()

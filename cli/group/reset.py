@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, age_ms, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, TopicName, age_ms, moment_ms, switch
 from cli.output import print_json, print_note, print_table
 from cli.runtime import ask_cluster
 from model.errors import InvalidParameter
@@ -101,11 +100,9 @@ def time_of(text: str) -> int:
     from client.config import wall_clock_ms
 
     try:
-        if text.isascii() and text.isdecimal():
-            return int(text)
         if (age := age_ms(text.removeprefix("-"))) is not None:
             return max(0, int(wall_clock_ms()) - age)
-        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
+        return max(0, moment_ms(text))
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
             f"--to {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, milliseconds since 1970, "

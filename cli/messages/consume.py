@@ -6,7 +6,6 @@ import base64
 import json as jsonlib
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ import anyio
 import typer
 
 from cli.messages.lines import write_all
-from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose, switch
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose, moment_ms, switch
 from cli.runtime import run
 from model.assignment import BROKER_STRATEGY, AssignedBy
 from model.errors import ConfigError, QueryNotFound
@@ -147,12 +146,11 @@ def start_of(text: str) -> tuple[ConsumeFrom, int]:
     if text in named:
         return named[text], 0
     try:
-        ms = int(text) if text.isdecimal() else round(datetime.fromisoformat(text).timestamp() * 1000)
+        return ConsumeFrom.TIMESTAMP, max(1, moment_ms(text))
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(
             f"--from {text!r}: use earliest, latest, a time such as 2026-01-31T12:00:00, or milliseconds since 1970"
         ) from error
-    return ConsumeFrom.TIMESTAMP, max(1, ms)
 
 
 class Consuming:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import TracebackType
 
 from model.errors import ConfigError
 from model.event_log import encode_events
@@ -34,9 +33,7 @@ class TraceFile:
     def __enter__(self) -> TraceFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
             self._file.close()
         except OSError as failure:

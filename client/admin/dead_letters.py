@@ -18,23 +18,18 @@ from typing import NamedTuple, cast
 
 import msgpack
 
-from client.admin.requests import ClusterRequests, fail, masters_of
-from model.decode import decode_messages
+from client.admin.requests import ClusterRequests, fail, masters_of, pull_once
 from model.errors import RlabError, ServiceNotAvailable, TopicNotExist
 from model.limits import MAX_PULL_BATCH, REQUEST_TIMEOUT_S
 from model.message import Message, MessageExt, encode_payload, tag_hash
 from model.message_queue import MessageQueue
 from model.names import check_group, dlq_topic, retry_topic
-from model.response_code import ResponseCode
 from model.topic_route import TopicRoute
-from remoting.client import raise_for_code
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
 RESEND_TOGETHER = 64
 """Letters that are sent before the first of them is marked; up to this many are sent twice if the process dies."""
-
-_NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
 class ResendTo(StrEnum):
@@ -250,22 +245,9 @@ class DeadLetterAdmin:
 
     async def _pull(self, address: str, queue: MessageQueue, offset: int, max_n: int) -> tuple[list[MessageExt], int]:
         """Read from an offset; returns messages and the next offset."""
-        header = {
-            "group": self.group,
-            "topic": self.topic,
-            "queue_id": queue.queue_id,
-            "offset": offset,
-            "max_n": max_n,
-            "suspend_ms": 0,
-        }
-        remoting = self._cluster.remoting
-        connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
-        answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
-        if answer.code in _NOTHING_THERE:
-            # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
-            return [], max(offset + 1, answer.header["next_offset"])
-        raise_for_code(answer)
-        return decode_messages(queue, answer.body or b""), answer.header["next_offset"]
+        messages, next_offset = await pull_once(self._cluster.remoting, address, self.group, queue, offset, max_n)
+        # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
+        return messages, next_offset if messages else max(offset + 1, next_offset)
 
 
 def _with_addresses(route: TopicRoute, queues: Iterable[MessageQueue]) -> list[tuple[MessageQueue, str]]:

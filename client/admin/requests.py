@@ -10,6 +10,7 @@ import anyio
 import msgpack
 
 from client.instance.name_servers import NameServers
+from model.decode import decode_messages
 from model.errors import (
     ConnectFailed,
     GroupNotExist,
@@ -19,16 +20,21 @@ from model.errors import (
     ServiceNotAvailable,
     TopicNotExist,
 )
+from model.limits import REQUEST_TIMEOUT_S
+from model.message import MessageExt
+from model.message_queue import MessageQueue
 from model.names import check_topic
+from model.response_code import ResponseCode
 from model.topic_route import BrokerData, TopicRoute
 from remoting.address import parse_addresses
-from remoting.client import RemotingClient
+from remoting.client import RemotingClient, raise_for_code
 from remoting.command import Command
 from remoting.request_code import RequestCode
 
 Answer = Command | RlabError
 """The response of one server, or the error instead of it."""
 
+_NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.PULL_RETRY_IMMEDIATELY)
 _SHOWN_NAMES = 10
 
 
@@ -127,6 +133,27 @@ class ClusterRequests:
         if len(away) == len(answers):
             raise ConnectFailed("no broker answers: " + "; ".join(f"{name}: {answers[name]}" for name in away))
         return {name: answer for name, answer in answers.items() if name not in away}, away
+
+
+async def pull_once(
+    remoting: RemotingClient, address: str, group: str, queue: MessageQueue, offset: int, max_n: int
+) -> tuple[list[MessageExt], int]:
+    """Read messages of a queue without a lease; returns them, and the offset that the broker goes on from.
+
+    Where messages were deleted or damaged there are none, and that offset is another one. Cancellation: harmless.
+    """
+    header = {
+        "group": group,
+        "topic": queue.topic,
+        "queue_id": queue.queue_id,
+        "offset": offset,
+        "max_n": max_n,
+        "suspend_ms": 0,
+    }
+    connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
+    answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
+    messages = [] if answer.code in _NOTHING_THERE else decode_messages(queue, raise_for_code(answer).body or b"")
+    return messages, answer.header["next_offset"]
 
 
 def succeeded(answers: Mapping[str, Answer], failed: str, *ignored: type[RlabError]) -> dict[str, Command]:

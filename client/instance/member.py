@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from enum import StrEnum
-from types import TracebackType
 from typing import Protocol, Self
 
 import anyio
@@ -42,9 +41,7 @@ class ClientLife(ABC):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         # Also on a cancellation: a consumer leaves its group properly, within its bounds.
         with anyio.CancelScope(shield=True):
             await self.shutdown()

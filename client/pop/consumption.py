@@ -125,7 +125,7 @@ class PopConsumption(PopIntake):
             loop.unfinished += len(mine)
             popped.put(mine, sent_at, invisible_s, loop.finished)
             self.pool.offer(popped)
-            self._driver.wake_by(popped.next_deadline() or sent_at)
+            self._driver.wake_by(popped.next_deadline())
 
     # --- listeners ---------------------------------------------------------------------------------------------------
 
@@ -225,9 +225,7 @@ class PopConsumption(PopIntake):
             popped.then()
         if self._closing:
             self._progress.set()
-        deadline = queue.next_deadline()
-        if deadline is not None:
-            self._driver.wake_by(deadline)
+        self._driver.wake_by(queue.next_deadline())
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

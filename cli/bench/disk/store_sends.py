@@ -1,8 +1,8 @@
 """store-async and store-sync: cost of stored and of synced messages for a producer.
 
 store-async compares awaited sends, 64 in flight, with sends to a broker that writes nothing. store-sync, in which sends
-are answered after the sync, compares 64 producers with a bare loop that writes and syncs single messages in the same
-folder; because a sync is nearly free on many virtual machines, it is also measured on a disk whose sync takes 4 ms.
+are answered after the sync, compares 64 producers with a bare loop that writes and syncs single messages on the same
+disk; because a sync is nearly free on many virtual machines, it is also measured on a disk whose sync takes 4 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from broker.store.disk.files import Files
 from cli.bench.disk.other_disks import FORGET, KEEP, SlowFiles
 from cli.bench.kit.echo import BODY, TOPIC
-from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder
+from cli.bench.kit.processes import cluster_processes, temporary_folder
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Round, Sizes, Window, in_turns, median_turn, rate, result_of
 from cli.bench.throughput.send import IN_FLIGHT, QUEUES, round_of, sending
@@ -33,23 +33,20 @@ _NEARLY_FREE_MS = 0.5
 async def bench_store_async(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure sends to a broker with files, against one without."""
     async with (
-        temporary_folder() as folder,
-        name_server_process() as name_server,
-        broker_process(name_server, folder, entry=(_OTHER_DISKS, "optional")) as broker,
+        cluster_processes({TOPIC: QUEUES}, entry=(_OTHER_DISKS, "optional")) as cluster,
+        Producer(cluster.name_server) as producer,
     ):
-        await create_topics(name_server, {TOPIC: QUEUES})
-        async with Producer(name_server) as producer:
 
-            def side(label: str, number: signal.Signals) -> Round:
-                measure = round_of(sending(producer), IN_FLIGHT, sizes, progress, label)
+        def side(label: str, number: signal.Signals) -> Round:
+            measure = round_of(sending(producer), IN_FLIGHT, sizes, progress, label)
 
-                async def run() -> float:
-                    broker.process.send_signal(number)
-                    return await measure()
+            async def run() -> float:
+                cluster.broker.process.send_signal(number)
+                return await measure()
 
-                return run
+            return run
 
-            turns = await in_turns(side("with files", KEEP), side("without files", FORGET), sizes.repeat)
+        turns = await in_turns(side("with files", KEEP), side("without files", FORGET), sizes.repeat)
     return [result_of("store-async", turns)]
 
 
@@ -66,9 +63,8 @@ async def _bench_sync(
     """Measure one disk: 64 producers against the bare loop, and one producer against it."""
     async with AsyncExitStack() as stack:
         folder = await stack.enter_async_context(temporary_folder())
-        name_server = await stack.enter_async_context(name_server_process())
-        await stack.enter_async_context(broker_process(name_server, folder / "broker", "--flush", "sync", entry=entry))
-        await create_topics(name_server, {TOPIC: QUEUES})
+        servers = cluster_processes({TOPIC: QUEUES}, "--flush", "sync", entry=entry)
+        name_server = (await stack.enter_async_context(servers)).name_server
         # Each has a batcher of its own, so sends are grouped only by the broker.
         producers = [await stack.enter_async_context(Producer(name_server)) for _ in range(IN_FLIGHT)]
         bare = syncing(folder / "bare", files, sizes, progress)

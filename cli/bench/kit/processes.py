@@ -40,17 +40,18 @@ async def echo_process() -> AsyncIterator[Child]:
 
 
 @asynccontextmanager
-async def cluster_processes(topics: Mapping[str, int], *, trace: bool = True) -> AsyncIterator[ClusterProcesses]:
+async def cluster_processes(
+    topics: Mapping[str, int], *options: str, entry: Sequence[str] = ("cli.main", "broker")
+) -> AsyncIterator[ClusterProcesses]:
     """Run a name server and a broker while the block runs, with files in a temporary folder.
 
-    `topics` has the number of queues of each topic to create; without `trace` the broker stores no events. The name
-    server lists every topic when the block begins.
+    `topics` has the number of queues of each topic to create; for the others see `broker_process`. The name server
+    lists every topic when the block begins.
     """
-    flag = "--trace-topic" if trace else "--no-trace-topic"
     async with (
         temporary_folder() as folder,
         name_server_process() as name_server,
-        broker_process(name_server, folder, flag) as broker,
+        broker_process(name_server, folder, *options, entry=entry) as broker,
     ):
         await create_topics(name_server, topics)
         yield ClusterProcesses(name_server, broker)

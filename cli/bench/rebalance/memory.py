@@ -29,7 +29,7 @@ _SETTLE_S = 1.0
 async def bench_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory."""
     members = max(1, sizes.idle // GROUPS)
-    async with cluster_processes({TOPIC: members}, trace=False) as cluster:
+    async with cluster_processes({TOPIC: members}, "--no-trace-topic") as cluster:
         before = await rss_bytes(cluster.broker)
         started = time.perf_counter()
         async with idle_groups(cluster.name_server, members, progress) as converged_at:

@@ -28,7 +28,7 @@ import anyio
 from cli.bench.kit.consumers import Listener, consumer_of, queues_of, running, targets
 from cli.bench.kit.convergence import ConvergenceWatch
 from cli.bench.kit.echo import TOPIC
-from cli.bench.kit.processes import broker_process, create_topics, name_server_process, temporary_folder
+from cli.bench.kit.processes import cluster_processes
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Sizes, percentile
 from client import ConsumeFrom, Message, MessageExt, MessageQueue, Producer, PushConsumer
@@ -114,13 +114,8 @@ async def bench_moves(sizes: Sizes, progress: Progress) -> list[Result]:
 
 
 async def _in_cluster(sizes: Sizes, progress: Progress, *options: str) -> Moves:
-    async with (
-        temporary_folder() as folder,
-        name_server_process() as name_server,
-        broker_process(name_server, folder, *options),
-    ):
-        await create_topics(name_server, {TOPIC: sizes.queues})
-        return await measure_moves(name_server, sizes, progress, time.perf_counter)
+    async with cluster_processes({TOPIC: sizes.queues}, *options) as cluster:
+        return await measure_moves(cluster.name_server, sizes, progress, time.perf_counter)
 
 
 async def measure_moves(name_server: str, sizes: Sizes, progress: Progress, clock: Callable[[], float]) -> Moves:

@@ -122,7 +122,7 @@ def consuming(name_server: str, sizes: Sizes, progress: Progress) -> Round:
 
 async def bench_pop_memory(sizes: Sizes, progress: Progress) -> list[Result]:
     """Measure memory of messages in flight; see `bench_pop`."""
-    async with cluster_processes({TOPIC: QUEUES}, trace=False) as cluster, RemotingClient({}) as remoting:
+    async with cluster_processes({TOPIC: QUEUES}, "--no-trace-topic") as cluster, RemotingClient({}) as remoting:
         progress("filling the queues")
         await fill(cluster.name_server, sizes.in_flight // QUEUES)
         connection = await remoting.connect(cluster.broker.address)
