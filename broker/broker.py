@@ -104,6 +104,7 @@ class Broker(Feature):
             register_interval_s=config.register_interval_s,
             expiry_s=config.expiry_s,
             version=int(config.clock_ms()),
+            newcomer=run == 0,
         )
         add = features.add
         add(self)

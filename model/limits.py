@@ -47,6 +47,12 @@ RECONNECT_FIRST_S = 0.05
 RECONNECT_MAX_S = 5.0
 
 # --- name server -----------------------------------------------------------------------------------------------------
+NAME_SERVER_STARTING_S = 5.0
+"""How long after its start a name server says of no topic that it does not exist: brokers may not have registered."""
+REGISTER_RETRY_MAX_S = 2.0
+"""Longest wait of a broker before it tries a lost name server again: it has to be back within that time."""
+ROUTE_RETRY_S = 0.1
+"""Wait of a client before it asks again for a route that the name servers do not know yet."""
 BROKER_REGISTER_INTERVAL_S = 30.0
 BROKER_EXPIRY_S = 120.0
 MAX_BROKER_EXPIRY_S = 24 * 3600.0
@@ -210,6 +216,7 @@ assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"
 assert RECONNECT_FIRST_S * (1 + 2) < LEASE_CLOSE_GRACE_S, "the third attempt to connect must come within the grace"
 assert HEARTBEAT_INTERVAL_S < MEMBER_EXPIRY_S / 3, "two lost heartbeats must not expire a member"
+assert REGISTER_RETRY_MAX_S + CONNECT_TIMEOUT_S <= NAME_SERVER_STARTING_S, "a broker has to be back within that time"
 assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations must not expire a broker"
 assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that has finished a segment never has to hurry"
 assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"

@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import msgpack
 
+from model.errors import ServiceNotAvailable, TopicNotExist
 from model.names import check_id
+from namesrv.beginning import Beginning
 from namesrv.registration import checked_address, registration_of
 from namesrv.route_table import RouteTable
 from remoting.command import Command, Reply
@@ -34,6 +36,7 @@ class NameServerHandlers:
         self._wake_by = wake_by
         self._now = asyncio.get_running_loop().time
         self._started = self._now()
+        self._beginning = Beginning(self._started)
 
     def by_code(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -57,6 +60,7 @@ class NameServerHandlers:
         before = self._table.address_of(*key)
         changed = self._table.register_broker(registration, connection.number, now)
         self._wake_by(now + registration.expiry_s)
+        self._beginning.registered(key, newcomer=registration.newcomer, now=now)
         if before is not None and before != address:
             logger.warning(
                 "broker %s id %d moved from %s to %s: if both run, they need two names", *key, before, address
@@ -76,8 +80,20 @@ class NameServerHandlers:
         return Reply({})
 
     def get_route(self, connection: Connection, request: Command) -> Reply:
-        """Answer with the route of a topic."""
-        return Reply({}, self._table.encoded_route(request.header["topic"]))
+        """Answer with the route of a topic.
+
+        ServiceNotAvailable: it is not known yet, because this name server has just started; ask again.
+        """
+        try:
+            return Reply({}, self._table.encoded_route(request.header["topic"]))
+        except TopicNotExist:
+            now = self._now()
+            if self._beginning.knows_all(now):
+                raise
+            raise ServiceNotAvailable(
+                f"topic {request.header['topic']!r} is not known yet: this name server started "
+                f"{now - self._started:.1f} s ago, and brokers may be about to register; ask again"
+            ) from None
 
     def get_cluster_info(self, connection: Connection, request: Command) -> Reply:
         """List all brokers."""

@@ -31,6 +31,7 @@ class BrokerRegistration:
     version: int
     expiry_s: float
     topics: tuple[TopicConfig, ...]
+    newcomer: bool = False  # no name server has known this broker before
 
     @property
     def key(self) -> BrokerKey:
@@ -58,6 +59,7 @@ def registration_of(request: Command) -> BrokerRegistration:
         version=header["version"],
         expiry_s=header["expiry_ms"] / 1000,
         topics=topics,
+        newcomer=header.get("newcomer") is True,
     )
 
 

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from broker.topics.table import TopicTable
 from model.errors import RlabError
-from model.limits import REQUEST_TIMEOUT_S
+from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
 from model.topic_route import Perm
 from remoting.address import format_address, parse_address
 from remoting.client import Backoff, RemotingClient
@@ -41,6 +41,7 @@ class Announcement(NamedTuple):
     register_interval_s: float
     expiry_s: float
     version: int
+    newcomer: bool = False  # whether this is the first run of its data directory
 
 
 class Registration:
@@ -54,6 +55,7 @@ class Registration:
         self._wakes = {address: anyio.Event() for address in announcement.name_servers}
         self._tried = {address: anyio.Event() for address in announcement.name_servers}
         self._announced: dict[str, str] = {}
+        self._known: dict[str, None] = {}  # the name servers that have answered
         self._rng = random.Random(announcement.name)
         self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
 
@@ -93,7 +95,9 @@ class Registration:
                 # A back-off of our own: the client's does not count a name server that answers, and refuses.
                 now = anyio.current_time()
                 backoff.failed(now, self._rng)
-                wait_s = max(backoff.wait_s(now), self._client.backoff_s(address))
+                wait_s = min(max(backoff.wait_s(now), self._client.backoff_s(address)), REGISTER_RETRY_MAX_S)
+                if self._client.connected(address) is None:
+                    self._client.drop(address)  # with its back-off, which may be longer than that
             self._tried[address].set()
             with anyio.move_on_after(wait_s):
                 await self._wakes[address].wait()
@@ -116,9 +120,11 @@ class Registration:
             "address": advertised,
             "version": self._version,
             "expiry_ms": int(broker.expiry_s * 1000),
+            "newcomer": broker.newcomer and address not in self._known,
             "cause": self._cause,
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))
+        self._known[address] = None
 
     async def stop(self) -> None:
         """Unregister from every name server, then close. At one that cannot be reached the broker expires.

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import anyio
 import msgpack
 
 from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, ServiceNotAvailable, TopicNotExist
+from model.limits import NAME_SERVER_STARTING_S, ROUTE_RETRY_S
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -32,6 +34,7 @@ class NameServers:
         Cancellation: harmless.
         """
         failures = []
+        not_yet: ServiceNotAvailable | None = None
         # Requests run at the same time: each remembers where it began, or two that fail together would skip a name
         # server that is up.
         first = self._current
@@ -42,24 +45,34 @@ class NameServers:
                 answer = await self._remoting.request(address, code, header, body, self._timeout_s)
             except (NetworkError, ServiceNotAvailable) as error:
                 failures.append(f"{address}: {error}")
+                not_yet = error if isinstance(error, ServiceNotAvailable) else not_yet
             except RlabError:
                 self._current = index
                 raise
             else:
                 self._current = index
                 return answer
-        raise ConnectFailed(f"no name server answers: {'; '.join(failures)}")
+        raise ConnectFailed(f"no name server answers: {'; '.join(failures)}") from not_yet
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic; None when the name server answers that no broker serves it.
 
-        ConnectFailed means that nothing is known about the topic.
+        A name server that has just started does not know that yet: it is asked again until it does. ConnectFailed means
+        that nothing is known about the topic. Cancellation: harmless.
         """
-        try:
-            answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        except TopicNotExist:
-            return None
-        return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
+        # One request later than the last that may be answered so.
+        until = anyio.current_time() + NAME_SERVER_STARTING_S + ROUTE_RETRY_S
+        while True:
+            try:
+                answer = await self.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+            except TopicNotExist:
+                return None
+            except ConnectFailed as error:
+                if not isinstance(error.__cause__, ServiceNotAvailable) or anyio.current_time() >= until:
+                    raise
+            else:
+                return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
+            await anyio.sleep(ROUTE_RETRY_S)
 
     async def connect_and_get_own_address(self) -> str:
         """Connect to a name server, check that it is one, and return our address as it sees it.

@@ -11,7 +11,7 @@ A route goes only by the answer of a name server. The two cases without a route 
 
 RocketMQ treats both alike and keeps the old route for ever, so that a topic that was deleted, or whose last broker
 died, keeps its queues in every client until that client restarts. The price of believing the answer: a name server must
-not give it while it cannot know yet, right after its own start.
+not give it while it cannot know yet, right after its own start (`namesrv/beginning.py`).
 
 RocketMQ: MQClientInstance (topicRouteTable, brokerAddrTable, updateTopicRouteInfoFromNameServer).
 """

@@ -23,6 +23,7 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("address", str, "host:port that clients connect to"),
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
             Field("expiry_ms", int, "silence after which the broker is considered dead", True, 1, _MAX_EXPIRY_MS),
+            Field("newcomer", bool, "whether no name server has known this broker before", required=False),
             CAUSE,
         ),
         rows=(TOPIC, *TOPIC_CONFIG),

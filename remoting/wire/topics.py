@@ -16,7 +16,8 @@ TOPIC_SCHEMA: dict[RequestCode, RequestSchema] = {
         "client -> name server",
         "Route of a topic: its brokers and their queues.",
         (TOPIC,),
-        answer="body: msgpack map of `model/topic_route.py`: TopicRoute; TOPIC_NOT_EXIST when no broker serves it",
+        answer="body: msgpack map of `model/topic_route.py`: TopicRoute; TOPIC_NOT_EXIST when no broker serves it, "
+        "SERVICE_NOT_AVAILABLE while the name server has just started and cannot know",
     ),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RequestSchema(
         "admin -> name server", "All topics.", answer="body: msgpack array of names, sorted"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from model.errors import TopicNotExist
 from model.events import EventKind
-from model.limits import ROUTE_POLL_INTERVAL_S
+from model.limits import NAME_SERVER_STARTING_S, ROUTE_POLL_INTERVAL_S
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
@@ -56,6 +57,46 @@ def test_a_name_server_that_restarts_makes_nobody_give_up_a_queue(simulate: Simu
         assert cluster.differences() == []
 
     simulate(scenario)
+
+
+def test_a_name_server_that_was_killed_and_started_tells_no_new_client_that_a_topic_of_some_broker_does_not_exist(
+    simulate: Simulate,
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        for letter in "ab":
+            await cluster.create_topic(f"only-{letter}", queues=1, brokers=[f"broker-{letter}"])
+        random = cluster.simulation.random
+        for number in range(100):
+            await cluster.name_servers["namesrv-1"].crash()
+            # Brokers try a lost name server more and more rarely.
+            await anyio.sleep(random.random() * (0.5 if number % 2 else 8))
+            await cluster.name_servers["namesrv-1"].start()
+            await anyio.sleep(random.random() * (0.05 if number % 3 else 3))
+            producer = await cluster.start_producer()
+            for letter in "ab":
+                await producer.send(f"only-{letter}", b"%d" % number)  # TopicNotExist would end the test
+            await producer.stop()
+
+    simulate(scenario, auto_create_topics=False)
+
+
+def test_a_route_of_no_topic_is_waited_for_no_longer_than_a_name_server_may_need(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        await cluster.name_servers["namesrv-1"].crash()
+        await anyio.sleep(1)
+        await cluster.name_servers["namesrv-1"].start()
+        started_s = cluster.simulation.loop.time()
+        producer = await cluster.start_producer()
+        with pytest.raises(TopicNotExist):
+            await producer.send("nowhere", b"x")
+        waited_s = cluster.simulation.loop.time() - started_s
+        assert NAME_SERVER_STARTING_S <= waited_s < NAME_SERVER_STARTING_S + 0.2
+        with pytest.raises(TopicNotExist):
+            await producer.send("nowhere", b"x")
+        assert cluster.simulation.loop.time() - started_s - waited_s < 0.2
+
+    simulate(scenario, auto_create_topics=False)
 
 
 def test_a_route_poll_that_finds_the_name_server_empty_believes_it_only_the_second_time(simulate: Simulate) -> None:

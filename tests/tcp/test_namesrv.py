@@ -32,7 +32,7 @@ def test_a_broker_registers_is_found_closes_its_connection_and_is_gone(
             async with run_name_server(NameServerConfig(listen="127.0.0.1:0")) as server, RemotingClient() as client:
                 code, header = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"}
                 async with RemotingClient() as its_connection:
-                    registration = wire(broker("broker-a", "orders"))
+                    registration = wire(broker("broker-a", "orders", newcomer=True))
                     await its_connection.request(server.address, RequestCode.REGISTER_BROKER, *registration)
                     answer = await client.request(server.address, code, header)
                     assert len(TopicRoute.from_wire(msgpack.unpackb(answer.body or b"")).publish_queues()) == 4

@@ -22,6 +22,7 @@ def broker(
     version: int = 1,
     cluster: str = "lab",
     expiry_s: float = 120.0,
+    newcomer: bool = False,
 ) -> BrokerRegistration:
     """A registration; its address says name and id unless it is given."""
     return BrokerRegistration(
@@ -31,6 +32,7 @@ def broker(
         address=address or f"{name}-{broker_id}:10911",
         version=version,
         expiry_s=expiry_s,
+        newcomer=newcomer,
         topics=tuple(topic(each) if isinstance(each, str) else each for each in topics),
     )
 
@@ -44,5 +46,6 @@ def wire(registration: BrokerRegistration) -> tuple[dict[str, Any], bytes]:
         "address": registration.address,
         "version": registration.version,
         "expiry_ms": int(registration.expiry_s * 1000),
+        "newcomer": registration.newcomer,
     }
     return header, msgpack.packb([config.to_wire() for config in registration.topics])

@@ -8,7 +8,8 @@ import anyio
 import msgpack
 import pytest
 
-from model.errors import InvalidParameter, StaleRegistration, TopicNotExist
+from model.errors import InvalidParameter, ServiceNotAvailable, StaleRegistration, TopicNotExist
+from model.limits import NAME_SERVER_STARTING_S
 from model.topic_route import READ_WRITE, Perm, TopicRoute
 from namesrv.config import NameServerConfig
 from namesrv.handlers import NameServerHandlers
@@ -80,7 +81,30 @@ async def test_a_registered_topic_has_a_route_and_an_unknown_one_an_error(caller
     route = await caller.route("orders")
     assert (len(route.subscribe_queues()), len(route.publish_queues())) == (8, 4)
     assert route.brokers[0].master == "broker-a-0:10911"
+    await anyio.sleep(NAME_SERVER_STARTING_S)
     with pytest.raises(TopicNotExist, match="topic 'other' is served by no broker"):
+        await caller.route("other")
+
+
+@asked
+async def test_a_name_server_that_has_just_started_says_of_no_topic_that_it_does_not_exist(caller: Caller) -> None:
+    for _ in range(49):  # before any broker has come, and after the first of them
+        with pytest.raises(ServiceNotAvailable, match="'orders' is not known yet: this name server started"):
+            await caller.route("orders")
+        await anyio.sleep(0.1)
+        await caller.register(broker("broker-a", "other"))
+    await caller.register(broker("broker-b", "orders"))
+    assert (await caller.route("orders")).brokers[0].broker_name == "broker-b"
+
+
+@asked
+async def test_in_a_cluster_of_newcomers_no_topic_can_be_missing_from_the_start_on(caller: Caller) -> None:
+    await caller.register(broker("broker-a", newcomer=True))
+    await caller.register(broker("broker-a", "orders", version=2))
+    with pytest.raises(TopicNotExist):
+        await caller.route("other")
+    await caller.register(broker("broker-b"))
+    with pytest.raises(ServiceNotAvailable):
         await caller.route("other")
 
 
