@@ -208,6 +208,10 @@ SEND_RETRIES = 2
 TRACE_FLUSH_INTERVAL_S = 1.0
 MAX_TRACE_BUFFER = 10_000
 """Events waiting to be sent; the oldest are dropped and counted beyond it."""
+MAX_KNOWN_CHANGES = 10_000
+"""Causes that the figures of a group remember, with what is known of them: far more than overlap."""
+MAX_STOPPED_MEMBERS = 1_000
+"""Members that have stopped and may be told of once more, by brokers that learn of it later."""
 RUN_SEQS = 1_000_000_000
 """Event numbers of one run of a node: a thousand a second for eleven days; further events use those of the next run."""
 

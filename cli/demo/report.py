@@ -11,12 +11,12 @@ from rich.text import Text
 
 from cli.demo.story import DemoResult
 from cli.output import document
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 
 EXPIRY = "MEMBER_LEAVE expiry"
 
 
-def step_table(steps: Sequence[Rebalance]) -> Table:
+def step_table(steps: Sequence[RebalanceStep]) -> Table:
     """Draw a row per step."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("step", no_wrap=True)
@@ -41,7 +41,7 @@ def words(cause: str) -> str:
     return cause.replace("_", " ").lower()
 
 
-def step_line(step: Rebalance) -> str:
+def step_line(step: RebalanceStep) -> str:
     """The result of a step in a line."""
     if step.converged_ms is None:
         return f"{step.step}: did not converge"

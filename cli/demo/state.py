@@ -16,7 +16,7 @@ from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from simulation.checks.delivery import DeliveryCheck
-from simulation.checks.ownership import OwnershipTracker, Rebalance
+from simulation.checks.ownership import OwnershipTracker, RebalanceStep
 
 MAX_NOTES = 200
 """Latest lines that are kept."""
@@ -71,7 +71,7 @@ class DemoState:
         self.failed = self.check.failed
         self.received = self.check.received
         self.health = dict.fromkeys(names, Health.NOT_YET)
-        self.steps: list[Rebalance] = []  # finished ones
+        self.steps: list[RebalanceStep] = []  # finished ones
         self.steps_planned = 0
         self.step = "the cluster starts"  # name of the current one
         self.notes: deque[Note] = deque(maxlen=MAX_NOTES)  # oldest first
@@ -82,7 +82,7 @@ class DemoState:
         self._topic = topic
         self._trace = trace
         self.on_note: Callable[[Note], object] = lambda note: None
-        self.on_step: Callable[[Rebalance], object] = lambda step: None
+        self.on_step: Callable[[RebalanceStep], object] = lambda step: None
 
     def event(self, event: Event) -> None:
         """Record an event of any node of the cluster."""

@@ -20,7 +20,7 @@ from cli.runtime import wait_until
 from model.heartbeat import ConsumeFrom
 from model.limits import LEASE_CLOSE_GRACE_S
 from model.message_queue import MessageQueue
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.swarm.swarm import Swarm, SwarmOptions, run_swarm
 
 TOPIC, GROUP = "orders", "demo"
@@ -61,7 +61,7 @@ class DemoResult:
     queues: int
     double_owner_ms: float
     orphan_ms: float
-    rebalances: list[Rebalance]
+    rebalances: list[RebalanceStep]
 
 
 async def run_story(options: StoryOptions, state: DemoState) -> DemoResult:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cli.swarm.run import SwarmRunOptions
-    from simulation.checks.ownership import Rebalance
+    from simulation.checks.ownership import RebalanceStep
     from simulation.swarm.observer import SwarmSummary
 
 
@@ -130,7 +130,7 @@ async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def rebalance_line(rebalance: Rebalance, *, pulls: bool = True) -> str:
+def rebalance_line(rebalance: RebalanceStep, *, pulls: bool = True) -> str:
     """A rebalance in a line; without queues to own, the number of members."""
     if not pulls:
         return f"{rebalance.step}: {rebalance.members} members"

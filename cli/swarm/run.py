@@ -15,7 +15,7 @@ from client.config import wall_clock_ms
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions
 from model.errors import NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.swarm.observer import SwarmObserver, SwarmSummary
 from simulation.swarm.swarm import SwarmOptions
 
@@ -118,7 +118,7 @@ class SwarmRun:
         self,
         options: SwarmRunOptions,
         *,
-        on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None,
+        on_rebalance: Callable[[RebalanceStep], object] = lambda rebalance: None,
         on_status: Callable[[SwarmSummary], object] = lambda summary: None,
     ) -> None:
         self.summary: SwarmSummary | None = None

@@ -34,7 +34,7 @@ _TIMER = "TIMER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rebalance:
+class RebalanceStep:
     """One step of a run and the group's rebalance after it."""
 
     step: str  # what was done, as the caller named it
@@ -200,10 +200,10 @@ class OwnershipTracker:
         self._step = _Step(step, self.now_ms, self.moves)
         self._last_change_ms = self.now_ms
 
-    def end(self) -> Rebalance:
+    def end(self) -> RebalanceStep:
         """The step that began last, up to now."""
         step = self._step
-        return Rebalance(
+        return RebalanceStep(
             step=step.name,
             cause=step.cause,
             trigger="+".join(step.triggers),

@@ -20,7 +20,7 @@ from client.allocate import AllocateMessageQueueStrategy
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from simulation.checks.delivery import DeliveryCheck
-from simulation.checks.ownership import OwnershipTracker, Rebalance
+from simulation.checks.ownership import OwnershipTracker, RebalanceStep
 
 MAX_TIMES = 10_000
 """Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
@@ -81,7 +81,7 @@ class SwarmObserver:
         strategy: AllocateMessageQueueStrategy,
         *,
         settle_ms: float = 0.0,
-        on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None,
+        on_rebalance: Callable[[RebalanceStep], object] = lambda rebalance: None,
     ) -> None:
         self.check = DeliveryCheck()
         self.tracker = OwnershipTracker(group, topic, strategy)

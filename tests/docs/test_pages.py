@@ -17,7 +17,19 @@ from cli.main import app
 from tests.docs.pages import PAGES, ROOT, code_blocks, headings, prose_of, slug, table_of, text_of
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-FOLDERS = ("model", "remoting", "namesrv", "broker", "client", "simulation", "cli", "examples", "tests", "docs")
+FOLDERS = (
+    "model",
+    "figures",
+    "remoting",
+    "namesrv",
+    "broker",
+    "client",
+    "simulation",
+    "cli",
+    "examples",
+    "tests",
+    "docs",
+)
 FILE = re.compile(rf"\b((?:{'|'.join(FOLDERS)})/[\w/.-]*[\w/])")
 TEST = re.compile(r"`(test_\w+)`")
 MEMBER = re.compile(r"`([A-Z]\w+)\.([a-z_]+)`")

@@ -9,10 +9,10 @@ from rich.console import Console, RenderableType
 
 from cli.demo.report import counted, milliseconds, result_document, step_line, step_table, verdict, words
 from cli.demo.story import DemoResult
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 
 
-def step(**changes: Any) -> Rebalance:
+def step(**changes: Any) -> RebalanceStep:
     defaults: dict[str, Any] = {
         "step": "c4 goes silent",
         "cause": "MEMBER_LEAVE expiry",
@@ -22,7 +22,7 @@ def step(**changes: Any) -> Rebalance:
         "noticed_ms": 2_998.4,
         "converged_ms": 3_021.26,
     }
-    return Rebalance(**{**defaults, **changes})
+    return RebalanceStep(**{**defaults, **changes})
 
 
 def result(**changes: Any) -> DemoResult:

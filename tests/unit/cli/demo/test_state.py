@@ -8,7 +8,7 @@ from cli.demo.state import MAX_NOTES, DemoState, Note, Tone, short
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.swarm.swarm import SwarmSink
 
 
@@ -84,7 +84,7 @@ def test_every_event_reaches_the_trace_and_the_tracker() -> None:
 def test_steps_and_notes_are_kept_and_told_at_once() -> None:
     state = new_state()
     notes: list[Note] = []
-    steps: list[Rebalance] = []
+    steps: list[RebalanceStep] = []
     state.on_note, state.on_step = notes.append, steps.append
     state.begin_step("c1 starts")
     assert state.step == "c1 starts"

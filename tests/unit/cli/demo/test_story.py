@@ -11,7 +11,7 @@ from cli.demo import story
 from cli.demo.state import DemoState, Health
 from cli.demo.story import GROUP, NAMES, SESSION_TIMEOUT_S, STEPS, TOPIC, DemoResult, StoryOptions, run_story
 from client.allocate import AllocateMessageQueueAveragely
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.kernel.run import Simulation, run_simulation
 
 pytestmark = pytest.mark.simulation
@@ -26,7 +26,7 @@ class Ran:
     duplicates: dict[str, int]
 
     @property
-    def steps(self) -> dict[str, Rebalance]:
+    def steps(self) -> dict[str, RebalanceStep]:
         return {step.step: step for step in self.result.rebalances}
 
 

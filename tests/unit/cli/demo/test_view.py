@@ -11,7 +11,7 @@ from cli.demo.view import FLASH_MS, frame, keep_drawing, live_view
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.kernel.run import Simulation, run_simulation
 
 NAMES = ("c1", "c2", "c3")
@@ -119,7 +119,7 @@ def test_a_high_terminal_also_shows_the_steps_that_ended() -> None:
     screen = Screen()
     for name, converged_ms in (("c1 starts", 12.3), ("c2 starts", None)):
         screen.state.steps.append(
-            Rebalance(
+            RebalanceStep(
                 step=name,
                 cause="MEMBER_JOIN",
                 trigger="NOTIFY+START",

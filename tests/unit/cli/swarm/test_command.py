@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.swarm.command import rebalance_line, status_line, summary_document, summary_table
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.swarm.observer import SwarmSummary
 
 RLAB = [sys.executable, "-m", "cli.main"]
@@ -40,7 +40,7 @@ SUMMARY = SwarmSummary(
 
 
 def test_a_rebalance_is_told_in_a_line() -> None:
-    rebalance = Rebalance(
+    rebalance = RebalanceStep(
         step="2 joined, 1 left",
         cause="",
         trigger="START+NOTIFY",

@@ -12,7 +12,7 @@ from cli.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, parts_of
 from client.admin.admin import Admin
 from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
 from simulation.swarm.observer import SwarmSummary
@@ -97,7 +97,7 @@ class Run:
     """A run on a simulated cluster, and what it told meanwhile."""
 
     def __init__(self, cluster: SimulatedCluster, **changes: Any) -> None:
-        self.rebalances: list[Rebalance] = []
+        self.rebalances: list[RebalanceStep] = []
         self.statuses: list[SwarmSummary] = []
         options = {"name_servers": ",".join(cluster.addresses), "clock_ms": cluster.simulation.clock_ms, **changes}
         self.swarm_run = SwarmRun(

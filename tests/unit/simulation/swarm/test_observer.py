@@ -3,7 +3,7 @@ from __future__ import annotations
 from client.allocate import AllocateMessageQueueAveragely
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.ownership import Rebalance
+from simulation.checks.ownership import RebalanceStep
 from simulation.swarm.observer import SwarmCounts, SwarmObserver
 from simulation.swarm.swarm import SwarmSink
 
@@ -14,7 +14,7 @@ class Watched:
     """An observer, and events of one client each that are numbered as they are made."""
 
     def __init__(self, settle_ms: float = 0.0) -> None:
-        self.ended: list[Rebalance] = []
+        self.ended: list[RebalanceStep] = []
         self.observer = SwarmObserver(
             "g", "t", AllocateMessageQueueAveragely(), settle_ms=settle_ms, on_rebalance=self.ended.append
         )

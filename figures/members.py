@@ -1,0 +1,86 @@
+"""Members of a group, and the topics that they want, from what clients and brokers tell. Pure.
+
+A client becomes a member with its CLIENT_START or the first MEMBER_JOIN, and ceases to be one with its CLIENT_STOP, or
+when every broker that knew it has removed it (MEMBER_LEAVE). Either side alone is enough: a swarm sees only clients,
+and the trace of a broker only the broker.
+
+    c1 CLIENT_START, b1 and b2 MEMBER_JOIN c1, b1 MEMBER_LEAVE c1 (expiry)    c1 is still a member, of b2
+    b2 MEMBER_LEAVE c1 (expiry)                                               it is gone
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from model.events import Event, EventKind
+from model.limits import MAX_STOPPED_MEMBERS
+
+
+@dataclass(slots=True)
+class _Member:
+    brokers: dict[str, None] = field(default_factory=dict)
+    topics: frozenset[str] | None = None  # None: unknown, so it may want any topic
+
+
+class GroupMembers:
+    """The members of one group."""
+
+    def __init__(self) -> None:
+        self.joined = 0  # how often a client became a member
+        self.left = 0
+        self.version = 0  # grows with every change of members or of their topics
+        self._members: dict[str, _Member] = {}
+        self._stopped: dict[str, None] = {}  # they may be told of once more, and are no members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._members
+
+    def wants(self, topic: str) -> bool:
+        """Whether a member subscribes to a topic, or may do so as far as is known."""
+        return any(member.topics is None or topic in member.topics for member in self._members.values())
+
+    def take(self, event: Event) -> None:
+        """Take an event that tells of a member; others change nothing."""
+        client = event.client
+        match event.kind:
+            case EventKind.CLIENT_START:
+                self._stopped.pop(client, None)
+                self._enter(client, told=True)
+            case EventKind.MEMBER_JOIN | EventKind.SUBSCRIPTION_CHANGE:
+                member = self._enter(client, told=True)
+                if member is not None:
+                    member.brokers[event.broker] = None
+                    member.topics = frozenset(part.partition("=")[0] for part in event.detail.split(" ") if "=" in part)
+                    self.version += 1
+            case EventKind.QUEUE_ACQUIRED:
+                if client not in self._members:
+                    self._enter(client, told=False)  # the trace begins after it joined
+            case EventKind.CLIENT_STOP:
+                self._stopped[client] = None
+                if len(self._stopped) > MAX_STOPPED_MEMBERS:
+                    del self._stopped[next(iter(self._stopped))]
+                self._leave(client)
+            case EventKind.MEMBER_LEAVE:
+                member = self._members.get(client)
+                if member is not None:
+                    member.brokers.pop(event.broker, None)
+                    if not member.brokers:
+                        self._leave(client)
+
+    def _enter(self, client: str, *, told: bool) -> _Member | None:
+        if client in self._stopped:
+            return None
+        member = self._members.get(client)
+        if member is None:
+            member = self._members[client] = _Member()
+            self.joined += told
+            self.version += 1
+        return member
+
+    def _leave(self, client: str) -> None:
+        if self._members.pop(client, None) is not None:
+            self.left += 1
+            self.version += 1
