@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from figures.records import GroupTotals
+
 MOST_REBALANCES = 40
 """Rows of the ranking."""
 MOST_QUEUES = 40
@@ -27,34 +29,17 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """The counts of one group, which `rlab report --json` prints.
+class Totals(GroupTotals):
+    """The figures of one group, which `rlab report --json` prints.
 
     Attributes:
-        members_joined, members_left: consumers that reported their start, and their stop.
-        orphan_ms, double_ms: time that queues had no owner between two, or two owners, summed.
-        convergence_p50_ms, convergence_p95_ms, convergence_max_ms: from a cause to its last move; None without one.
+        balance_p50_ms, balance_p95_ms, balance_max_ms: time to balance of the rebalances that moved a queue; None
+            without one.
     """
 
-    group: str
-    members_joined: int
-    members_left: int
-    rebalances: int  # causes that moved a queue
-    moves: int  # times that a queue went to another owner than its last, or to its first
-    min_moves: int  # how many would have been enough for an even assignment
-    acquisitions: int  # times that a member got a queue, even one that it had owned last
-    handed_out: int  # messages dispatched to listeners, as far as members reported
-    redelivered: int  # messages that a new owner gets again because the old one did not commit them
-    duplicates: int  # how many of these were dispatched again
-    pause_ms: float  # time from an owner's end to the first pull of the next, summed
-    orphan_ms: float
-    double_ms: float
-    pause_max_ms: float  # the longest of the pauses
-    backlog_max: int  # the largest lag that a new owner found
-    convergence_p50_ms: float | None
-    convergence_p95_ms: float | None
-    convergence_max_ms: float | None
-    orphans: int  # queues without an owner at the end of the trace, although others have one
+    balance_p50_ms: float | None
+    balance_p95_ms: float | None
+    balance_max_ms: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +47,7 @@ class GroupSection:
     """The contents of a report about one group; rows are those of the tables, times in milliseconds since its begin.
 
     Attributes:
-        longest, twice, bursts: the moves with the longest pauses, most duplicates, and largest lags.
+        longest, twice, bursts: the ownerships with the longest pauses, most messages `again`, and largest lags.
     """
 
     totals: Totals
@@ -71,7 +56,7 @@ class GroupSection:
     left_out: int  # number of later intervals that are left out; only if one queue alone has too many
     queues_in_all: int  # number of queues of the group, in the timeline or not
     queues: list[str]  # names of the queues in the timeline, in order
-    convergence: Rows  # kind, trigger and convergence_ms of rebalances that moved a queue
+    balances: Rows  # kind, detail, trigger and balance_ms of rebalances that moved a queue
     pauses: list[float]  # of the moves, in milliseconds, those above 0
     longest: Rows
     twice: Rows
@@ -95,14 +80,13 @@ class Report:
 def read_report(tables: Path) -> Report:
     """Read the contents of a report from the directory that `trace.tables.write_tables` has written."""
     read = {
-        name: _table(tables / name)
-        for name in ("ownership", "hazards", "rebalances", "fairness", "delivery", "counts", "nodes")
+        name: _table(tables / name) for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "nodes")
     }
     nodes = read["nodes"]
     started_ms = float(nodes["first_ms"].min())
     for name, columns in _TIMES.items():
         read[name][list(columns)] -= started_ms
-    groups = [_group(str(name), read) for name in read["hazards"]["group"].unique()]
+    groups = [_group(str(name), read) for name in read["ownership"]["group"].unique()]
     groups.sort(key=lambda one: (-one.totals.pause_ms, one.totals.group))
     return Report(
         started_ms=started_ms,
@@ -116,7 +100,6 @@ def read_report(tables: Path) -> Report:
 
 _TIMES = {
     "ownership": ("from_ms", "to_ms"),
-    "hazards": ("from_ms",),
     "rebalances": ("began_ms", "ended_ms"),
     "fairness": ("t_ms",),
     "delivery": ("t_ms",),
@@ -130,25 +113,23 @@ def _table(directory: Path) -> pd.DataFrame:
 
 def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
     mine = {name: table[table["group"] == group] for name, table in read.items() if name != "nodes"}
-    hazards, rebalances = mine["hazards"], mine["rebalances"]
+    owned, rebalances = mine["ownership"], mine["rebalances"]
     moved = rebalances[rebalances["moves"] > 0]
-    shown = _queues_of_timeline(hazards, mine["ownership"])
-    ownership = mine["ownership"].merge(shown, on=_QUEUE).sort_values("from_ms")
-    pauses = hazards["pause_ms"].to_numpy(dtype=float)
+    shown = _queues_of_timeline(owned)
+    intervals = owned.merge(shown, on=_QUEUE).sort_values("from_ms")
+    pauses = owned["pause_ms"].to_numpy(dtype=float)
     return GroupSection(
-        totals=_totals(group, mine),
+        totals=_totals(mine["totals"], moved),
         ranking=_rows(moved.sort_values(["pause_ms", "duplicates", "moves"], ascending=False), MOST_REBALANCES),
-        intervals=_rows(ownership, MOST_INTERVALS),
-        left_out=max(0, len(ownership) - MOST_INTERVALS),
-        queues_in_all=hazards.groupby(_QUEUE).ngroups,
+        intervals=_rows(intervals, MOST_INTERVALS),
+        left_out=max(0, len(intervals) - MOST_INTERVALS),
+        queues_in_all=owned.groupby(_QUEUE).ngroups,
         queues=list(dict.fromkeys(queue_name(row) for row in _rows(shown))),
-        convergence=_rows(
-            _thinned(moved.sort_values("convergence_ms"))[["kind", "detail", "trigger", "convergence_ms"]]
-        ),
+        balances=_rows(_thinned(moved.sort_values("balance_ms"))[["kind", "detail", "trigger", "balance_ms"]]),
         pauses=[float(pause) for pause in pauses[pauses > 0]],
-        longest=_most(hazards, "pause_ms"),
-        twice=_most(hazards, "redelivered"),
-        bursts=_most(hazards, "backlog"),
+        longest=_most(owned, "pause_ms"),
+        twice=_most(owned.assign(again=owned["redelivered"] + owned["possible_duplicates"]), "again"),
+        bursts=_most(owned, "backlog"),
         delivery=_delivery(mine["delivery"]),
         fairness=_rows(_thinned(mine["fairness"].sort_values("t_ms"))),
     )
@@ -162,37 +143,15 @@ def queue_name(row: dict[str, Any]) -> str:
     return f"{row['topic']}@{row['broker']}:{row['queue_id']}"
 
 
-def _totals(group: str, mine: dict[str, pd.DataFrame]) -> Totals:
-    hazards, rebalances, ownership = mine["hazards"], mine["rebalances"], mine["ownership"]
-    counts = mine["counts"].set_index("kind")
-    moved = rebalances[rebalances["moves"] > 0]
-    times = np.sort(moved["convergence_ms"].to_numpy(dtype=float))
-    queues = ownership[_QUEUE].drop_duplicates()
-    held = ownership[ownership["ended"] == "open"][_QUEUE].drop_duplicates()
-
-    def count(kind: str, column: str) -> int:
-        return int(counts.loc[kind, column]) if kind in counts.index else 0
-
+def _totals(of_group: pd.DataFrame, moved: pd.DataFrame) -> Totals:
+    [row] = _rows(of_group)
+    totals: dict[str, Any] = {name: _round(value) if name.endswith("_ms") else value for name, value in row.items()}
+    times = np.sort(moved["balance_ms"].to_numpy(dtype=float))
     return Totals(
-        group=group,
-        members_joined=count("CLIENT_START", "clients"),
-        members_left=count("CLIENT_STOP", "n"),
-        rebalances=len(moved),
-        moves=int(hazards["moved"].sum()),
-        min_moves=int(moved["min_moves"].sum()),
-        acquisitions=int((hazards["began"] == "acquired").sum()),
-        handed_out=int(ownership["handed_out"].sum()),
-        redelivered=int(hazards["redelivered"].sum()),
-        duplicates=int(hazards["duplicates"].sum()),
-        pause_ms=_round(hazards["pause_ms"].sum()),
-        orphan_ms=_round(hazards["orphan_ms"].sum()),
-        double_ms=_round(hazards["double_ms"].sum()),
-        pause_max_ms=_round(hazards["pause_ms"].max()),
-        backlog_max=int(hazards["backlog"].fillna(0).max()),
-        convergence_p50_ms=percentile(times, 0.50),
-        convergence_p95_ms=percentile(times, 0.95),
-        convergence_max_ms=percentile(times, 1.0),
-        orphans=len(queues) - len(held) if len(held) else 0,
+        **totals,
+        balance_p50_ms=percentile(times, 0.50),
+        balance_p95_ms=percentile(times, 0.95),
+        balance_max_ms=percentile(times, 1.0),
     )
 
 
@@ -207,16 +166,16 @@ def _round(value: float) -> float:
     return round(float(value), 1)
 
 
-def _queues_of_timeline(hazards: pd.DataFrame, ownership: pd.DataFrame) -> pd.DataFrame:
+def _queues_of_timeline(owned: pd.DataFrame) -> pd.DataFrame:
     """The queues with the longest pauses, as many as have at most `MOST_INTERVALS` together; at least one."""
-    still = hazards.groupby(_QUEUE, as_index=False)["pause_ms"].sum().nlargest(MOST_QUEUES, "pause_ms")
-    intervals = ownership.groupby(_QUEUE, as_index=False).size()
-    together = still.merge(intervals, on=_QUEUE, how="left")["size"].fillna(0).cumsum()
+    of_queues = owned.groupby(_QUEUE, as_index=False).agg(still_ms=("pause_ms", "sum"), intervals=("pause_ms", "size"))
+    still = of_queues.nlargest(MOST_QUEUES, "still_ms")
+    together = still["intervals"].cumsum()
     return still.head(max(1, int((together <= MOST_INTERVALS).sum()))).sort_values(_QUEUE)[_QUEUE]
 
 
-def _most(hazards: pd.DataFrame, column: str) -> Rows:
-    some = hazards[hazards[column].fillna(0) > 0]
+def _most(owned: pd.DataFrame, column: str) -> Rows:
+    some = owned[owned[column].fillna(0) > 0]
     return _rows(some.sort_values(column, ascending=False), MOST_MOVES)
 
 

@@ -16,7 +16,7 @@ from pipeline.report import svg
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
 from pipeline.report.style import STYLE
 from pipeline.report.svg import milliseconds, seconds
-from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
+from pipeline.report.words import counted, kind_of, member_name, offsets, summary, twice, what_happened
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
@@ -58,7 +58,7 @@ def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
         _tiles(group),
         _ranking(group.ranking, group.totals.rebalances),
         _timeline(group, marks, span_ms),
-        _convergence(group.convergence),
+        _balances(group.balances),
         _hazards(group),
         _delivery(group.delivery, marks, span_ms),
         _fairness(group.fairness, span_ms),
@@ -68,14 +68,14 @@ def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
 
 def _tiles(group: GroupSection) -> str:
     totals = group.totals
-    median = "-" if totals.convergence_p50_ms is None else milliseconds(totals.convergence_p50_ms)
-    slow = "-" if totals.convergence_p95_ms is None else milliseconds(totals.convergence_p95_ms)
+    median = "-" if totals.balance_p50_ms is None else milliseconds(totals.balance_p50_ms)
+    slow = "-" if totals.balance_p95_ms is None else milliseconds(totals.balance_p95_ms)
     tiles = [
         (f"{totals.rebalances:,}", "rebalances that moved queues", False),
-        (f"{totals.moves:,}", f"moves of queues, {totals.min_moves:,} needed", False),
-        (median, f"until converged, median; 95 of 100 in {slow}", False),
+        (f"{totals.moves:,}", f"moves of queues, {totals.needed:,} needed", False),
+        (median, f"to balance, median; 95 of 100 in {slow}", False),
         (milliseconds(totals.pause_ms), "pauses of queues between owners, summed", False),
-        (f"{totals.duplicates:,}", "messages redelivered to a new owner", totals.duplicates > 0),
+        (f"{totals.duplicates:,}", f"messages came twice{_perhaps(totals.possible_duplicates)}", totals.duplicates > 0),
         (f"{totals.backlog_max:,}", "messages of lag at most for a new owner", False),
         (milliseconds(totals.double_ms), "queues had two owners, summed", totals.double_ms > 0),
     ]
@@ -84,6 +84,10 @@ def _tiles(group: GroupSection) -> str:
         for value, label, bad in tiles
     )
     return f'<div class="tiles">{"".join(inside)}</div>'
+
+
+def _perhaps(possible: int) -> str:
+    return f", up to {possible:,} more may have" if possible else ""
 
 
 def _ranking(rows: Rows, rebalances: int) -> str:
@@ -97,7 +101,7 @@ def _ranking(rows: Rows, rebalances: int) -> str:
         "*members",
         "*moved",
         "*needed",
-        "*converged in",
+        "*balanced in",
         "paused, summed",
         "*came twice",
         "*backlog",
@@ -110,10 +114,10 @@ def _ranking(rows: Rows, rebalances: int) -> str:
             "".join(f'<span class="chip">{escape(one)}</span>' for one in str(row["trigger"]).split("+") if one),
             "" if row["members"] < 0 else f"{row['members']:,}",
             f"{row['moves']:,}",
-            f"{row['min_moves']:,}",
-            milliseconds(row["convergence_ms"]),
+            f"{row['needed']:,}",
+            milliseconds(row["balance_ms"]),
             _cost(row["pause_ms"], most),
-            f"{row['duplicates']:,}" if row["duplicates"] else "",
+            twice(row["duplicates"], row["possible_duplicates"]),
             f"{row['backlog']:,}" if row["backlog"] else "",
         )
         for row in rows
@@ -153,23 +157,23 @@ def _timeline(group: GroupSection, marks: Sequence[tuple[float, str]], span_ms: 
     )
 
 
-def _convergence(rows: Rows) -> str:
+def _balances(rows: Rows) -> str:
     if not rows:
         return ""
 
     def strip(names: Iterable[str], label: str) -> str:
         groups: dict[str, list[float]] = {}
         for name, row in zip(names, rows, strict=True):
-            groups.setdefault(name, []).append(float(row["convergence_ms"]))
+            groups.setdefault(name, []).append(float(row["balance_ms"]))
         return svg.strip(sorted(groups.items()), label)
 
     return (
-        "<h3>How long it took to converge</h3>"
+        "<h3>How long it took to balance</h3>"
         '<p class="hint">From the change to the last queue that moved because of it. A dot is a rebalance, a bar the '
         "median; the axis is logarithmic. First by change, then by triggers of the passes that followed: NOTIFY from "
         "a broker, LOCK when a refused queue is released, ROUTE and TIMER when members find out alone.</p>"
-        + strip(map(kind_of, rows), "times to converge by cause")
-        + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to converge by trigger")
+        + strip(map(kind_of, rows), "times to balance by cause")
+        + strip((str(row["trigger"]).replace("+", " + ") or "none" for row in rows), "times to balance by trigger")
     )
 
 
@@ -188,8 +192,9 @@ def _hazards(group: GroupSection) -> str:
     ) + _moves(group.longest, "paused", lambda row: milliseconds(row["pause_ms"]))
     twice = (
         "<h4>2. Twice</h4><p class='hint'>Messages that the old owner dispatched and did not commit are redelivered to "
-        f"the new one: {counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} were seen.</p>"
-    ) + _moves(group.twice, "messages", lambda row: offsets(row, int(row["redelivered"])))
+        f"the new one: {counted(totals.redelivered, 'message')}, of which {totals.duplicates:,} came twice"
+        f"{_perhaps(totals.possible_duplicates)}.</p>"
+    ) + _moves(group.twice, "messages", lambda row: offsets(row, int(row["again"])))
     burst = (
         "<h4>3. Burst</h4><p class='hint'>Messages stored during the pause reach the new owner all at once: "
         f"{counted(totals.backlog_max, 'message')} in one queue at most.</p>"
@@ -206,7 +211,7 @@ def _moves(rows: Rows, head: str, value: Any) -> str:
         (
             seconds(row["from_ms"]),
             escape(queue_name(row)),
-            escape(f"{member_name(row['from_client'])} to {member_name(row['to_client'])}"),
+            escape(f"{member_name(row['from_client'])} to {member_name(row['owner'])}"),
             escape(value(row)),
         )
         for row in rows
@@ -273,10 +278,11 @@ def _footer() -> str:
         ("moved", "times that a queue went to another owner than its last one, or to its first."),
         (
             "needed",
-            "fewest moves from the loads before to even loads after; a strategy that moves more has other reasons.",
+            "fewest moves from the loads before to loads as even as those after; a strategy that moves more has other "
+            "reasons.",
         ),
         (
-            "converged in",
+            "balanced in",
             "from the event that the others name as their cause to the last queue that was acquired or dropped.",
         ),
         (
@@ -286,8 +292,9 @@ def _footer() -> str:
         ),
         (
             "came twice",
-            "messages dispatched by the new owner after the last one had dispatched them. A member that is killed does "
-            "not report the last messages that it dispatched, so then this is a lower bound.",
+            "messages dispatched by the new owner after an earlier one had told that it dispatched them. A member that "
+            "is killed does not tell of its last messages; of them, those that its broker had served to it and that "
+            "the new owner dispatched may have come twice.",
         ),
         ("two owners", "this and other times between nodes are as exact as their clocks agree."),
     )

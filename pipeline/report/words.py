@@ -64,7 +64,7 @@ def summary(totals: Totals, worst: str | None) -> str:
         return "No queue of the group changed hands in this trace."
     sentences = [
         f"The group rebalanced {counted(totals.rebalances, 'time')}, and queues went to a new owner "
-        f"{counted(totals.moves, 'time')}; {totals.min_moves:,} would have been enough.",
+        f"{counted(totals.moves, 'time')}; {totals.needed:,} would have been enough.",
     ]
     if totals.pause_ms:
         sentences.append(
@@ -75,13 +75,25 @@ def summary(totals: Totals, worst: str | None) -> str:
             sentences.append(f"The costliest moment was when {worst}.")
     if totals.duplicates:
         sentences.append(f"{counted(totals.duplicates, 'message')} came to a second listener after a change of hands.")
-    else:
+    if totals.possible_duplicates:
+        more = " more" if totals.duplicates else ""
+        sentences.append(
+            f"Up to {totals.possible_duplicates:,}{more} may have come twice: their first owner died before it told."
+        )
+    if not totals.duplicates and not totals.possible_duplicates:
         sentences.append("No message is known to have come twice because of a change of hands.")
     if totals.double_ms:
         sentences.append(f"Queues had two owners at once for {milliseconds(totals.double_ms)}.")
     if totals.orphans:
         sentences.append(f"At the end of the trace {counted(totals.orphans, 'queue')} had no owner.")
     return " ".join(sentences)
+
+
+def twice(duplicates: int, possible: int) -> str:
+    """The messages that came twice: `12`, `12 to 52` if some may have, or nothing."""
+    if not possible:
+        return f"{duplicates:,}" if duplicates else ""
+    return f"{duplicates:,} to {duplicates + possible:,}"
 
 
 def offsets(move: dict[str, Any], n: int) -> str:

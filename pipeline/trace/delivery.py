@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from model.events import EventKind
 from model.names import RETRY_PREFIX
-from pipeline.trace.ownership import QUEUE, is_kind, number_of
+from pipeline.trace.group_figures import is_kind
 
 
 def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFrame:
@@ -37,7 +37,9 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
         F.max("max_ms").alias("latency_max_ms"),
     )
     waits = of_queues.where(is_kind(EventKind.OFFSET_COMMITTED, EventKind.LOCK_GRANTED) & (F.col("n") >= 0))
-    before = F.lag("n").over(Window.partitionBy(number_of(*QUEUE)).orderBy("t_ms", "seq"))
+    before = F.lag("n").over(
+        Window.partitionBy(_number_of("group", "topic", "broker", "queue_id")).orderBy("t_ms", "seq")
+    )
     change = (F.col("n") - F.coalesce(before, F.lit(0))).alias("change")
     changes = waits.select("group", "topic", bucket, change).groupBy(*place).agg(F.sum("change").alias("change"))
     joined = handed_out.join(changes, list(place), "full")
@@ -51,6 +53,15 @@ def delivery_of(events: DataFrame, start_ms: float, bucket_ms: float) -> DataFra
         "latency_max_ms",
         F.coalesce(F.sum("change").over(so_far), F.lit(0)).alias("lag"),
     )
+
+
+def _number_of(*names: str) -> Column:
+    """A 64-bit hash of some columns, to sort and group by, which is slow for strings with equal beginnings.
+
+    Among a million hashes two are equal by chance once in thirty million times.
+    """
+    # xxhash64 skips nulls, so a value in one column and one in another would have the same hash.
+    return F.xxhash64(*(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in names))
 
 
 def _number(name: str) -> Column:

@@ -42,8 +42,7 @@ TASK_HOLDER = "client/instance/background.py"
 COVERED_ELSEWHERE: dict[str, str] = {
     "pipeline/report/job.py": "Spark runs it: tests/spark/test_report.py",
     "pipeline/trace/delivery.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/ownership.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
-    "pipeline/trace/rebalances.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
+    "pipeline/trace/group_figures.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
     "pipeline/trace/source.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
     "pipeline/trace/tables.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
 }

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from figures.records import GroupTotals
+
 QUEUE = {"group": "g<b>", "topic": "t", "broker": "b"}
 T0 = 1_000_000.0
+TOTALS = asdict(
+    GroupTotals(
+        group="",
+        members_joined=2,
+        members_left=1,
+        members=1,
+        rebalances=2,
+        moves=3,
+        needed=3,
+        acquisitions=3,
+        handed_out=112,
+        redelivered=3,
+        duplicates=2,
+        possible_duplicates=4,
+        pause_ms=300.04,
+        orphan_ms=290.0,
+        pause_max_ms=300.0,
+        backlog_max=40,
+    )
+)
 
 
 def write(directory: Path, *, group: str = "g<b>") -> Path:
@@ -16,26 +39,31 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
     place = QUEUE | {"group": group}
     tables: dict[str, list[dict[str, Any]]] = {
         "ownership": [
-            _owned(place, 0, "ip@c1", 0, 9_000, "open", handed_out=70),
-            _owned(place, 1, "ip@c1", 0, 5_100, "revoked", handed_out=30),
-            _owned(place, 1, "ip@c2", 5_400, 9_000, "open", handed_out=12),
-        ],
-        "hazards": [
-            _hazard(place, 0, "c1/1", None, "ip@c1", 0),
-            _hazard(place, 1, "c1/1", None, "ip@c1", 0),
-            _hazard(place, 1, "c2/1", "ip@c1", "ip@c2", 5_400, pause_ms=300.0, orphan_ms=290.0, backlog=40)
-            | {"redelivered": 3, "duplicates": 2},
+            _owned(place, 0, "c1/1", None, "ip@c1", 0, 9_000, ended="open", handed_out=70),
+            _owned(place, 1, "c1/1", None, "ip@c1", 0, 5_100, handed_out=30),
+            _owned(place, 1, "c2/1", "ip@c1", "ip@c2", 5_400, 9_000, ended="open", handed_out=12, pause_ms=300.0)
+            | {"orphan_ms": 290.0, "backlog": 40, "redelivered": 3, "duplicates": 2, "possible_duplicates": 4},
         ],
         "rebalances": [
             _rebalance(group, "c1/1", "CLIENT_START", "ip@c1", 0, 40, 2),
             _rebalance(
-                group, "c2/1", "MEMBER_JOIN", "ip@c2", 5_000, 5_400, 1, pause_ms=300.0, duplicates=2, backlog=40
+                group,
+                "c2/1",
+                "MEMBER_JOIN",
+                "ip@c2",
+                5_000,
+                5_400,
+                1,
+                pause_ms=300.0,
+                duplicates=2,
+                backlog=40,
+                possible_duplicates=4,
             ),
             _rebalance(group, "c2/9", "REBALANCE_BEGIN", "ip@c2", 6_000, 6_000, 0),
         ],
         "fairness": [
             {"group": group, "cause": cause, "topic": "t", "t_ms": T0 + t_ms, "members": members, "queues": 2}
-            | {"min_moves": 1, "jain": 1.0, "spread": 0}
+            | {"needed": 1, "jain": 1.0, "spread": 0}
             for cause, t_ms, members in (("c1/1", 40, 1), ("c2/1", 5_400, 2))
         ],
         "delivery": [
@@ -43,10 +71,7 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
             | {"latency_ms": 4.0 if n else None, "latency_max_ms": 9.0 if n else None}
             for topic, t_ms, n, lag in (("t", 0, 100, 7), ("u", 0, 0, 5), ("t", 5_000, 12, 40))
         ],
-        "counts": [
-            {"group": group, "kind": kind, "n": n, "clients": 2}
-            for kind, n in (("CLIENT_START", 3), ("CLIENT_STOP", 1))
-        ],
+        "totals": [{**TOTALS, "group": group}],
         "nodes": [
             {"node": node, "events": 10, "first_ms": T0, "last_ms": T0 + 9_000, "lost": lost}
             for node, lost in (("b", 0), ("ip@c1", 4))
@@ -59,18 +84,13 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
 
 
 def _owned(
-    place: dict[str, str], queue_id: int, owner: str, from_ms: float, to_ms: float, ended: str, *, handed_out: int
+    place: dict[str, str], queue_id: int, cause: str, old: str | None, owner: str, *times_ms: float, **more: Any
 ) -> dict[str, Any]:
-    times = {"from_ms": T0 + from_ms, "to_ms": T0 + to_ms}
-    return place | times | {"queue_id": queue_id, "owner": owner, "ended": ended, "handed_out": handed_out}
-
-
-def _hazard(
-    place: dict[str, str], queue_id: int, cause: str, old: str | None, new: str, at_ms: float, **costs: float
-) -> dict[str, Any]:
-    none = {"orphan_ms": 0.0, "pause_ms": 0.0, "double_ms": 0.0, "redelivered": 0, "duplicates": 0, "backlog": None}
-    who = {"queue_id": queue_id, "cause": cause, "from_client": old, "to_client": new, "from_ms": T0 + at_ms}
-    return place | none | who | {"began": "acquired", "moved": True, "start_offset": 1_200} | costs
+    none = {"orphan_ms": 0.0, "pause_ms": 0.0, "double_ms": 0.0, "backlog": None, "ended": "revoked"}
+    none |= {"redelivered": 0, "duplicates": 0, "possible_duplicates": 0, "start_offset": 1_200}
+    who = {"queue_id": queue_id, "cause": cause, "from_client": old, "owner": owner, "began": "acquired", "moved": True}
+    from_ms, to_ms = times_ms
+    return place | none | who | {"from_ms": T0 + from_ms, "to_ms": T0 + to_ms} | more
 
 
 def _rebalance(
@@ -79,12 +99,13 @@ def _rebalance(
     none = {
         "pause_ms": 0.0,
         "duplicates": 0,
+        "possible_duplicates": 0,
         "backlog": 0,
         "pause_max_ms": 0.0,
         "members": 2,
         "detail": "",
         "broker": "",
     }
-    times = {"began_ms": T0 + began_ms, "ended_ms": T0 + ended_ms, "convergence_ms": ended_ms - began_ms}
+    times = {"began_ms": T0 + began_ms, "ended_ms": T0 + ended_ms, "balance_ms": ended_ms - began_ms}
     what = {"group": group, "cause": cause, "kind": kind, "client": client, "trigger": "LOCK+NOTIFY"}
-    return none | times | what | {"moves": moves, "min_moves": moves} | costs
+    return none | times | what | {"moves": moves, "needed": moves} | costs

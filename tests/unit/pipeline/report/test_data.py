@@ -16,7 +16,7 @@ from pipeline.report.data import (
     queue_name,
     read_report,
 )
-from tests.unit.pipeline.report.report_tables import QUEUE, T0, write
+from tests.unit.pipeline.report.report_tables import T0, TOTALS, write
 
 
 def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
@@ -24,25 +24,10 @@ def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
     [group] = report.groups
     assert (report.started_ms, report.span_ms, report.events, report.nodes, report.lost) == (T0, 9_000, 20, 2, 4)
     assert group.totals == Totals(
-        group="g<b>",
-        members_joined=2,
-        members_left=1,
-        rebalances=2,
-        moves=3,
-        min_moves=3,
-        acquisitions=3,
-        handed_out=112,
-        redelivered=3,
-        duplicates=2,
-        pause_ms=300.0,
-        orphan_ms=290.0,
-        double_ms=0.0,
-        pause_max_ms=300.0,
-        backlog_max=40,
-        convergence_p50_ms=40.0,
-        convergence_p95_ms=400.0,
-        convergence_max_ms=400.0,
-        orphans=0,
+        **{**TOTALS, "group": "g<b>", "pause_ms": 300.0},
+        balance_p50_ms=40.0,
+        balance_p95_ms=400.0,
+        balance_max_ms=400.0,
     )
 
 
@@ -52,22 +37,22 @@ def test_rebalances_are_ranked_by_cost_and_times_count_from_the_beginning(tmp_pa
     assert group.queues == ["t@b:0", "t@b:1"]
     assert [row["from_ms"] for row in group.intervals] == [0, 0, 5_400]
     assert [queue_name(row) for row in group.longest] == ["t@b:1"]
-    assert (group.longest, group.twice, group.pauses) == (group.bursts, group.bursts, [300.0])
+    assert [row["again"] for row in group.twice] == [7]
+    assert (group.longest, group.pauses) == (group.bursts, [300.0])
 
 
 def a_busy_report(directory: Path, queues: int, intervals: int) -> GroupSection:
     """Queues with so many times each, 1 s after 1 s; the higher its number, the longer a queue stood still."""
     write(directory)
-    of_each = QUEUE | {"owner": "c1", "ended": "revoked", "handed_out": 1}
+    of_each = pd.read_parquet(directory / "ownership").iloc[0].to_dict()
     owned = [
-        of_each | {"queue_id": number, "from_ms": T0 + 1_000 * second, "to_ms": T0 + 1_000 * second + 900}
+        of_each
+        | {"queue_id": number, "from_ms": T0 + 1_000 * second, "to_ms": T0 + 1_000 * second + 900}
+        | {"pause_ms": float(number) / intervals}
         for second in range(intervals)
         for number in range(queues)
     ]
-    costs = pd.read_parquet(directory / "hazards").iloc[[0] * queues]
-    costs = costs.assign(queue_id=range(queues), pause_ms=[float(number) for number in range(queues)])
-    for name, table in (("ownership", pd.DataFrame(owned)), ("hazards", costs)):
-        table.to_parquet(directory / name / "part.parquet")
+    pd.DataFrame(owned).to_parquet(directory / "ownership" / "part.parquet")
     [group] = read_report(directory).groups
     return group
 

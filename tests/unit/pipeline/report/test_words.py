@@ -4,7 +4,7 @@ import pytest
 
 from model.events import EventKind
 from pipeline.report.data import Totals
-from pipeline.report.words import counted, kind_of, member_name, offsets, summary, what_happened
+from pipeline.report.words import counted, kind_of, member_name, offsets, summary, twice, what_happened
 
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
@@ -84,3 +84,11 @@ def test_a_group_that_moved_nothing_is_said_to_have_moved_nothing() -> None:
     assert "No message is known to have come twice" in told
     assert "two owners at once for 5 ms" in told
     assert "1 queue had no owner" in told
+
+
+def test_what_may_have_come_twice_is_told_apart_from_what_did() -> None:
+    nothing = dict.fromkeys(Totals.__dataclass_fields__, 0) | {"group": "g", "rebalances": 1}
+    told = summary(Totals(**nothing | {"possible_duplicates": 40}), None)  # type: ignore[arg-type]
+    assert "Up to 40 may have come twice" in told
+    assert "No message" not in told
+    assert [twice(*counts) for counts in ((0, 0), (12, 0), (12, 40), (0, 40))] == ["", "12", "12 to 52", "0 to 40"]
