@@ -23,6 +23,7 @@ from broker.durability.metadata import MetadataStore
 from broker.feature import Core, Feature, Features
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
+from broker.groups.settings import SettingsOfGroups
 from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
 from broker.leases.service import Leases
@@ -111,21 +112,22 @@ class Broker(Feature):
         topics = self.topics = add(Topics(core, announcement, auto_create=config.auto_create_topics))
         self.damage = add(DamageReports(core, topics, config.data_dir))
         groups = self.groups = add(Groups(core, config.restore_grace_s))
-        add(GroupHandlers(core, topics, groups))
+        settings = add(SettingsOfGroups(core, topics, groups))
+        add(GroupHandlers(core, topics, groups, settings))
         leases = self.leases = add(Leases(core, topics, groups))
         add(LeaseHandlers(core, topics, groups, leases))
         add(ResetHandlers(core, topics, groups, leases))
-        add(GroupStatsHandlers(core, topics, groups, leases))
+        add(GroupStatsHandlers(core, topics, groups, leases, settings))
         if Part.ASSIGNMENT in config.parts:
             self.assignment = add(Assignment(core, groups))
         self.delays = add(Delays(core, topics))
-        add(SendBack(core, topics, self.delays))
+        add(SendBack(core, topics, self.delays, settings))
         add(DeadLetters(core, topics))
         add(Sends(core, topics, self.delays))
-        self.pulls = add(Pulls(core, topics, groups, leases))
+        self.pulls = add(Pulls(core, topics, groups, leases, settings))
         add(Queries(core, topics, self.delays, config.files, config.data_dir))
         if Part.POP in config.parts:
-            self.pop = leases.rival = add(Pop(core, topics, groups, leases, config.rng))
+            self.pop = leases.rival = add(Pop(core, topics, groups, leases, settings, config.rng))
         if Part.SINK in config.parts:
             self.sink = add(Sink(core, topics))
             add(SinkHandlers(core, topics, self.sink))

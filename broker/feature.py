@@ -65,6 +65,9 @@ class Feature:
     def group_deleted(self, group: str, cause: str) -> None:
         """A group without members is deleted: forget everything of it."""
 
+    def group_settings_changed(self, group: str) -> None:
+        """The settings of a group were changed; see `broker/groups/settings.py`."""
+
     def topic_deleted(self, topic: str, cause: str) -> None:
         """A topic is deleted; its messages are still there during this call, its entry is not."""
 
@@ -147,6 +150,10 @@ class Features:
     def group_deleted(self, group: str, cause: str) -> None:
         """See `Feature`."""
         self._ask("group_deleted", group, cause)
+
+    def group_settings_changed(self, group: str) -> None:
+        """See `Feature`."""
+        self._ask("group_settings_changed", group)
 
     def topic_deleted(self, topic: str, cause: str) -> None:
         """See `Feature`."""

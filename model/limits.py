@@ -111,6 +111,10 @@ TOPIC_QUEUES_INTERVAL_S = 30.0
 """How often name servers are asked whether the queues of a topic changed, while a listener waits for that."""
 MAX_ATTEMPTS = 16
 """Retries of a failed message before it goes to the DLQ (RocketMQ: retryMaxTimes)."""
+MAX_CONFIGURED_ATTEMPTS = 65_000
+"""Highest `max_attempts`: attempts are counted in 16 bits."""
+MAX_RETRY_QUEUES = 1_024
+"""Queues of a retry topic on one broker: as many members as that share failed messages."""
 MAX_RESENT_MARKS = 10_000
 """Dead-letter messages of a queue that may be marked as re-sent while an older one is not."""
 MAX_DELAYED_MESSAGES = 1_000_000

@@ -6,11 +6,13 @@ RocketMQ: ClientManageProcessor.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgpack
 
 from broker.feature import Core, Feature
 from broker.groups.members import Client, Groups
+from broker.groups.settings import SettingsOfGroups
 from broker.groups.table import HeartbeatOutcome
 from broker.topics.service import Topics
 from model.errors import GroupNotExist, IllegalOperation
@@ -33,10 +35,11 @@ _SHOWN_MEMBERS = 5
 class GroupHandlers(Feature):
     """Serves members: they join, stay, change and leave, and ask for the member list. Operators delete a group."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups, settings: SettingsOfGroups) -> None:
         self._core = core
         self._topics = topics
         self._groups = groups
+        self._settings = settings
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -64,7 +67,14 @@ class GroupHandlers(Feature):
         finally:
             # Also when one of its groups was refused: the members of those before it have to be notified.
             known.notify_members(now)
-        return Reply({"groups": groups, "warnings": warnings[:_MAX_WARNINGS]} if warnings else {"groups": groups})
+        answer: dict[str, Any] = {"groups": groups}
+        if warnings:
+            answer["warnings"] = warnings[:_MAX_WARNINGS]
+        if self._settings.max_attempts:
+            answer["max_attempts"] = {
+                group: self._settings.max_attempts[group] for group in groups if group in self._settings.max_attempts
+            }
+        return Reply(answer)
 
     def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
         """Refuse a second process with the client id of a live member: first, so that it joins none of its groups."""

@@ -9,6 +9,7 @@ import msgpack
 
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
+from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import QueueKey
 from broker.topics.service import Topics
@@ -23,11 +24,12 @@ from remoting.server import Handler
 class GroupStatsHandlers(Feature):
     """Answers `rlab group list` and `rlab group show`."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
         self._core = core
         self._topics = topics.table
         self._groups = groups
         self._leases = leases
+        self._settings = settings
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -38,9 +40,11 @@ class GroupStatsHandlers(Feature):
         }
 
     def group_list(self, connection: Connection, request: Command) -> Reply:
-        """Groups with members or offsets."""
+        """Groups with members, offsets or settings."""
         groups = self._groups.table
-        names = dict.fromkeys([info.group for info in groups.groups()] + self._leases.offsets.groups())
+        names = dict.fromkeys(
+            [info.group for info in groups.groups()] + self._leases.offsets.groups() + self._settings.groups()
+        )
         rows = []
         for name in sorted(names):
             info = groups.get(name)

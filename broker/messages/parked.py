@@ -93,6 +93,10 @@ class ParkedRequests(Generic[One]):
         found = dict.fromkeys(one for here in self._at.get(topic, {}).values() for one in here)
         return sorted(found, key=_number)
 
+    def all(self) -> list[One]:
+        """All requests, oldest first; a walk over everything, for what happens hardly ever."""
+        return sorted((one for mine in self._of.values() for one in mine), key=_number)
+
     def of_connection(self, connection: object) -> list[One]:
         """The requests that came over a connection, oldest first."""
         return list(self._of.get(connection, ()))

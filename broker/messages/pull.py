@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
+from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
 from broker.messages.parked import Parked, ParkedRequests
@@ -40,7 +41,7 @@ SKIPPED_HOLD_S = 1.0
 class Pulls(Feature):
     """The pulls of one broker, and the requests about the offsets of a queue."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases) -> None:
+    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
         self._loop = core.loop
         self._store = core.store
         self._wake_by = core.driver.wake_by
@@ -48,6 +49,8 @@ class Pulls(Feature):
         self._groups = groups.table
         self._leases = leases.table
         self._moves = leases.moves
+        self._settings = settings
+        self._switched_off = settings.switched_off
         self._parked: ParkedRequests[Parked[Connection]] = ParkedRequests()
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -102,6 +105,13 @@ class Pulls(Feature):
         for parked in self._parked.take_all(topic, queue_id):
             self._run_again(parked, parked.deadline)
 
+    def group_settings_changed(self, group: str) -> None:
+        """Run the parked pulls of a group again: it may be switched off."""
+        mine = [parked for parked in self._parked.all() if parked.request.header["group"] == group]
+        self._parked.take(mine)
+        for parked in mine:
+            self._run_again(parked, parked.deadline)
+
     def expire(self, now: float) -> None:
         """Answer the parked pulls whose time has expired."""
         for parked in self._parked.expire(now):
@@ -128,6 +138,9 @@ class Pulls(Feature):
     def _run(self, connection: Connection, request: Command, hold_until: float | None) -> Reply | None:
         header = request.header
         topic, queue_id = header["topic"], header["queue_id"]
+        if self._switched_off and header["group"] in self._switched_off and header.get("client_id"):
+            # Without a client id somebody looks at a queue, and is no member: dead-letter messages can still be read.
+            self._settings.check_may_consume(header["group"], header["client_id"])
         entry = self._topics.existing(topic)
         if queue_id >= entry.serves_below:
             check_readable(entry.config, queue_id)

@@ -102,10 +102,11 @@ class PopForwarder:
                 raise AssertionError(f"messages {offsets} of {key} are neither there nor gone")
             return
         target = self._topics.ensure_dlq(key.group) if is_dead else self._topics.ensure_retry(key.group)
+        target_queue = 0 if is_dead else key.queue_id % self._topics.retry_queues(key.group)
         for record in records:
             times = record.times_delivered + queue.window.attempts_of(record.queue_offset)
             times = min(times, MAX_TIMES_DELIVERED)
-            core.store.append(target.topic_id, 0, record.payload, record.tag_hash, times_delivered=times)
+            core.store.append(target.topic_id, target_queue, record.payload, record.tag_hash, times_delivered=times)
         token, now = self._tokens.new(queue), core.loop.time()
         ledger.deliver(
             queue,
@@ -118,7 +119,7 @@ class PopForwarder:
         )
         core.driver.wake_by(now + COPY_TIMEOUT_S)
         written = partial(self._written, queue, token, read.offsets, is_dead)
-        core.barrier.after_append(written, target.config.topic, 0)
+        core.barrier.after_append(written, target.config.topic, target_queue)
 
     def _written(
         self, queue: GroupQueue, token: int, offsets: Sequence[int], is_dead: bool, failure: RlabError | None

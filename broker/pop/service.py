@@ -25,6 +25,7 @@ import msgpack
 
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
+from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import QueueKey
 from broker.messages.parked import ParkedRequests
@@ -59,11 +60,14 @@ class Pop(Feature):
     A receipt handle is checked against the delivery token, which is random: neither a guess nor an old handle works.
     """
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, rng: Random) -> None:
+    def __init__(
+        self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups, rng: Random
+    ) -> None:
         self._core = core
         self._topics = topics.table
         self._groups = groups
         self._leases = leases
+        self._settings = settings
         self._store = PopStore(core.metadata)
         self._tokens = Tokens(rng)
         self._parked: ParkedRequests[ParkedPop] = ParkedRequests()
@@ -129,6 +133,10 @@ class Pop(Feature):
         its heartbeats did not arrive, goes on popping, and is listed again with its next heartbeat.
         """
         pop = read_pop(request.header)
+        if pop.group in self._settings.switched_off:
+            self._settings.check_may_consume(pop.group, pop.client_id)
+        if pop.group in self._settings.max_attempts:  # in a pop it counts deliveries, so the first one too
+            pop = pop._replace(max_attempts=self._settings.max_attempts[pop.group] + 1)
         now = self._core.loop.time()
         self._groups.table.touch(pop.group, pop.client_id, connection.number, now)
         self._store.check_backlog()
@@ -342,6 +350,12 @@ class Pop(Feature):
     def connection_closed(self, connection: Connection) -> None:
         """Forget the parked pops of a connection. Messages that its client has stay invisible: it may come back."""
         self._parked.take_connection(connection)
+
+    def group_settings_changed(self, group: str) -> None:
+        """Answer the parked pops of a group: they come again with its new settings."""
+        mine = [parked for parked in self._parked.all() if parked.pop.group == group]
+        self._parked.take(mine)
+        _answer_nothing(mine)
 
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the invisible messages of a group."""

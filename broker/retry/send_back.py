@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from broker.durability.barrier import answer
 from broker.feature import Core, Feature
+from broker.groups.settings import SettingsOfGroups
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
 from model.errors import InvalidParameter, QueryNotFound, RlabError
@@ -25,10 +26,11 @@ from remoting.server import Handler
 class SendBack(Feature):
     """Stores failed messages for another attempt, or sends them to the DLQ."""
 
-    def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
+    def __init__(self, core: Core, topics: Topics, delays: Delays, settings: SettingsOfGroups) -> None:
         self._core = core
         self._topics = topics
         self._delays = delays
+        self._settings = settings
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -41,21 +43,25 @@ class SendBack(Feature):
         record = self._record(header["topic"], header["queue_id"], header["offset"])
         times_delivered = min(record.times_delivered + 1, MAX_TIMES_DELIVERED)
         delay_ms = header.get("delay_ms")
-        dead = times_delivered > header["max_attempts"]
+        # A member that asks for no retry at all has a dead-letter message, whatever the setting of its group is.
+        own = header["max_attempts"]
+        dead = times_delivered > (own and self._settings.max_attempts.get(group, own))
+        queue_id = 0
         if dead:
             entry = self._topics.ensure_dlq(group)
             core.store.append(
                 entry.topic_id, 0, record.payload, record.tag_hash, times_delivered=record.times_delivered
             )
         else:
-            self._topics.ensure_retry(group)
+            # One after the other, so that the members that own them share the retries.
+            queue_id = (header["queue_id"] + header["offset"]) % self._topics.retry_queues(group)
             wait_ms = retry_delay_ms(record.times_delivered) if delay_ms is None else delay_ms
             if not 0 <= wait_ms <= MAX_DELAY_MS:
                 raise InvalidParameter(f"delay_ms must be 0 to {MAX_DELAY_MS}, got {wait_ms}")
             self._delays.delay(
                 record.payload,
                 topic=retry_topic(group),
-                queue_id=0,
+                queue_id=queue_id,
                 tag_hash=record.tag_hash,
                 times_delivered=times_delivered,
                 due_ms=int(core.clock_ms()) + wait_ms,
@@ -67,7 +73,7 @@ class SendBack(Feature):
                 core.emit_queue(EventKind.DEAD_LETTER, group, queue, offset=header["offset"], n=1)
             answer(connection, request, failure, {"dead": dead})
 
-        core.barrier.after_append(written, dlq_topic(group) if dead else retry_topic(group), 0)
+        core.barrier.after_append(written, dlq_topic(group) if dead else retry_topic(group), queue_id)
 
     def _record(self, topic: str, queue_id: int, offset: int) -> StoredRecord:
         entry = self._topics.table.existing(topic)

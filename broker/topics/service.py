@@ -99,6 +99,10 @@ class Topics(Feature):
         """The retry topic of a group, made if it is missing; see `TopicTable.ensure`. RocketMQ: retryQueueNums = 1."""
         return self._stored(*self.table.ensure(retry_topic(group)), cause)
 
+    def retry_queues(self, group: str) -> int:
+        """How many queues of a group's retry topic take messages, at least 1; the topic is made if it is missing."""
+        return max(1, self.ensure_retry(group).config.write_queue_nums)
+
     def ensure_dlq(self, group: str) -> TopicEntry:
         """The topic of a group's dead-letter messages, made if it is missing; see `TopicTable.ensure`."""
         return self._stored(*self.table.ensure(dlq_topic(group)))

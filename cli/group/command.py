@@ -1,6 +1,6 @@
 """`rlab group`: list consumer groups, show the owners and targets of one, and delete one.
 
-The commands that change a group have files of their own: `reset`, `mode` and `dead_letters`.
+The commands that change a group have files of their own: `reset`, `mode`, `settings` and `dead_letters`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import typer
 from cli.group import dead_letters as group_dlq
 from cli.group import mode as group_mode
 from cli.group import reset as group_reset
+from cli.group import settings as group_settings
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
 from cli.output import document, print_json, print_line, print_outcome, print_table
 from cli.runtime import ask_cluster
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
     from model.group_agreement import Disagreement
 
-app = typer.Typer(help="List, show, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(help="List, show, set, reset and delete consumer groups.", no_args_is_help=True)
 
 MAX_MATRIX_MEMBERS = 12
 """With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
@@ -33,6 +34,7 @@ def register(parent: typer.Typer) -> None:
     group_reset.register(app)
     group_dlq.register(app)
     group_mode.register(app)
+    group_settings.register(app)
     parent.add_typer(app, name="group")
 
 
@@ -102,6 +104,7 @@ def print_group(info: GroupInfo) -> None:
     for each in info.disagreements:
         print_line(f"members disagree about the {named(each, labels)}: {each.consequence}")
     group_mode.print_assignment(info.assignment)
+    group_settings.print_settings(info)
     _print_queues(info, labels)
     _print_popped(info, labels)
     print_line(verdict(info))
@@ -232,7 +235,8 @@ def _names(queue: QueueProgress, labels: dict[str, str]) -> tuple[str | None, st
 
 def verdict(info: GroupInfo) -> str:
     """The state of a group in one line."""
-    parts = [] if info.broadcasting else [f"lag {info.lag}"]
+    parts = [f"switched off on {', '.join(info.switched_off)}"] if info.switched_off else []
+    parts += [] if info.broadcasting else [f"lag {info.lag}"]
     if deleted := sum(queue.deleted for queue in info.queues):
         parts.append(f"{deleted} messages were deleted before the group read them")
     if damaged := sum(queue.damaged for queue in info.queues):

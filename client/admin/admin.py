@@ -6,12 +6,14 @@ Brokers are asked directly, each for its own part, all at the same time; name se
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from client.admin.dead_letters import DeadLetterAdmin
 from client.admin.expected_owners import group_info, newest_assignment
+from client.admin.group_settings import set_group, settings_in
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages
 from client.admin.offsets import reset_offsets
 from client.admin.records import AssignmentInfo, BrokerInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
@@ -29,6 +31,7 @@ from model.errors import (
     RequestCodeNotSupported,
     RlabError,
 )
+from model.group_settings import GroupSettings
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_LOOKUP_MESSAGES, REQUEST_TIMEOUT_S
 from model.message_queue import MessageQueue
 from model.names import check_group, check_topic, is_retry_topic
@@ -37,7 +40,12 @@ from model.topic_route import BrokerData, TopicRoute
 from remoting.command import Command
 from remoting.request_code import RequestCode
 
-_GROUP_REQUESTS = (RequestCode.GET_CONSUMER_CONNECTION_LIST, RequestCode.GET_CONSUME_STATS, RequestCode.GET_POP_STATS)
+_GROUP_REQUESTS = (
+    RequestCode.GET_CONSUMER_CONNECTION_LIST,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.GET_POP_STATS,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+)
 _log = logging.getLogger(__name__)
 
 
@@ -254,6 +262,47 @@ class Admin(ClientLife):
         answers = await cluster.ask(holders, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         succeeded(answers, f"group {group!r} could not be deleted on", GroupNotExist)
 
+    async def set_group(
+        self,
+        group: str,
+        *,
+        consume: bool | None = None,
+        broadcast: bool | None = None,
+        retry_queues: int | None = None,
+        max_attempts: int | None = None,
+        create: bool = False,
+    ) -> Mapping[str, GroupSettings]:
+        """Change settings of a group on every broker, also while it consumes; None leaves one as it is.
+
+        Args:
+            group: its name.
+            consume: whether its members get messages. They keep their queues, and ask on, while they do not.
+            broadcast: whether its broadcasting members get messages.
+            retry_queues: queues of its retry topic on each broker, 1 to 1,024.
+            max_attempts: retries of a failed message before it goes to the DLQ, 0 to 65,000, for all members; -1 for
+                the option of each.
+            create: allow a group that no broker knows.
+
+        Returns:
+            Broker name -> its settings now.
+
+        Raises:
+            InvalidParameter: an illegal name or number, or nothing to change.
+            GroupNotExist: no broker knows it; the text lists some that are known.
+            ServiceNotAvailable: no broker is registered.
+            RlabError: a broker refused or could not be reached; the text names each of them. Safe to repeat.
+
+        Cancellation: some brokers may have the new settings.
+        """
+        changes = {
+            "consume": consume,
+            "broadcast": broadcast,
+            "retry_queues": retry_queues,
+            "max_attempts": max_attempts,
+        }
+        named = {name: value for name, value in changes.items() if value is not None}
+        return await set_group(self._cluster, group, named, create=create)
+
     def dead_letters(self, group: str) -> DeadLetterAdmin:
         """The dead-letter messages of a group.
 
@@ -284,13 +333,14 @@ class Admin(ClientLife):
         header = {"group": check_group(group)}
         masters = await self._cluster.masters()
         asked = [await self._cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
-        lists, stats, pops = (answers for answers, _ in asked)
+        lists, stats, pops, configs = (answers for answers, _ in asked)
         reports = [
             GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), _damaged(stats[name]))
             for name in lists
             if name in stats
         ]
-        if not any(report.members or report.queues for report in reports):
+        is_set = any(isinstance(answer, Command) and answer.header["is_set"] for answer in configs.values())
+        if not is_set and not any(report.members or report.queues for report in reports):
             raise _unknown(group, await self._group_names())
         topics = {s.topic for report in reports for member in report.members for s in member.consumer.subscriptions}
         routes = {route.topic: route for route in await self.routes(sorted(topics))}
@@ -302,7 +352,8 @@ class Admin(ClientLife):
         ]
         strategies = _installed({member.consumer.strategy for report in reports for member in report.members})
         silent = {name for _, away in asked for name in away}
-        return group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
+        info = group_info(group, reports, routes, silent, strategies, await self.assignment(group), popped)
+        return replace(info, settings=settings_in(configs))
 
     async def reset_offsets(
         self,

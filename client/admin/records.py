@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from model.assignment import ALL_QUEUES, MemberAssignment, RequestMode
 from model.group_agreement import Disagreement
+from model.group_settings import GroupSettings
 from model.heartbeat import ConsumerData, ConsumeType, MessageModel
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic, retry_topic
@@ -228,6 +229,12 @@ class GroupInfo:
     unreachable: tuple[str, ...]  # names of brokers that did not answer; what only they know is missing
     assignment: AssignmentInfo = NO_ASSIGNMENT  # by a broker, for the members that leave it to one
     popped_queues: tuple[PoppedQueue, ...] = ()
+    settings: Mapping[str, GroupSettings] = field(default_factory=dict)  # by broker name, sorted
+
+    @property
+    def switched_off(self) -> tuple[str, ...]:
+        """Names of the brokers that give its members no messages."""
+        return tuple(name for name, settings in self.settings.items() if not settings.consume)
 
     def popped_by(self, member: GroupMemberInfo) -> frozenset[str]:
         """Topics of which the member pops messages, instead of pulling queues that it has; retry topics left out."""

@@ -12,6 +12,7 @@ from client.instance.lease_session import LeaseSessions
 from client.instance.member import GroupMember, InstanceHost
 from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
+from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import HeartbeatData
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
@@ -30,6 +31,8 @@ class Heartbeats:
         self.sessions = LeaseSessions()
         self._host = host
         self._timeout_s = host.config.request_timeout_s
+        # (address of a broker, group) -> `max_attempts` of `GroupSettings`, where operators have set it.
+        self.max_attempts: dict[tuple[str, str], int] = {}
         self._created_ms: dict[str, int] = {}
         # Groups that we have left, or are about to: no heartbeat shall bring us back.
         self._left: dict[str, None] = {}
@@ -98,6 +101,9 @@ class Heartbeats:
             return
         self._refusals.pop(address, None)
         self._log_new_warnings(address, answer.header.get("warnings", []))
+        attempts = answer.header.get("max_attempts", {})
+        for data in heartbeat.consumers:
+            self.attempts_set(address, data.group, attempts.get(data.group, OWN_ATTEMPTS))
         timeouts_s = {data.group: data.session_timeout_s for data in heartbeat.consumers}
         for group, (_, created_ms, joined) in answer.header["groups"].items():
             self._created_ms[group] = min(self._created_ms.get(group, created_ms), created_ms)
@@ -109,6 +115,13 @@ class Heartbeats:
             ):
                 # It may have ended leases: we were not a member there, or our session had a gap.
                 self._host.wake(group, Trigger.RECONNECT, cause)
+
+    def attempts_set(self, address: str, group: str, max_attempts: int) -> None:
+        """Learn the `max_attempts` of a group at a broker."""
+        if max_attempts == OWN_ATTEMPTS:
+            self.max_attempts.pop((address, group), None)
+        elif group in self._host.members:
+            self.max_attempts[address, group] = max_attempts
 
     def check_accepted(self) -> None:
         """Raise the ClientIdConflict of a broker that knows another live process under our client id, if one does."""
@@ -148,6 +161,7 @@ class Heartbeats:
         Cancellation: some may not have been reached.
         """
         self._left[group] = None
+        self.max_attempts = {key: n for key, n in self.max_attempts.items() if key[1] != group}
         self.sessions.forget(group)
         name = {"client_id": self._host.client_id, "epoch": self.epoch}
         header: dict[str, object] = {**name, "groups": [group], "cause": cause}

@@ -22,6 +22,7 @@ from client.instance.heartbeats import Heartbeats
 from client.instance.member import GroupMember, Resident
 from client.instance.name_servers import NameServers
 from client.instance.passes import PassRunner
+from client.instance.refusals import Refusals
 from client.instance.routes import RouteCache, RouteRemovalGrace
 from client.instance.views import GroupViews
 from client.trigger import Trigger
@@ -67,6 +68,7 @@ class ClientInstance:
         self.background = BackgroundTasks("client instance")
         self.wait_stopped = self.background.wait
         self.heartbeats = Heartbeats(self)
+        self.refusals = Refusals()
         self._passes = PassRunner(self)
         self._reconnector = BrokerReconnector(self, self.heartbeats)
         self._removal_grace = RouteRemovalGrace()
@@ -265,6 +267,7 @@ class ClientInstance:
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
             RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
+            RequestCode.NOTIFY_GROUP_SETTINGS: self._settings_changed,
         }
 
     def _members_changed(self, address: str, command: Command) -> None:
@@ -286,6 +289,14 @@ class ClientInstance:
         if (member := self.members.get(header["group"])) is not None:
             queues = [MessageQueue(header["topic"], header["broker_name"], n) for n in header["queue_ids"]]
             member.offsets_reset(queues, header["token"], header.get("cause") or "")
+
+    def _settings_changed(self, address: str, command: Command) -> None:
+        self.heartbeats.attempts_set(address, command.header["group"], command.header["max_attempts"])
+
+    def max_attempts(self, group: str, broker_name: str, own: int) -> int:
+        """The retries of a failed message of a broker: as operators have set them there, or as the member's option."""
+        address = self.routes.address_of(broker_name, master_only=True) or ""
+        return self.heartbeats.max_attempts.get((address, group), own)
 
     # --- connections -------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,9 @@ class SendBackRequests:
         if failure.dead_letter:
             return await self.send_to_dlq(message)
         own_s = failure.retry_after_s
-        return await self._give(message, self._max_attempts, self._delay_ms if own_s is None else round(own_s * 1000))
+        delay_ms = self._delay_ms if own_s is None else round(own_s * 1000)
+        max_attempts = self._instance.max_attempts(self._group, message.queue.broker_name, self._max_attempts)
+        return await self._give(message, max_attempts, delay_ms)
 
     async def send_to_dlq(self, message: MessageExt) -> bool:
         """Send a message to the DLQ at once, whatever its attempts; returns as `__call__` does.

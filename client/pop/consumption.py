@@ -163,9 +163,13 @@ class PopConsumption(PopIntake):
     def _acknowledge(self, popped: Popped) -> None:
         self.acks.add(handle_of(popped.message))
 
+    def _max_attempts(self, message: MessageExt) -> int:
+        context = self._context
+        return context.instance.max_attempts(context.group, message.queue.broker_name, self._options.max_attempts)
+
     def _retry_later(self, failure: Failed, popped: Popped) -> None:
         message, options = popped.message, self._options
-        if message.attempts > options.max_attempts:
+        if message.attempts > self._max_attempts(message):
             delay_ms = 0  # the broker sends it to the DLQ, which need not wait
         elif failure.retry_after_s is not None:
             delay_ms = round(failure.retry_after_s * 1000)
@@ -183,7 +187,7 @@ class PopConsumption(PopIntake):
         again = []
         for message in messages:
             # All behind it wait for the DLQ: they must not overtake a message that no broker has stored.
-            dead = failure.dead_letter or message.times_delivered >= self._options.max_attempts
+            dead = failure.dead_letter or message.times_delivered >= self._max_attempts(message)
             if dead and await self._send_back.send_to_dlq(message):
                 self._end(queue, [message], self._acknowledge)
             else:

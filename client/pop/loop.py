@@ -11,7 +11,7 @@ import anyio
 from client.pop.message import PopMessage
 from client.pop.requests import PopRequests
 from client.rebalance.ownership import MemberContext
-from model.errors import NetworkError, RlabError
+from model.errors import NetworkError, NoPermission, RlabError
 from model.limits import MAX_POP_BATCH, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message_queue import MessageQueue
 from model.record import RecordCorrupt
@@ -41,6 +41,7 @@ class PopLoop:
         self.suspended = False
         self.scope = anyio.CancelScope()  # cancelled to end the loop at once
         self._instance = context.instance
+        self._group = context.group
         self._requests = requests
         self._subscription_of = context.subscription_of
         self._arrived = arrived
@@ -88,6 +89,7 @@ class PopLoop:
                     await self._progress
                 else:
                     await self._pop(subscription)
+        self._instance.refusals.discard(self._instance.client_id, self._group, self.queue)
 
     async def _pop(self, subscription: SubscriptionData) -> None:
         instance, queue = self._instance, self.queue
@@ -106,11 +108,16 @@ class PopLoop:
             if not self.stopping:
                 with anyio.move_on_after(PULL_RETRY_ERROR_S):
                     await instance.broker_returned.wait()
+        except NoPermission as error:
+            instance.refusals.add(instance.client_id, self._group, queue, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A deleted topic, which the next route shows; or a broker that is busy, stopping, or out of disk.
             logger.warning("%s: pop of %s on %s: %s", instance.client_id, queue.topic, queue.broker_name, error)
             await anyio.sleep(PULL_RETRY_ERROR_S)
         else:
+            if instance.refusals.refused:
+                instance.refusals.discard(instance.client_id, self._group, queue)
             if messages:
                 self._arrived(self, messages, sent_at)
 

@@ -25,7 +25,7 @@ from client.pop.intake import PopIntake
 from client.pop.message import PopMessage, handle_of
 from client.pop.requests import PopTerms, places_to_pop
 from client.rebalance.ownership import MemberContext
-from model.errors import IllegalOperation, NetworkError, RlabError
+from model.errors import IllegalOperation, NetworkError, NoPermission, RlabError
 from model.limits import POP_KEEP_S, PULL_RETRY_ERROR_S
 from model.message_queue import MessageQueue
 from model.subscription import SubscriptionData
@@ -212,6 +212,9 @@ class PopReceiver(PopIntake):
         else:
             found = bool(outcome)
             target.error, target.had_messages = None, found
+            instance = self._context.instance
+            if instance.refusals.refused:
+                instance.refusals.discard(instance.client_id, self._context.group, target.queue)
             if found:
                 if self._targets.get(target.queue) is target:  # unless a pass has removed it
                     self._targets[target.queue] = self._targets.pop(target.queue)
@@ -227,9 +230,13 @@ class PopReceiver(PopIntake):
             self._idle.set()
 
     def _failed(self, target: _Target, error: RlabError) -> None:
-        level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
-        topic, broker_name, _ = target.queue
-        logger.log(level, "%s: pop of %s on %s: %s", self._context.instance.client_id, topic, broker_name, error)
+        instance = self._context.instance
+        if isinstance(error, NoPermission):
+            instance.refusals.add(instance.client_id, self._context.group, target.queue, error)
+        else:
+            level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
+            topic, broker_name, _ = target.queue
+            logger.log(level, "%s: pop of %s on %s: %s", instance.client_id, topic, broker_name, error)
         target.error, target.not_before = error, self._loop.time() + PULL_RETRY_ERROR_S
 
     def _wake_one(self) -> None:

@@ -14,7 +14,7 @@ from client.instance.events import QueueEvents, report_undecodable
 from client.instance.instance import ClientInstance
 from client.pull.owned_queue import OwnedQueue
 from model.decode import Undecodable, decode_messages
-from model.errors import LeaseLost, NetworkError, RlabError
+from model.errors import LeaseLost, NetworkError, NoPermission, RlabError
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.record import RecordCorrupt
@@ -59,6 +59,7 @@ class PullLoop:
         self._owned = owned
         self._batch_size = batch_size
         self._callbacks = callbacks
+        self._is_refused = False
         self._emit = QueueEvents(instance, group).emit
 
     async def run(self) -> None:
@@ -92,7 +93,8 @@ class PullLoop:
                         await self._instance.broker_returned.wait()
                     continue
                 if not go_on:
-                    return
+                    break
+        self._allowed()
 
     async def _wait_room(self) -> None:
         """Wait for the end of flow control. A pause longer than 5 s is logged with the oldest unfinished message.
@@ -150,6 +152,8 @@ class PullLoop:
         owned, code = self._owned, response.code
         if owned.process_queue.dropped:
             return False
+        if self._is_refused and code in (_FOUND, _NOT_FOUND, _RETRY, _MOVED):
+            self._allowed()
         subscription = self._callbacks.subscription_of(owned.queue.topic)
         if code in (_FOUND, _NOT_FOUND, _RETRY) and (subscription is None or subscription.tags != asked.tags):
             # The answer skips messages that match the new subscription: they are pulled again, by us or the next owner.
@@ -186,6 +190,10 @@ class PullLoop:
             )
         self._callbacks.arrived(owned)
 
+    def _allowed(self) -> None:
+        self._is_refused = False
+        self._instance.refusals.discard(self._instance.client_id, self._group, self._owned.queue)
+
     async def _refused(self, response: Command, token: int) -> bool:
         owned = self._owned
         try:
@@ -197,6 +205,11 @@ class PullLoop:
                 return True
             self._callbacks.lost(owned)
             return False
+        except NoPermission as error:
+            # An operator has switched the group off, or the topic: it is asked for until that is over.
+            self._is_refused = True
+            self._instance.refusals.add(self._instance.client_id, self._group, owned.queue, error)
+            await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
             logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)

@@ -226,13 +226,17 @@ class PushConsumer(GroupConsumer):
         options = self.options
         send_back = SendBackRequests(instance, self.group, options.max_attempts, options.retry_delay_ms)
         broadcasting = options.model is MessageModel.BROADCASTING
+
+        def max_attempts(broker_name: str) -> int:
+            return instance.max_attempts(self.group, broker_name, options.max_attempts)
+
         if options.order == ConsumeOrder.NONE:
-            failed: FailureHandler = retry_locally(options.max_attempts) if broadcasting else send_back
+            failed: FailureHandler = retry_locally(max_attempts) if broadcasting else send_back
             return ConsumeConcurrently(pool, failed, options.consume_retry_s, waits_here=broadcasting)
         return ConsumeOrderly(
             pool,
             log_exhausted if broadcasting else send_back.send_to_dlq,
-            max_attempts=options.max_attempts,
+            max_attempts=max_attempts,
             suspend_s=options.suspend_s,
             auto_commit=options.auto_commit,
         )

@@ -20,6 +20,9 @@ from model.message import MessageExt
 
 logger = logging.getLogger(__name__)
 
+MaxAttempts = Callable[[str], int]
+"""Broker name -> retries of a failed message of that broker."""
+
 FailureHandler = Callable[[MessageExt, Failed], Awaitable[bool]]
 """Takes a failed message; returns whether it did, or it is requeued. Cancellation: the message may be redelivered."""
 
@@ -30,7 +33,7 @@ async def log_exhausted(message: MessageExt) -> bool:
     return True
 
 
-def retry_locally(max_attempts: int) -> FailureHandler:
+def retry_locally(max_attempts: MaxAttempts) -> FailureHandler:
     """Make the handler of failed messages in BROADCASTING: it requeues each for `max_attempts` retries.
 
     The retry topic is read by one member only, so a broadcasting consumer retries locally. RocketMQ logs the message
@@ -38,7 +41,7 @@ def retry_locally(max_attempts: int) -> FailureHandler:
     """
 
     async def handle(message: MessageExt, failure: Failed) -> bool:
-        exhausted = failure.dead_letter or message.times_delivered >= max_attempts
+        exhausted = failure.dead_letter or message.times_delivered >= max_attempts(message.queue.broker_name)
         return exhausted and await log_exhausted(message)
 
     return handle
@@ -95,7 +98,7 @@ class ConsumeOrderly:
         pool: WorkerPool,
         exhausted: Callable[[MessageExt], Awaitable[bool]],
         *,
-        max_attempts: int,
+        max_attempts: MaxAttempts,
         suspend_s: float,
         auto_commit: bool,
     ) -> None:
@@ -136,8 +139,9 @@ class ConsumeOrderly:
         self, owned: OwnedQueue, queue: OrderedProcessQueue, messages: Sequence[MessageExt], failure: Failed
     ) -> None:
         again: list[MessageExt] = []
+        max_attempts = self._max_attempts(owned.queue.broker_name)
         for message in messages:
-            if not failure.dead_letter and message.times_delivered < self._max_attempts:
+            if not failure.dead_letter and message.times_delivered < max_attempts:
                 again.append(message)
             # The lane is suspended until then: later messages must not overtake one that no broker has taken.
             elif await self._exhausted(message):

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from model.group_settings import OWN_ATTEMPTS
+from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
 from remoting.request_code import RequestCode
 from remoting.wire.field import CAUSE, CLIENT, EPOCH, GROUP, Field, RequestSchema
+
+_SETTINGS = "body: msgpack array of [consume, broadcast, retry queues, max attempts]"
+
+
+def _attempts(doc: str, required: bool) -> Field:
+    return Field("max_attempts", int, doc, required, OWN_ATTEMPTS, MAX_CONFIGURED_ATTEMPTS)
+
 
 GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(
@@ -12,7 +21,8 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         body="msgpack map of `model/heartbeat.py`: HeartbeatData",
         answer="header `groups`: group -> [group version, time of the group's creation in wall clock ms, whether the "
         "sender was not a member before, in which case this broker has released its leases]; and `warnings`, if any: a "
-        "text for each problem, repeated in each answer while the problem lasts. CLIENT_ID_CONFLICT when another live "
+        "text for each problem, repeated in each answer while the problem lasts; and `max_attempts`, if any: group -> "
+        "the setting of that name, where operators have set it. CLIENT_ID_CONFLICT when another live "
         "process is in one of the groups under this client id; then the sender has joined no group",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
@@ -39,6 +49,30 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
         "Members of a group with their subscriptions, strategy, model and queues.",
         (GROUP,),
         answer="body: msgpack map",
+    ),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RequestSchema(
+        "admin -> broker",
+        "Change settings of a group on this broker, also of one that has no members yet; those that are absent stay.",
+        (
+            GROUP,
+            Field("consume", bool, "whether its members get messages", required=False),
+            Field("broadcast", bool, "whether its broadcasting members get messages", required=False),
+            Field("retry_queues", int, "queues of its retry topic that are written", False, 1, MAX_RETRY_QUEUES),
+            _attempts("retries of a failed message before it goes to the DLQ; -1 for those of each member", False),
+            CAUSE,
+        ),
+        answer=f"once they are stored: header `cause`, that of the event, empty if nothing changed; {_SETTINGS}",
+    ),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: RequestSchema(
+        "admin -> broker",
+        "The settings of a group on this broker; the defaults for one that is not known.",
+        (GROUP,),
+        answer=f"header `is_set`, whether operators have set any; {_SETTINGS}",
+    ),
+    RequestCode.NOTIFY_GROUP_SETTINGS: RequestSchema(
+        "broker -> member, one-way",
+        "The settings of the group that a member acts on have changed at this broker.",
+        (GROUP, _attempts("as in UPDATE_AND_CREATE_SUBSCRIPTIONGROUP", True), CAUSE),
     ),
     RequestCode.DELETE_SUBSCRIPTIONGROUP: RequestSchema(
         "admin -> broker",

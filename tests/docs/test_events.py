@@ -106,6 +106,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     with cluster.simulation.on_host("operator"):
         async with Admin(cluster.addresses) as admin:
             await admin.reset_offsets("g", "t", ResetTo.earliest())
+            await admin.set_group("g", broadcast=False)
     await anyio.sleep(1)
     await cluster.start_consumer("g", "t", strategy=AllocateMessageQueueAveragelyByCircle())
     with pytest.raises(ClientIdConflict):

@@ -11,6 +11,7 @@ import pytest
 
 from client.instance.background import BackgroundTasks
 from client.instance.instance import ClientInstance
+from client.instance.refusals import Refusals
 from client.options import ConsumerOptions
 from client.pop.loop import PopLoop
 from client.pop.message import PopMessage, popped_of
@@ -40,6 +41,7 @@ class Broker:
         self.errors = list(errors)
         self.asked: list[dict[str, Any]] = []
         self.broker_returned = anyio.Event()
+        self.refusals = Refusals()
 
     async def pop(self, broker_name: str, subscription: SubscriptionData, **asked: Any) -> list[PopMessage]:
         self.asked.append(asked)

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from client.instance.instance import ClientInstance
+from client.instance.refusals import Refusals
 from client.pull.loop import PullCallbacks, PullLoop
 from client.pull.owned_queue import OwnedQueue
 from client.pull.process_queue import ProcessQueue
@@ -55,6 +56,7 @@ class ScriptedBroker:
         self.masters: dict[str, ScriptedBroker] = {}
         self.connects: list[float] = []
         self.broker_returned = anyio.Event()
+        self.refusals = Refusals()
         self.meanwhile: Callable[[], None] = lambda: None
 
     @property

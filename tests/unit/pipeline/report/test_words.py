@@ -10,6 +10,7 @@ SHOWN_BY_NAME = frozenset(
     EventKind(kind)
     for kind in [
         "CONSUMER_SUSPENDED",
+        "GROUP_SETTINGS_CHANGED",
         "GROUP_INCONSISTENT",
         "CLIENT_ID_CONFLICT",
         "NOTIFY_SENT",

@@ -1,0 +1,100 @@
+"""`rlab group set`: change what brokers do for a group, also while it consumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers, switch
+from cli.output import print_json, print_line
+from cli.runtime import ask_cluster
+from model.group_settings import DEFAULT_SETTINGS, OWN_ATTEMPTS
+from model.limits import MAX_CONFIGURED_ATTEMPTS, MAX_RETRY_QUEUES
+
+if TYPE_CHECKING:
+    from client.admin.records import GroupInfo
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to those of `rlab group`."""
+    app.command("set")(set_group)
+
+
+def set_group(
+    group: GroupName,
+    consume: Annotated[
+        bool | None,
+        typer.Option("--consume/--no-consume", show_default=False, help="Whether its members get messages."),
+    ] = None,
+    broadcast: Annotated[
+        bool | None,
+        typer.Option(
+            "--broadcast/--no-broadcast", show_default=False, help="Whether its broadcasting members get messages."
+        ),
+    ] = None,
+    retry_queues: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MAX_RETRY_QUEUES,
+            show_default=False,
+            help="Queues of its retry topic on each broker: so many members share the failed messages.",
+        ),
+    ] = None,
+    max_attempts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|own",
+            show_default=False,
+            help="Retries of a failed message before it goes to the DLQ; own: as each member says.",
+        ),
+    ] = None,
+    create: Annotated[bool, switch("--create", help_text="Allow a group that does not exist yet.")] = False,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Change settings of a group on every broker; those that are not named stay.
+
+    It takes effect at once, on running members too. Members of a group that is switched off keep their queues and keep
+    trying; rlab group show shows the settings.
+
+    Example: rlab group set billing --no-consume
+    """
+    attempts = _attempts(max_attempts)
+    if consume is None and broadcast is None and retry_queues is None and attempts is None:
+        raise typer.BadParameter("use at least one of --consume, --broadcast, --retry-queues and --max-attempts")
+    named: dict[str, Any] = {
+        "consume": consume,
+        "broadcast": broadcast,
+        "retry_queues": retry_queues,
+        "max_attempts": attempts,
+    }
+    settings = ask_cluster(namesrv, lambda admin: admin.set_group(group, **named, create=create))
+    if json:
+        print_json({"group": group, "settings": settings})
+    else:
+        for name, each in settings.items():
+            print_line(f"group {group} on {name}: {each}")
+
+
+def _attempts(text: str | None) -> int | None:
+    if text is None or text == "own":
+        return None if text is None else OWN_ATTEMPTS
+    if not text.isascii() or not text.isdigit() or int(text) > MAX_CONFIGURED_ATTEMPTS:
+        raise typer.BadParameter(f"--max-attempts must be 0 to {MAX_CONFIGURED_ATTEMPTS}, or own; got {text!r}")
+    return int(text)
+
+
+def print_settings(info: GroupInfo) -> None:
+    """Print the settings of a group that are not the defaults, by broker if brokers have different ones."""
+    if len(set(info.settings.values())) > 1:
+        for name, each in info.settings.items():
+            print_line(f"settings on {name}: {each}")
+        print_line(f"brokers have different settings: repeat rlab group set {info.group}")
+        return
+    for each in list(info.settings.values())[:1]:
+        if each != DEFAULT_SETTINGS:
+            print_line(f"settings: {each}")

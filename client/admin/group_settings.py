@@ -1,0 +1,56 @@
+"""Group settings of every broker: asked for, and changed on all of them with one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from client.admin.requests import Answer, ClusterRequests, listed, unpack
+from model.errors import GroupNotExist, InvalidParameter, RlabError
+from model.group_settings import GroupSettings
+from model.names import check_group
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+
+def settings_in(answers: Mapping[str, Answer]) -> dict[str, GroupSettings]:
+    """Broker name -> settings, of the answers that have them: earlier versions of a broker do not."""
+    return {
+        name: GroupSettings.from_wire(unpack(answer))
+        for name, answer in sorted(answers.items())
+        if not isinstance(answer, RlabError)
+    }
+
+
+async def set_group(
+    cluster: ClusterRequests, group: str, changes: Mapping[str, Any], *, create: bool
+) -> dict[str, GroupSettings]:
+    """See `Admin.set_group`."""
+    header: dict[str, Any] = {"group": check_group(group), **changes}
+    if not changes:
+        raise InvalidParameter("nothing to set: name consume, broadcast, retry_queues or max_attempts")
+    GroupSettings(**changes)  # refused here, before some of the brokers have it
+    masters = await cluster.masters()
+    if not create:
+        lists = await cluster.ask(masters, RequestCode.GET_GROUP_LIST, {})
+        names = {row[0] for answer in lists.values() if not isinstance(answer, RlabError) for row in unpack(answer)}
+        if group not in names:
+            raise GroupNotExist(
+                f"no broker knows group {group!r}; {listed('known groups', sorted(names))}. "
+                "For a group that has yet to start, say so: --create"
+            )
+    # One broker first: its event is the cause of those of the others.
+    first, *others = masters
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    answers = await cluster.ask({first: masters[first]}, code, header)
+    told = answers[first]
+    cause = told.header["cause"] if isinstance(told, Command) else ""
+    answers |= await cluster.ask({name: masters[name] for name in others}, code, {**header, "cause": cause})
+    failures = {name: answer for name, answer in answers.items() if isinstance(answer, RlabError)}
+    if failures:
+        done = ", ".join(name for name in answers if name not in failures) or "no broker"
+        texts = "; ".join(f"not on {name}: {error}" for name, error in failures.items())
+        raise type(next(iter(failures.values())))(
+            f"group {group!r} was set on {done}, and {texts}. Repeat it when they answer: it is safe"
+        )
+    return settings_in(answers)
