@@ -18,6 +18,7 @@ from client.config import ClientConfig
 from client.options import ConsumerOptions, LitePullOptions
 from client.produce.producer import Producer
 from client.trigger import Trigger
+from model.limits import PULL_SUSPEND_S
 from namesrv.config import NameServerConfig
 from tests.docs.pages import table_of, text_of
 
@@ -109,3 +110,12 @@ def test_options_without_a_reason_are_not_enough() -> None:
         for row in table_of(PAGE, record):
             assert row["meaning, and why this default"].endswith("."), row
     assert "model/limits.py" in text_of(PAGE)
+
+
+def test_the_table_of_other_defaults_has_the_numbers_of_the_code() -> None:
+    rows = {row["what"].partition(" ")[0]: row for row in table_of(PAGE, "Where a default is not RocketMQ's")}
+    assert rows["How"]["here"] == f"{PULL_SUSPEND_S:g} s"
+    assert rows["`pull_batch`"]["here"] == str(LitePullOptions().pull_batch)
+    assert [row["in RocketMQ"] for row in rows.values()] == [
+        "10", "20 s", "half an hour before the start", "SYSTEM_ERROR", "fails at once",
+    ]  # fmt: skip

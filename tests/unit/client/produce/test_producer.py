@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from client.admin.admin import Admin
 from client.produce.producer import Producer
 from model.errors import (
     ConfigError,
@@ -265,3 +266,19 @@ def test_a_delayed_message_has_no_offset_yet_and_comes_when_its_time_has_come(si
         assert delivery.message.message_id == result.message_id
 
     simulate(scenario)
+
+
+def test_a_send_to_a_queue_that_is_gone_goes_to_another_by_a_fresh_route(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t", queues=4)
+        producer = await cluster.start_producer(route_poll_interval_s=3600.0)
+        await producer.send_many("t", 4)
+        with cluster.simulation.on_host("operator"):
+            async with Admin(cluster.addresses) as admin:
+                await admin.scale_topic("t", write=1)
+                await admin.scale_topic("t", read=1, force=True)
+        for n in range(4):
+            result = await producer.send("t", b"%d" % n)
+            assert result.queue.queue_id == 0
+
+    simulate(scenario, brokers=1)
