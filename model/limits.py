@@ -11,6 +11,12 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Longest frame either side accepts; checked before a byte of the frame is buffered."""
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Longest message body (RocketMQ: maxMessageSize)."""
+FRAME_TIMEOUT_S = 30.0
+"""How long a frame may take from its first byte to its last; the sender of a request has given up before that."""
+MAX_FRAMES_UNDER_WAY_BYTES = 4 * MAX_FRAME_BYTES
+"""Frames of which a part has come, over all connections of a server, by the lengths that they announced."""
+MAX_UNCOUNTED_FRAME_BYTES = 64 * 1024
+"""Frames up to this length do not count: a single read of a socket may bring more."""
 MAX_HEADER_FIELDS = 64
 """A header is a handful of named fields; more is a broken or hostile peer."""
 MAX_HEADER_ITEMS = 16_384
@@ -219,6 +225,7 @@ MAX_STOPPED_MEMBERS = 1_000
 RUN_SEQS = 1_000_000_000
 """Event numbers of one run of a node: a thousand a second for eleven days; further events use those of the next run."""
 
+assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES, "one largest frame must be admitted"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"

@@ -40,6 +40,8 @@ class Decoder(Protocol):
     """Turns a byte stream into commands. One per connection."""
 
     error: ProtocolError | None
+    under_way: int
+    """Length that the frame at the end of the stream has announced; 0 if the stream ends between two frames."""
 
     def feed(self, data: bytes) -> list[Command]:
         """Decode the next bytes of the stream.
@@ -110,10 +112,11 @@ class FrameUnpacker:
 class MsgpackDecoder:
     """See the module header for the format."""
 
-    __slots__ = ("_buffer", "_max_frame_bytes", "_unpacker", "error")
+    __slots__ = ("_buffer", "_max_frame_bytes", "_unpacker", "error", "under_way")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, unpacker: FrameUnpacker | None = None) -> None:
         self.error: ProtocolError | None = None
+        self.under_way = 0
         self._buffer: bytes | bytearray = b""
         self._max_frame_bytes = max_frame_bytes
         self._unpacker = unpacker or FrameUnpacker()
@@ -139,6 +142,7 @@ class MsgpackDecoder:
         """Decode every whole frame of the stream; return the position of the first one that is not whole."""
         position, end = 0, len(stream)
         view, unpack = memoryview(stream), self._unpacker.unpack
+        under_way = LENGTH_BYTES
         while end - position >= LENGTH_BYTES:
             (length,) = _length_at(stream, position)
             if length > self._max_frame_bytes:
@@ -148,12 +152,14 @@ class MsgpackDecoder:
                 )
             start = position + LENGTH_BYTES
             if end - start < length:
+                under_way = length
                 break
             position = start + length
             if length > _LARGE_FRAME_BYTES:
                 commands.append(decode_frame(view[start:position]))
                 continue
             commands.append(_command_of(unpack(view[start:position], length)))
+        self.under_way = under_way if position < end else 0
         return position
 
     def at_frame_boundary(self) -> bool:

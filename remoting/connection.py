@@ -18,6 +18,10 @@ connection that was silent for 120 s (serverChannelMaxIdleTimeSeconds). Here sil
 think for an hour. So the system probes the peer's system (TCP keepalive), which answers as long as it knows the
 connection, however idle or busy the process is; after two minutes without an answer the connection is lost like any
 other. Otherwise vanished clients would fill a server up to `MAX_CONNECTIONS`.
+
+Within a frame silence is a sign. A frame that is not whole after `FRAME_TIMEOUT_S` is dropped with its connection, and
+the large ones of a server share a budget (`remoting/frame_budget.py`): a peer that sends the first half of a frame, by
+mistake or on purpose, would otherwise hold its memory for ever.
 """
 
 from __future__ import annotations
@@ -34,10 +38,12 @@ import anyio
 from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
 from model.limits import (
     COMMANDS_PER_ITERATION,
+    FRAME_TIMEOUT_S,
     KEEPALIVE_IDLE_S,
     KEEPALIVE_INTERVAL_S,
     KEEPALIVE_PROBES,
     MAX_INBOX_COMMANDS,
+    MAX_UNCOUNTED_FRAME_BYTES,
     MAX_UNSENT_BYTES,
     REQUEST_TIMEOUT_S,
     WRITE_HIGH_WATER_BYTES,
@@ -46,12 +52,15 @@ from model.limits import (
 from remoting.address import format_address
 from remoting.codec import CODEC, Codec
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
+from remoting.frame_budget import FrameBudget
 from remoting.session import RequestSession
 
 logger = logging.getLogger(__name__)
 
 _NO_HEADER: dict[str, Any] = {}
 _MAX_REMARK_CHARS = 1_000
+_ASLEEP_S = 1.0
+"""A timer that fires this late was delayed by a process that did not run, and what has come meanwhile is not read."""
 
 # macOS has another name for the first one.
 _KEEPALIVE = (
@@ -124,6 +133,7 @@ class Connection(asyncio.Protocol):
         on_opened: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         pause_reads_when_blocked: bool,
+        frames: FrameBudget[Connection] | None = None,
         codec: Codec = CODEC,
     ) -> None:
         self.peer = "?"
@@ -138,12 +148,19 @@ class Connection(asyncio.Protocol):
         self._on_closed = on_closed
         self._pause_reads_when_blocked = pause_reads_when_blocked
         self._encode = codec.encode
+        self._new_decoder = codec.decoder
         self._decoder = codec.decoder()
         self._session: RequestSession[Waiter] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._inbox: deque[Command] = deque()
         self._reading_paused = False
+        self._frames = frames
+        self._frame_length = 0  # of the frame under way, 0 if there is none
+        self._frame_counted = False  # whether it is admitted by `_frames`, or waits for that
+        self._frame_waits = False
+        self._frame_due = 0.0
+        self._frame_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._writable: asyncio.Future[None] | None = None
@@ -294,6 +311,7 @@ class Connection(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        self._give_up_frame()
 
     # --- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -336,6 +354,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         commands = self._decoder.feed(data)
+        length = self._decoder.under_way
+        if length or self._frame_length:
+            self._note_frame(length, is_new=bool(commands))
         if self._inbox:
             self._inbox.extend(commands)
             self._update_reading()
@@ -412,13 +433,70 @@ class Connection(asyncio.Protocol):
     def _update_reading(self) -> None:
         """Read from the peer as long as it reads from us (if we are its server) and we keep up with it."""
         blocked = self._writable is not None and self._pause_reads_when_blocked
-        pause = blocked or len(self._inbox) > MAX_INBOX_COMMANDS
+        pause = blocked or self._frame_waits or len(self._inbox) > MAX_INBOX_COMMANDS
         if pause is not self._reading_paused and self._transport is not None and not self.closed:
             self._reading_paused = pause
             if pause:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    # --- the frame under way -----------------------------------------------------------------------------------------
+
+    def _note_frame(self, length: int, *, is_new: bool) -> None:
+        """Keep count of the frame of which a part has come; its length is 0 if there is none."""
+        if self.closed:
+            return
+        if is_new or not self._frame_length:
+            if self._frame_counted:
+                self._release_frame()
+            self._frame_due = self._loop.time() + FRAME_TIMEOUT_S
+            if length and self._frame_timer is None:
+                # One timer for many frames: when it fires, it looks when the frame of that moment is due.
+                self._frame_timer = self._loop.call_at(self._frame_due, self._frame_overdue)
+        self._frame_length = length
+        if length > MAX_UNCOUNTED_FRAME_BYTES and self._frames is not None and not self._frame_counted:
+            self._frame_counted = True
+            self._frame_waits = not self._frames.admit(self, length)
+            self._update_reading()
+
+    def _release_frame(self) -> None:
+        self._frame_counted = self._frame_waits = False
+        assert self._frames is not None, "a frame is counted by a budget"
+        for connection in self._frames.release(self):
+            connection._frame_waits = False
+            connection._frame_due = connection._loop.time() + FRAME_TIMEOUT_S
+            connection._update_reading()
+        self._update_reading()
+
+    def _frame_overdue(self) -> None:
+        self._frame_timer = None
+        if not self._frame_length:
+            return
+        now = self._loop.time()
+        if self._frame_waits or now > self._frame_due + _ASLEEP_S:
+            self._frame_due = now + FRAME_TIMEOUT_S
+        if now + 1e-6 < self._frame_due:
+            self._frame_timer = self._loop.call_at(self._frame_due, self._frame_overdue)
+            return
+        error = ProtocolError(
+            f"a frame of {self._frame_length} bytes is not whole {FRAME_TIMEOUT_S:g} s after its first byte"
+        )
+        if self._writable is None:
+            self._refuse(error)
+        else:
+            logger.warning("cutting off %s, which reads nothing: %s", self.peer, error)
+            self.abort()
+
+    def _give_up_frame(self) -> None:
+        if self._frame_timer is not None:
+            self._frame_timer.cancel()
+            self._frame_timer = None
+        if self._frame_length:
+            self._frame_length = 0
+            self._decoder = self._new_decoder()  # for its memory: the transport may take long to close
+        if self._frame_counted:
+            self._release_frame()
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer a peer that sent garbage with one frame that gives the reason, then close."""

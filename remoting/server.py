@@ -36,6 +36,7 @@ from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
 from remoting.address import format_address, parse_address
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
+from remoting.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
@@ -62,6 +63,7 @@ class RemotingServer:
         self._max_connections = max_connections
         self._connections: dict[int, Connection] = {}
         self._numbers = count(1)
+        self._frames: FrameBudget[Connection] = FrameBudget()
         self._running = 0
         self._idle = anyio.Event()
         self._stopping = False
@@ -83,6 +85,7 @@ class RemotingServer:
             on_opened=self._opened,
             on_closed=self._closed,
             pause_reads_when_blocked=True,
+            frames=self._frames,
         )
 
     def _opened(self, connection: Connection) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from model.errors import ProtocolError
 from model.limits import MAX_FRAME_BYTES, MAX_HEADER_FIELDS, MAX_HEADER_ITEMS
-from remoting.codec import CODEC, MsgpackDecoder, decode_frame
+from remoting.codec import CODEC, LENGTH_BYTES, MsgpackDecoder, decode_frame
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 
 HEART_BEAT = bytes.fromhex("0000000e 96 01 00 22 07 81 a5 6361757365 a0 c0")
@@ -47,6 +47,15 @@ def test_frames_are_complete_at_their_last_byte_and_not_before() -> None:
         assert not decoder.at_frame_boundary()
     assert len(decoder.feed(HEART_BEAT[-1:])) == 1
     assert decoder.at_frame_boundary()
+
+
+def test_a_decoder_says_what_length_the_unfinished_frame_has_announced() -> None:
+    frame, decoder = CODEC.encode(REQUEST, 10, 1, {}, bytes(100_000)), CODEC.decoder()
+    lengths = []
+    for part in (frame[:3], frame[3:50], frame[50:] + frame[:1], frame[1:10], frame[10:]):
+        decoder.feed(part)
+        lengths.append(decoder.under_way)
+    assert lengths == [LENGTH_BYTES, len(frame) - LENGTH_BYTES, LENGTH_BYTES, len(frame) - LENGTH_BYTES, 0]
 
 
 def test_a_frame_that_arrives_in_many_pieces_does_not_take_the_next_one_with_it() -> None:

@@ -16,6 +16,7 @@ from model.limits import KEEPALIVE_IDLE_S, MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BY
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection, keep_alive
+from remoting.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -60,7 +61,7 @@ class RecordingTransport(asyncio.Transport):
 class Rig:
     """A connection, its transport, and what it was asked to do by the peer."""
 
-    def __init__(self, *, server: bool = True) -> None:
+    def __init__(self, *, server: bool = True, frames: FrameBudget[Connection] | None = None) -> None:
         self.requests: list[Command] = []
         self.closed: list[Exception | None] = []
         self.transport = RecordingTransport()
@@ -69,6 +70,7 @@ class Rig:
             on_request=lambda _, command: self.requests.append(command),
             on_closed=lambda _, error: self.closed.append(error),
             pause_reads_when_blocked=server,
+            frames=frames,
         )
         self.connection.connection_made(self.transport)
 
