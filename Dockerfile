@@ -1,4 +1,5 @@
 # One image for every role: `docker run IMAGE namesrv ...`, `broker ...`, `swarm ...`; see docker-compose.yml.
+# Servers need --listen 0.0.0.0:PORT there: 127.0.0.1, their default, is reached from within the container only.
 # Target `spark` adds what a Spark cluster and its jobs need, ten times the size.
 # Python is never started with -O here: the assertions that guard our own bugs stay on.
 

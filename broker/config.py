@@ -74,7 +74,7 @@ class BrokerConfig:
     name: str
     data_dir: Path
     name_servers: tuple[str, ...] = ()
-    listen: str = "0.0.0.0:10911"
+    listen: str = "127.0.0.1:10911"
     advertise: str | None = None
     cluster: str = "DefaultCluster"
     broker_id: int = MASTER_ID

@@ -22,7 +22,7 @@ class NameServerConfig:
         ConfigError: a number is out of its range.
     """
 
-    listen: str = "0.0.0.0:9876"
+    listen: str = "127.0.0.1:9876"
     name: str = ""
     max_connections: int = MAX_CONNECTIONS
     grace_s: float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 
@@ -34,6 +35,14 @@ def _is_host(host: str) -> bool:
         return bool(host.encode("idna")) and host.isprintable() and " " not in host
     except UnicodeError:
         return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the host; a name other than `localhost` counts as one that others reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def format_address(host: str, port: int) -> str:

@@ -18,7 +18,7 @@ from broker.topics.table import TopicTable
 from model.errors import RlabError
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
 from model.topic_route import Perm
-from remoting.address import format_address, parse_address
+from remoting.address import format_address, is_loopback, parse_address
 from remoting.client import Backoff, RemotingClient
 from remoting.request_code import RequestCode
 
@@ -106,6 +106,12 @@ class Registration:
         broker = self._broker
         connection = await self._client.connect(address)
         advertised = broker.advertise or _seen_from(connection.local_host, listen)
+        if address not in self._announced and _is_local_only(advertised, connection.local_host):
+            logger.warning(
+                "%s: name server %s is on another machine, and tells clients that this broker is at %s, where only "
+                "this machine reaches it: use --listen 0.0.0.0:%d or another address of this machine, or --advertise",
+                *(broker.name, address, advertised, parse_address(advertised)[1]),
+            )
         self._announced[address] = advertised
         topics = [
             # INHERIT stays: producers find the template by it.
@@ -146,6 +152,11 @@ class Registration:
             await self._client.request(address, RequestCode.UNREGISTER_BROKER, header)
         except RlabError as error:
             logger.warning("%s could not unregister from %s: %s", self._broker.name, address, error)
+
+
+def _is_local_only(advertised: str, local_host: str) -> bool:
+    """Whether an address leads to this machine only from itself, while the connection to a name server leaves it."""
+    return is_loopback(parse_address(advertised)[0]) and not is_loopback(local_host)
 
 
 def _seen_from(local_host: str, listen: str) -> str:

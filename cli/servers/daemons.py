@@ -11,7 +11,7 @@ import anyio
 import typer
 
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
-from cli.output import document, print_outcome
+from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.options import (
     RETAIN_AGE,
@@ -38,7 +38,7 @@ from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
 from model.record import FlushMode
-from remoting.address import parse_address, parse_addresses
+from remoting.address import is_loopback, parse_address, parse_addresses
 from remoting.tasks import background_tasks
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def namesrv(
-    listen: Listen = "0.0.0.0:9876",
+    listen: Listen = "127.0.0.1:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     json: Json = False,
     verbose: Verbose = False,
@@ -70,7 +70,9 @@ def namesrv(
 
     Name servers do not know each other: start two, and list both for every broker and client.
 
-    Example: rlab namesrv --listen 0.0.0.0:9876
+    It is reached from this machine only, unless --listen names another address of it, or 0.0.0.0 for all of them.
+
+    Example: rlab namesrv --listen 10.0.0.1:9876
     """
     from namesrv.config import NameServerConfig
     from namesrv.server import run_name_server
@@ -87,7 +89,7 @@ def broker(
     context: typer.Context,
     name: Annotated[str, typer.Option(help="Broker name; must not change as long as its data is used.")] = "broker-a",
     namesrv: NameServers = DEFAULT_NAME_SERVER,
-    listen: Listen = "0.0.0.0:10911",
+    listen: Listen = "127.0.0.1:10911",
     advertise: Advertise = None,
     data: Data = None,
     cluster: Annotated[str, typer.Option(help="Cluster name.")] = "DefaultCluster",
@@ -115,6 +117,8 @@ def broker(
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
     """Run a broker until it is stopped, or verify the data directory of one.
+
+    It is reached from this machine only, unless --listen names another address of it, or 0.0.0.0 for all of them.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --data /data
     """
@@ -172,9 +176,17 @@ def dialable(address: str) -> str:
 
 
 def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
-    """Print the line that announces a daemon and its address; `more` is added only to the JSON document."""
+    """Print the line that announces a daemon and its address; `more` is added only to the JSON document.
+
+    On stderr follows a note of what it means if others than this machine reach the address.
+    """
     line = {"kind": kind, "name": name, "address": address, **more}
     print_outcome(line, f"{kind} {name} listens on {address}", as_json=as_json)
+    if not is_loopback(parse_address(address)[0]):
+        print_note(
+            f"note: there are no passwords: whoever reaches {address} may read, change and delete everything there "
+            "(docs/security.md)"
+        )
 
 
 @asynccontextmanager

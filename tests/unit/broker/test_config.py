@@ -18,7 +18,7 @@ def config(**options: Any) -> BrokerConfig:
 
 def test_a_name_and_a_directory_are_enough() -> None:
     made = config()
-    assert made.listen == "0.0.0.0:10911"
+    assert made.listen == "127.0.0.1:10911"
     assert made.register_interval_s < made.expiry_s
     assert made.clock_ms is wall_clock_ms
 

@@ -9,8 +9,8 @@ from model.limits import MAX_CONNECTIONS
 from namesrv.config import NameServerConfig
 
 
-def test_a_name_server_listens_where_rocketmqs_does_unless_told_otherwise() -> None:
-    assert NameServerConfig().listen == "0.0.0.0:9876"
+def test_a_name_server_is_reached_from_its_own_machine_only_unless_told_otherwise() -> None:
+    assert NameServerConfig().listen == "127.0.0.1:9876"
 
 
 @pytest.mark.parametrize("max_connections", [1, MAX_CONNECTIONS])

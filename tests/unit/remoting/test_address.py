@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.errors import ConfigError
-from remoting.address import format_address, parse_address, parse_addresses
+from remoting.address import format_address, is_loopback, parse_address, parse_addresses
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,22 @@ def test_several_addresses_are_a_list_or_a_string_with_commas_or_semicolons() ->
 def test_no_address_at_all_is_refused(addresses: str | list[str]) -> None:
     with pytest.raises(ConfigError, match="no address given"):
         parse_addresses(addresses)
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.5", False),
+        ("fe80::1%eth0", False),
+        ("broker-a", False),
+        ("127.0.0.1.example.org", False),
+    ],
+)
+def test_only_this_machine_reaches_a_loopback_address(host: str, alone: bool) -> None:
+    assert is_loopback(host) is alone

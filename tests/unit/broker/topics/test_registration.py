@@ -233,6 +233,20 @@ async def test_clients_are_told_an_address_that_leads_to_the_broker(
         assert server.registrations[0][1]["address"] == announced
 
 
+@pytest.mark.parametrize(("options", "said"), [({"listen": "127.0.0.1:10911"}, 1), ({"listen": "0.0.0.0:10911"}, 0)])
+@simulated
+async def test_a_broker_that_clients_on_other_machines_cannot_reach_says_so_once(
+    world: World, options: dict[str, Any], said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeNameServer(world, "ns1") as server:
+        await start_broker(world, server, **options)
+        await world.peer("a").put_topic()
+        await world.sleep(SETTLED_S)
+        assert len(server.registrations) == 2
+    texts = [record.getMessage() for record in caplog.records]
+    assert len([text for text in texts if "use --listen 0.0.0.0:10911 or another address" in text]) == said
+
+
 @simulated
 async def test_the_version_grows_over_a_restart(world: World) -> None:
     async with FakeNameServer(world, "ns1") as server:

@@ -25,6 +25,18 @@ def test_a_daemon_says_its_address_to_people_and_to_programs(capsys: pytest.Capt
     assert json.loads(document) == {"kind": "broker", "name": "broker-a", "address": "127.0.0.1:1", "recovery": None}
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_daemon_that_others_reach_says_once_what_that_means(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    announce("namesrv", "ns", "127.0.0.1:9876", as_json=as_json)
+    assert capsys.readouterr().err == ""
+    announce("namesrv", "ns", "0.0.0.0:9876", as_json=as_json)
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1
+    assert said.err.count("whoever reaches 0.0.0.0:9876 may read, change and delete everything") == 1
+
+
 def test_only_an_address_that_clients_can_dial_is_advertised() -> None:
     assert dialable("broker-a:10911") == "broker-a:10911"
     with pytest.raises(ConfigError, match="port 0"):
