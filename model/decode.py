@@ -88,23 +88,47 @@ def decode_as(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list
     return messages
 
 
+def decode_or_keep(queue: MessageQueue, body: bytes) -> list[tuple[MessageExt, str]]:
+    """Decode stored records as `decode_messages` does, and keep each whole record whose payload is not a message.
+
+    For tools that show what is stored. Such a record becomes a message without id, tag, keys and properties, whose body
+    is the payload; the text beside it says what is wrong with it, and is empty for a real message.
+
+    Raises:
+        RecordCorrupt: the body is not whole records.
+    """
+    try:
+        return [(message, "") for message in decode_messages(queue, body)]
+    except RecordCorrupt:
+        return _decode_or_keep_each(MessageExt, queue, body)
+
+
 def _decode_each(kind: type[M], queue: MessageQueue, body: bytes, undecodable: list[Undecodable]) -> list[M]:
     """Decode a body in which something is wrong, one record after the other."""
     messages: list[M] = []
-    bad: list[Undecodable] = []
+    for position, (message, reason) in enumerate(_decode_or_keep_each(kind, queue, body)):
+        if reason:
+            undecodable.append(Undecodable(queue, message.offset, reason, position))
+        else:
+            messages.append(message)
+    return messages
+
+
+def _decode_or_keep_each(kind: type[M], queue: MessageQueue, body: bytes) -> list[tuple[M, str]]:
+    kept: list[tuple[M, str]] = []
     try:
-        for position, record in enumerate(iter_records(body, check_crc=True)):
+        for record in iter_records(body, check_crc=True):
+            reason = ""
             try:
                 fields = _fields_of(record.payload)
             except (ValueError, TypeError, msgpack.UnpackException) as error:
-                bad.append(Undecodable(queue, record.queue_offset, str(error) or "not msgpack", position))
-            else:
-                place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
-                messages.append(_new_tuple(kind, place + fields))
+                reason = str(error) or "not msgpack"
+                fields = (queue.topic, record.payload, "", (), {}, record.stored_ms, "")
+            place = (queue, record.queue_offset, record.stored_ms, record.times_delivered)
+            kept.append((_new_tuple(kind, place + fields), reason))
     except RecordCorrupt as error:
         raise RecordCorrupt(f"{queue}: what was pulled is not whole records ({error})") from error
-    undecodable += bad
-    return messages
+    return kept
 
 
 def _fields_of(payload: bytes) -> tuple[Any, ...]:

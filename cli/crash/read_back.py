@@ -49,5 +49,5 @@ async def _read_queue(
         messages, next_offset = await pull_once(remoting, address, _READER, queue, offset, MAX_PULL_BATCH)
         if next_offset <= offset:
             raise ServiceNotAvailable(f"{queue}: a pull at {offset} of {max_offset} leads to {next_offset}")
-        take(queue, range(offset, next_offset), messages)
+        take(queue, range(offset, next_offset), [message for message, undecodable in messages if not undecodable])
         offset = next_offset

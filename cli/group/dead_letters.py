@@ -128,18 +128,21 @@ def resend(
         raise typer.BadParameter("--again needs --id: name each message that is to be sent twice")
     if to not in set(ResendTo):
         raise typer.BadParameter(f"--to {to!r}: use {' or '.join(ResendTo)}")
-    sent = 0
+    sent = passed_over = 0
 
     def note(n: int) -> None:
         nonlocal sent
         sent = n
 
     async def resend_chosen(admin: Admin) -> int:
+        nonlocal passed_over
         async with background_tasks() as tasks:
             letters = admin.dead_letters(group)
             tasks.start_soon(report_progress, lambda: f"{sent} messages re-sent")
             if everything:
-                return await letters.resend_all(ResendTo(to), note)
+                n = await letters.resend_all(ResendTo(to), note)
+                passed_over = letters.passed_over
+                return n
             chosen = _chosen(group, await letters.find(message_id or (), again=again))
             await letters.resend(chosen, ResendTo(to))
             return len(chosen)
@@ -147,7 +150,8 @@ def resend(
 
     n = ask_cluster(namesrv, resend_chosen)
     text = f"{n} {'message' if n == 1 else 'messages'} re-sent to the {to}"
-    print_outcome({"group": group, "resent": n, "to": to}, text, as_json=json)
+    print_outcome({"group": group, "resent": n, "to": to, "passed_over": passed_over}, text, as_json=json)
+    note_passed_over(passed_over, "left in the DLQ")
 
 
 def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
@@ -164,7 +168,12 @@ def _chosen(group: str, found: dict[str, list[DeadLetter]]) -> list[DeadLetter]:
 
 def letter_document(letter: DeadLetter) -> dict[str, Any]:
     """The JSON document of a dead-letter message: the message, its retries, and whether it was re-sent."""
-    return {**document_of(letter.message), "retries": letter.message.times_delivered, "resent": letter.resent}
+    return {
+        **document_of(letter.message),
+        "retries": letter.message.times_delivered,
+        "resent": letter.resent,
+        "undecodable": letter.undecodable or None,
+    }
 
 
 def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
@@ -186,6 +195,14 @@ def _print_letters(letters: Sequence[DeadLetter], *, empty: str) -> None:
         ],
         empty=empty,
     )
+    note_passed_over(sum(bool(letter.undecodable) for letter in letters), "shown as bytes")
+
+
+def note_passed_over(count: int, what: str) -> None:
+    """Print on stderr how many dead letters are no messages, and what was done about them; nothing if none is."""
+    if count:
+        what_they_are = "is no message" if count == 1 else "are no messages"
+        print_note(f"note: {count} in the DLQ {what_they_are}, but bytes of a foreign client: {what}")
 
 
 def _print_in_full(letter: DeadLetter) -> None:

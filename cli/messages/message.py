@@ -59,6 +59,7 @@ def find(
             ["stored", "topic", "broker", ">queue", ">offset", ">tries", "keys", "tag", "message id", "body"],
             [(*_place(each), *_content(each)) for each in found.messages],
         )
+        note_what_is_no_message(found)
     if not found.messages:
         when = "" if since is None else f" in the last {since}"
         fail_without(f"no message of {topic} with key {key!r} was stored{when}", found)
@@ -119,17 +120,30 @@ def note_what_is_missing(found: FoundMessages) -> None:
         print_note(f"note: broker {', '.join(found.unreachable)} does not answer, so its messages are missing")
 
 
+def note_what_is_no_message(found: FoundMessages) -> None:
+    """Print on stderr which of the records found are no messages; their bytes are shown as bodies."""
+    for each in found.messages:
+        if each.undecodable:
+            queue, offset = each.message.queue, each.message.offset
+            print_note(
+                f"note: {queue}+{offset} is no message, only bytes, which a foreign client stored: {each.undecodable}"
+            )
+
+
 def print_message(found: FoundMessages) -> None:
-    """Print a message and every place where it is stored."""
-    message = found.messages[0].message
-    print_line(f"message {message.message_id} of topic {message.topic}, created {_time(message.born_ms)}")
+    """Print a message and every place where it is stored; a copy that is no message as its bytes."""
+    whole = [each for each in found.messages if not each.undecodable]
+    message = (whole or found.messages)[0].message
+    if whole:
+        print_line(f"message {message.message_id} of topic {message.topic}, created {_time(message.born_ms)}")
     print_table(["stored", "topic", "broker", ">queue", ">offset", ">tries"], [_place(each) for each in found.messages])
     print_line(f"keys        {', '.join(message.keys) or '-'}")
     print_line(f"tag         {message.tags or '-'}")
     for name, value in sorted(message.properties.items()):
         print_line(f"property    {name} = {value}")
-    print_line(f"body        {len(message.body)} bytes")
+    print_line(f"{'body' if whole else 'payload':<12}{len(message.body)} bytes")
     print_line(preview(message.body, _SHOWN_WHOLE_CHARS))
+    note_what_is_no_message(found)
 
 
 def found_document(found: FoundMessages) -> dict[str, object]:
@@ -141,6 +155,7 @@ def found_document(found: FoundMessages) -> dict[str, object]:
                 "stored_in": each.message.queue.topic,
                 "times_delivered": each.message.times_delivered,
                 "due_ms": each.due_ms,
+                "undecodable": each.undecodable or None,
             }
             for each in found.messages
         ],

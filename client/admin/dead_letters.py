@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 import msgpack
 
 from client.admin.requests import ClusterRequests, fail, masters_of, pull_once
-from model.errors import RlabError, ServiceNotAvailable, TopicNotExist
+from model.errors import MessageIllegal, RlabError, ServiceNotAvailable, TopicNotExist
 from model.limits import MAX_PULL_BATCH, REQUEST_TIMEOUT_S
 from model.message import Message, MessageExt, encode_payload, tag_hash
 from model.message_queue import MessageQueue
@@ -45,11 +45,13 @@ class DeadLetter(NamedTuple):
     """One dead letter.
 
     `message.queue` is in `%DLQ%group`, `message.topic` is the topic that its producer sent it to, and
-    `message.times_delivered` counts its retries. `resent`: it was sent again before.
+    `message.times_delivered` counts its retries. `resent`: it was sent again before. `undecodable`: what is wrong with
+    a payload that is no message, else empty; `message.body` is all of that payload then, and there is no message id.
     """
 
     message: MessageExt
     resent: bool
+    undecodable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +81,13 @@ class DeadLetterAdmin:
     """The dead letters of one group; made by `Admin.dead_letters`.
 
     All methods raise RlabError when a broker that has letters cannot be reached.
+
+    Attributes:
+        passed_over: letters that `resend_all` did not send, because their payloads are no messages.
     """
 
     def __init__(self, cluster: ClusterRequests, group: str, check_known: Callable[[], Awaitable[None]]) -> None:
+        self.passed_over = 0
         self.group = check_group(group)
         self.topic = dlq_topic(group)
         self._cluster = cluster
@@ -100,7 +106,7 @@ class DeadLetterAdmin:
                 message.stored_ms
                 for offset in (marks.min_offset, marks.max_offset - 1)
                 if marks.min_offset < marks.max_offset
-                for message in (await self._pull(address, queue, offset, 1))[0][:1]
+                for message, _ in (await self._pull(address, queue, offset, 1))[0][:1]
             ]
             rows.append(
                 DeadLetterQueue(
@@ -116,7 +122,8 @@ class DeadLetterAdmin:
     async def letters(self) -> AsyncGenerator[DeadLetter]:
         """Go through all letters that are stored now, broker by broker, the oldest first.
 
-        Letters that are added during the iteration are left out, so that re-sending all of them comes to an end.
+        Letters that are added during the iteration are left out, so that re-sending all of them comes to an end. One
+        whose payload is no message stops nothing: see `DeadLetter`.
 
         Raises:
             GroupNotExist: there is no such group.
@@ -126,9 +133,9 @@ class DeadLetterAdmin:
             offset = marks.min_offset
             while offset < marks.max_offset:
                 messages, offset = await self._pull(address, queue, offset, MAX_PULL_BATCH)
-                for message in messages:
+                for message, undecodable in messages:
                     if message.offset < marks.max_offset:
-                        yield DeadLetter(message, marks.resent(message.offset))
+                        yield DeadLetter(message, marks.resent(message.offset), undecodable)
 
     async def find(self, message_ids: Iterable[str], *, again: bool = False) -> dict[str, list[DeadLetter]]:
         """Find letters by the message id that the producer gave; returns those that are to be sent, by id.
@@ -138,7 +145,7 @@ class DeadLetterAdmin:
         """
         found: dict[str, list[DeadLetter]] = {message_id: [] for message_id in message_ids}
         async for letter in self.letters():
-            if letter.message.message_id in found:
+            if letter.message.message_id in found and not letter.undecodable:
                 found[letter.message.message_id].append(letter)
         for message_id, letters in found.items():
             newest = sorted(letters, key=lambda letter: letter.message.stored_ms)[-1:]
@@ -148,11 +155,15 @@ class DeadLetterAdmin:
     async def resend_all(self, to: ResendTo = ResendTo.GROUP, progress: Callable[[int], None] | None = None) -> int:
         """Send every letter again that was not sent again before, and return how many.
 
-        `progress` is called with the number sent so far. Cancellation: see `resend`.
+        `progress` is called with the number sent so far. Those that are no messages are left and counted in
+        `passed_over`. Cancellation: see `resend`.
         """
         sent, batch = 0, list[DeadLetter]()
+        self.passed_over = 0
         async for letter in self.letters():
-            if not letter.resent:
+            if letter.undecodable:
+                self.passed_over += 1
+            elif not letter.resent:
                 batch.append(letter)
             if len(batch) == RESEND_TOGETHER:
                 await self.resend(batch, to)
@@ -167,10 +178,15 @@ class DeadLetterAdmin:
 
         Raises:
             TopicNotExist: the topic of a letter does not exist any more.
+            MessageIllegal: a letter is no message; nothing was sent.
             RlabError: a broker refused a letter or did not answer; the others of its batch of 64 were sent and marked.
 
         Cancellation: as if the process died: up to 64 letters that were sent and not marked will be sent again.
         """
+        for letter in letters:
+            if letter.undecodable:
+                where = f"{letter.message.queue}+{letter.message.offset}"
+                raise MessageIllegal(f"{where} is no message, so it cannot be sent again: {letter.undecodable}")
         for start in range(0, len(letters), RESEND_TOGETHER):
             await self._resend_together(letters[start : start + RESEND_TOGETHER], to)
 
@@ -243,8 +259,10 @@ class DeadLetterAdmin:
         header = answer.header
         return _Marks(header["min_offset"], header["max_offset"], header["below"], frozenset(above))
 
-    async def _pull(self, address: str, queue: MessageQueue, offset: int, max_n: int) -> tuple[list[MessageExt], int]:
-        """Read from an offset; returns messages and the next offset."""
+    async def _pull(
+        self, address: str, queue: MessageQueue, offset: int, max_n: int
+    ) -> tuple[list[tuple[MessageExt, str]], int]:
+        """Read from an offset; returns messages as `decode_or_keep` does, and the next offset."""
         messages, next_offset = await pull_once(self._cluster.remoting, address, self.group, queue, offset, max_n)
         # Trimmed or damaged: continue after it. Never go back, or the iteration would not end.
         return messages, next_offset if messages else max(offset + 1, next_offset)

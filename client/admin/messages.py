@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from client.admin.requests import ClusterRequests, fail, unpack
-from model.decode import decode_messages
+from model.decode import decode_or_keep
 from model.errors import ConnectFailed, InvalidParameter, NetworkError, RlabError
 from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
 from model.message import MessageExt
@@ -30,6 +30,8 @@ class FoundMessage:
     # `queue.topic` distinguishes a retry or a dead letter from the original; if delayed: its future queue, offset -1
     message: MessageExt
     due_ms: int | None  # when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed
+    # what is wrong with a payload that is no message, which is `message.body` then; "" for a message
+    undecodable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,10 @@ async def _find_on(
         asked = {**header, "max_n": max_n - len(found), "before": before}
         answer = await cluster.remoting.request(address, code, asked, None, LOOKUP_TIMEOUT_S)
         for topic, queue_id, due_ms, record in unpack(answer):
-            (message,) = decode_messages(MessageQueue(topic, name, queue_id), record)
+            [(message, undecodable)] = decode_or_keep(MessageQueue(topic, name, queue_id), record)
             is_delayed = due_ms >= 0
             message = message._replace(offset=-1) if is_delayed else message
-            found.append(FoundMessage(message=message, due_ms=due_ms if is_delayed else None))
+            found.append(FoundMessage(message=message, due_ms=due_ms if is_delayed else None, undecodable=undecodable))
         before = answer.header["next_before"]
         if before < 0:
             return found, True

@@ -10,7 +10,7 @@ import anyio
 import msgpack
 
 from client.instance.name_servers import NameServers
-from model.decode import decode_messages
+from model.decode import decode_or_keep
 from model.errors import (
     ConnectFailed,
     GroupNotExist,
@@ -137,8 +137,8 @@ class ClusterRequests:
 
 async def pull_once(
     remoting: RemotingClient, address: str, group: str, queue: MessageQueue, offset: int, max_n: int
-) -> tuple[list[MessageExt], int]:
-    """Read messages of a queue without a lease; returns them, and the offset that the broker goes on from.
+) -> tuple[list[tuple[MessageExt, str]], int]:
+    """Read a queue without a lease; returns messages as `decode_or_keep` does, and the offset to go on from.
 
     Where messages were deleted or damaged there are none, and that offset is another one. Cancellation: harmless.
     """
@@ -152,7 +152,7 @@ async def pull_once(
     }
     connection = remoting.connected(address) or await remoting.connect(address, REQUEST_TIMEOUT_S)
     answer = await connection.request(RequestCode.PULL_MESSAGE, header, None, REQUEST_TIMEOUT_S)
-    messages = [] if answer.code in _NOTHING_THERE else decode_messages(queue, raise_for_code(answer).body or b"")
+    messages = [] if answer.code in _NOTHING_THERE else decode_or_keep(queue, raise_for_code(answer).body or b"")
     return messages, answer.header["next_offset"]
 
 

@@ -16,9 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 
-def numbers(values: Any, kind: pa.DataType) -> pa.Array:
-    """An array of integers, floats or times from a contiguous numpy array of the width of `kind`."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+def numbers(values: Any, kind: pa.DataType, is_valid: Iterable[bool] | None = None) -> pa.Array:
+    """An array of integers, floats or times from a contiguous numpy array of the width of `kind`.
+
+    Those with a false `is_valid` are null.
+    """
+    return pa.Array.from_buffers(kind, len(values), [_bits(is_valid, len(values)), pa.py_buffer(values)])
 
 
 def binaries(values: Sequence[bytes]) -> pa.Array:
@@ -31,10 +34,7 @@ def texts(values: Sequence[str], is_valid: Iterable[bool] | None = None) -> pa.A
     joined = "".join(values)
     data = joined.encode()
     lengths = map(len, values) if len(data) == len(joined) else (len(value.encode()) for value in values)
-    valid = None
-    if is_valid is not None:
-        valid = pa.py_buffer(np.packbits(np.fromiter(is_valid, np.bool_, len(values)), bitorder="little"))
-    return _lay_out(pa.string(), lengths, data, len(values), valid)
+    return _lay_out(pa.string(), lengths, data, len(values), _bits(is_valid, len(values)))
 
 
 def repeated(text: str, times: int) -> pa.Array:
@@ -42,6 +42,12 @@ def repeated(text: str, times: int) -> pa.Array:
     data = text.encode()
     offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(data * times)])
+
+
+def _bits(is_valid: Iterable[bool] | None, n: int) -> pa.Buffer | None:
+    if is_valid is None:
+        return None
+    return pa.py_buffer(np.packbits(np.fromiter(is_valid, np.bool_, n), bitorder="little"))
 
 
 def _lay_out(

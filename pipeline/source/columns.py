@@ -4,9 +4,9 @@ Columns are built from whole lists: one msgpack unpacker reads a pull's body and
 as bytes and its payload as a tuple; numpy decodes the headers of many records in one step, and `zip(*payloads)` turns
 the payloads into columns. Rows, one tuple per message, cost twice as much (`pipeline/source/rows.py`).
 
-A broker does not decode payloads, so any client can store a record that is not a message. Such records are not searched
-for: they make a step fail that decodes thousands at once, and only then are they found one by one, and handled as
-`failOnDataLoss` says.
+A broker does not decode payloads, so any client can store a record that is not a message. It becomes a row that has its
+place and its bytes as `body`, and null for what only a message has: nothing is lost in silence, and nothing stops. Such
+records are not searched for: they make a step fail that decodes thousands at once, and only then are they found.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.decode import Undecodable, decode_messages
+from model.decode import decode_or_keep
 from model.errors import ConfigError
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from model.record import HEADER_BYTES, RecordCorrupt
+from model.record import HEADER_BYTES, RecordCorrupt, iter_records
 from pipeline.source.arrow_arrays import binaries, numbers, repeated, texts
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import HINT, MessagesLost, Pulled
@@ -78,6 +78,8 @@ _HEADER = np.dtype(
     ]
 )
 assert _HEADER.itemsize == HEADER_BYTES, "the table of model/record.py"
+_OFFSET_AT = 16
+"""Where the offset is in it."""
 
 _FIRST_FIELD = MessageExt._fields.index("topic")
 _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _BORN_MS, _MESSAGE_ID = range(7)
@@ -110,6 +112,8 @@ class Records:
 
     headers: list[bytes]
     payloads: list[Any]
+    bodies: list[bytes]
+    """Of the pulls that they came in, for the bytes of payloads that are no messages."""
 
     def numbers(self) -> Any:
         """Their headers, a structured array of numpy."""
@@ -140,50 +144,36 @@ def unpack_records(queue: MessageQueue, body: bytes, into: Records) -> None:
 
 
 def _add_records(queue: MessageQueue, end: int, pulled: Pulled, into: Records, options: SourceOptions) -> None:
-    """Unpack a pull, and report records that are left out because they are damaged or not exactly one value."""
-    first = len(into.headers)
-    unfit = _unpack_fit(queue, pulled.body, into)
-    report_unfit(unfit, end, options)
-    if options.tags is None and len(into.headers) - first + len(unfit) < pulled.end - pulled.start:
-        offsets = Records(into.headers[first:], []).numbers()["offset"].tolist()
-        report_damaged(queue, end, pulled, [*offsets, *(one.offset for one in unfit)], options)
-
-
-def _unpack_fit(queue: MessageQueue, body: bytes, into: Records) -> list[Undecodable]:
-    """Unpack a body; returns the records that are left out."""
+    """Unpack a pull, and report records that are missing from it because they are damaged."""
     first = len(into.headers)
     try:
-        unpack_records(queue, body, into)
+        unpack_records(queue, pulled.body, into)
     except RecordCorrupt:
         del into.headers[first:], into.payloads[first:]
-    else:
-        return []
-    unfit: list[Undecodable] = []
-    into.payloads += [message[_FIRST_FIELD:] for message in decode_messages(queue, body, unfit)]
-    left_out = {one.position for one in unfit}
-    at = position = 0
+        _unpack_each(queue, pulled.body, into)
+    into.bodies.append(pulled.body)
+    if options.tags is None and len(into.headers) - first < pulled.end - pulled.start:
+        offsets = np.frombuffer(b"".join(into.headers[first:]), _HEADER)["offset"].tolist()
+        report_damaged(queue, end, pulled, offsets, options)
+
+
+def _unpack_each(queue: MessageQueue, body: bytes, into: Records) -> None:
+    """Unpack a body record by record; one whose payload is no message gets None, of which no column can be made."""
+    kept = decode_or_keep(queue, body)
+    into.payloads += [None if reason else message[_FIRST_FIELD:] for message, reason in kept]
+    at = 0
     while at < len(body):
-        if position not in left_out:
-            into.headers.append(body[at : at + HEADER_BYTES])
+        into.headers.append(body[at : at + HEADER_BYTES])
         at += int.from_bytes(body[at : at + 4], "big")
-        position += 1
-    return unfit
 
 
-def report_unfit(unfit: Sequence[Undecodable], end: int, options: SourceOptions) -> None:
-    """Report records that are not messages.
-
-    Raises:
-        MessagesLost: there is one before the end, and `fail_on_data_loss` is set.
-    """
-    mine = [one for one in unfit if one.offset < end]
-    if not mine:
-        return
-    one = mine[0]
-    what = f"queue {one.queue}: the record at offset {one.offset} is no message ({one.reason})"
-    if options.fail_on_data_loss:
-        raise MessagesLost(f"{what}: it was not stored by a producer of this project; {HINT}")
-    logger.warning("%s: it is skipped%s", what, f", and {len(mine) - 1} more like it" if mine[1:] else "")
+def report_no_message(queue: MessageQueue, offset: int, reason: object, options: SourceOptions) -> None:
+    """Report a record that is not a message."""
+    shown = "its row has the bytes as body" if options.tags is None else "it is skipped, because it has no tag"
+    logger.warning(
+        "queue %s: the record at offset %d is no message (%s), and was not stored by a producer of this project: %s",
+        *(queue, offset, reason, shown),
+    )
 
 
 def report_damaged(
@@ -214,17 +204,17 @@ def arrow_batches(
 
     Raises:
         RecordCorrupt: a body is not whole records.
-        MessagesLost: a record is damaged or no message, and `fail_on_data_loss` is set.
+        MessagesLost: a record is damaged, and `fail_on_data_loss` is set.
     """
     # Spark compares the first batch with exactly this: order, nullability, zone, width, map types.
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    records, size = Records([], []), 0
+    records, size = Records([], [], []), 0
     for pulled in pulls:
         _add_records(queue, end, pulled, records, options)
         size += len(pulled.body)
         if len(records.headers) >= MAX_BATCH_ROWS or size >= MAX_BATCH_BYTES:
             yield from _batch(queue, end, records, options, arrow_schema)
-            records, size = Records([], []), 0
+            records, size = Records([], [], []), 0
     yield from _batch(queue, end, records, options, arrow_schema)
 
 
@@ -234,40 +224,47 @@ def _batch(
     try:
         return _build(queue, end, records, options, schema)
     except UNFIT:
-        unfit: list[Undecodable] = []
-        fit = _fit(queue, end, records, options, schema, unfit)
-    report_unfit(unfit, end, options)
-    return _build(queue, end, fit, options, schema)
+        raws = [record.payload for body in records.bodies for record in iter_records(body)]
+        _replace_unfit(queue, end, records, raws, options, schema)
+        return _build(queue, end, records, options, schema, or_none=True)
 
 
-def _fit(
+def _replace_unfit(
+    queue: MessageQueue, end: int, records: Records, raws: list[bytes], options: SourceOptions, schema: pa.Schema
+) -> None:
+    """Replace the payloads that are no messages, found by bisection, by fields that have only their bytes.
+
+    `raws` are the payloads as they were stored.
+    """
+    parts = [(0, len(raws))]
+    while parts:
+        first, stop = parts.pop()
+        try:
+            _build(queue, end, Records(records.headers[first:stop], records.payloads[first:stop], []), options, schema)
+        except UNFIT as error:
+            if stop - first > 1:
+                half = (first + stop) // 2
+                parts += [(half, stop), (first, half)]
+                continue
+            records.payloads[first] = (queue.topic, raws[first], "", (), None, None, None)
+            offset = int.from_bytes(records.headers[first][_OFFSET_AT : _OFFSET_AT + 8], "big")
+            if offset < end:
+                report_no_message(queue, offset, f"its fields are not those of one: {error}", options)
+
+
+def _build(
     queue: MessageQueue,
     end: int,
     records: Records,
     options: SourceOptions,
     schema: pa.Schema,
-    unfit: list[Undecodable],
-) -> Records:
-    """The decodable records, found by bisection; adds the others to `unfit`, in order."""
-    try:
-        _build(queue, end, records, options, schema)
-    except UNFIT as error:
-        headers, payloads = records.headers, records.payloads
-        if len(headers) == 1:
-            reason = f"its fields are not those of one: {error}"
-            unfit.append(Undecodable(queue, int(records.numbers()["offset"][0]), reason, 0))
-            return Records([], [])
-        half = len(headers) // 2
-        one = _fit(queue, end, Records(headers[:half], payloads[:half]), options, schema, unfit)
-        other = _fit(queue, end, Records(headers[half:], payloads[half:]), options, schema, unfit)
-        return Records(one.headers + other.headers, one.payloads + other.payloads)
-    return records
-
-
-def _build(
-    queue: MessageQueue, end: int, records: Records, options: SourceOptions, schema: pa.Schema
+    *,
+    or_none: bool = False,
 ) -> list[pa.RecordBatch]:
-    """One batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not that of a message."""
+    """One batch, or none if no record is wanted; raises an error of `UNFIT` if a payload is not that of a message.
+
+    With `or_none`, what only a message has may be None.
+    """
     if not records.headers:
         return []
     if options.tags is not None or records.numbers()["offset"][-1] >= end:
@@ -277,7 +274,7 @@ def _build(
     headers, columns = records.numbers(), list(zip(*records.payloads, strict=True))
     if len(columns) != _PAYLOAD_FIELDS:
         raise ValueError(f"they are {len(columns)} instead of {_PAYLOAD_FIELDS}")
-    makers = _makers(queue, headers, columns, options)
+    makers = _makers(queue, headers, columns, options, or_none=or_none)
     return [pa.RecordBatch.from_arrays([makers[field.name]() for field in schema], schema=schema)]
 
 
@@ -289,22 +286,31 @@ def _only(records: Records, end: int, tags: frozenset[str] | None) -> Records:
         for header, payload, offset in zip(records.headers, records.payloads, offsets, strict=True)
         if offset < end and (tags is None or payload[_TAGS] in tags)
     ]
-    return Records([header for header, _ in kept], [payload for _, payload in kept])
+    return Records([header for header, _ in kept], [payload for _, payload in kept], [])
 
 
 def _bodies(values: Sequence[bytes], include: bool) -> pa.Array:
     return binaries(values) if include else pa.nulls(len(values), pa.binary())
 
 
-def _born(values: Sequence[int]) -> pa.Array:
+def _ids(values: Sequence[Any], or_none: bool) -> pa.Array:
+    if not or_none:
+        return texts(values)
+    return texts([value or "" for value in values], [value is not None for value in values])
+
+
+def _born(values: Sequence[Any], or_none: bool) -> pa.Array:
+    if or_none:
+        known = np.array([value or 0 for value in values], np.int64)
+        return _timestamps(known, [value is not None for value in values])
     if not {int}.issuperset(map(type, values)):  # numpy takes 1 for 1.5
         raise TypeError("born_ms is not in whole milliseconds")
     return _timestamps(np.fromiter(values, np.int64, len(values)))
 
 
-def _timestamps(milliseconds: Any) -> pa.Array:
+def _timestamps(milliseconds: Any, is_valid: Iterable[bool] | None = None) -> pa.Array:
     # The cast refuses times out of range; a multiplication would overflow to another time.
-    return numbers(milliseconds, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    return numbers(milliseconds, pa.timestamp("ms", tz="UTC"), is_valid).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _tags(values: Sequence[str]) -> pa.Array:
@@ -319,15 +325,15 @@ def _keys(values: Sequence[Sequence[str]]) -> pa.Array:
     return texts([" ".join(keys) for keys in values], map(bool, values))
 
 
-def _properties(values: Sequence[dict[str, str]], include: bool) -> pa.Array:
+def _properties(values: Sequence[Any], include: bool, or_none: bool) -> pa.Array:
     kind = pa.map_(pa.string(), pa.string())
     if not include:
         return pa.nulls(len(values), kind)
-    return pa.array([list(dict.items(value)) for value in values], kind)
+    return pa.array([None if or_none and value is None else list(dict.items(value)) for value in values], kind)
 
 
 def _makers(
-    queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions
+    queue: MessageQueue, headers: Any, columns: Sequence[Sequence[Any]], options: SourceOptions, *, or_none: bool
 ) -> dict[str, Callable[[], pa.Array]]:
     """Column of `SCHEMA` -> what makes its array from the records of a queue; only those of a schema are called."""
     n = len(headers)
@@ -339,9 +345,9 @@ def _makers(
         "key": lambda: _keys(columns[_KEYS]),
         "tag": lambda: _tags(columns[_TAGS]),
         "body": lambda: _bodies(columns[_BODY], options.include_body),
-        "msg_id": lambda: texts(columns[_MESSAGE_ID]),
-        "born_ts": lambda: _born(columns[_BORN_MS]),
+        "msg_id": lambda: _ids(columns[_MESSAGE_ID], or_none),
+        "born_ts": lambda: _born(columns[_BORN_MS], or_none),
         "store_ts": lambda: _timestamps(headers["stored_ms"].astype(np.int64)),
         "reconsume_times": lambda: numbers(headers["times_delivered"].astype(np.int32), pa.int32()),
-        "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties),
+        "properties": lambda: _properties(columns[_PROPERTIES], options.include_properties, or_none),
     }

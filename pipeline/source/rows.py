@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 
 from pyspark.sql.types import StructType
 
-from model.decode import Undecodable, decode_messages
+from model.decode import decode_or_keep
 from model.message import MessageExt
 from model.message_queue import MessageQueue
-from pipeline.source.columns import SCHEMA, UNFIT, report_damaged, report_unfit
+from model.record import StoredRecord, iter_records
+from pipeline.source.columns import SCHEMA, UNFIT, report_damaged, report_no_message
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import Pulled
 
@@ -25,23 +26,41 @@ def rows(
     names = schema.fieldNames()
     all_columns = names == SCHEMA.fieldNames()
     for pulled in pulls:
-        unfit: list[Undecodable] = []
-        messages = decode_messages(queue, pulled.body, unfit)
-        report_unfit(unfit, end, options)
-        if options.tags is None and len(messages) + len(unfit) < pulled.end - pulled.start:
-            offsets = [*(one.offset for one in messages), *(one.offset for one in unfit)]
-            report_damaged(queue, end, pulled, offsets, options)
-        for message in messages:
-            if message.offset < end and (options.tags is None or message.tags in options.tags):
-                try:
-                    row = _row(queue, message, options)
-                except (*UNFIT, OSError) as error:  # OSError: a time that datetime cannot represent
-                    report_unfit([Undecodable(queue, message.offset, str(error), 0)], end, options)
+        kept = decode_or_keep(queue, pulled.body)
+        if options.tags is None and len(kept) < pulled.end - pulled.start:
+            report_damaged(queue, end, pulled, [message.offset for message, _ in kept], options)
+        for (message, reason), record in zip(kept, iter_records(pulled.body), strict=True):
+            if message.offset >= end or (not reason and options.tags is not None and message.tags not in options.tags):
+                continue
+            row, unfit = _row_or_reason(queue, message, reason, options)
+            if row is None:
+                report_no_message(queue, message.offset, unfit, options)
+                if options.tags is not None:
                     continue
-                yield row if all_columns else tuple(row[_COLUMN_INDEX[name]] for name in names)
+                row = _row_of_bytes(queue, record, options)
+            yield row if all_columns else tuple(row[_COLUMN_INDEX[name]] for name in names)
 
 
 _COLUMN_INDEX = {name: index for index, name in enumerate(SCHEMA.fieldNames())}
+
+
+def _row_or_reason(
+    queue: MessageQueue, message: MessageExt, reason: str, options: SourceOptions
+) -> tuple[tuple[object, ...] | None, str]:
+    """The row of a message, or why there is none; consumers take more than columns hold."""
+    if reason:
+        return None, reason
+    try:
+        return _row(queue, message, options), ""
+    except (*UNFIT, OSError) as error:  # OSError: a time that datetime cannot represent
+        return None, str(error)
+
+
+def _row_of_bytes(queue: MessageQueue, record: StoredRecord, options: SourceOptions) -> tuple[object, ...]:
+    body = record.payload if options.include_body else None
+    stored = datetime.fromtimestamp(record.stored_ms / 1000, UTC)
+    place = (queue.topic, queue.broker_name, queue.queue_id, record.queue_offset)
+    return (*place, None, None, body, None, None, stored, record.times_delivered, None)
 
 
 def _row(queue: MessageQueue, message: MessageExt, options: SourceOptions) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.decode import Undecodable, decode_messages
+from model.decode import Undecodable, decode_messages, decode_or_keep
 from model.message import Message, MessageExt, encode_payload
 from model.message_queue import MessageQueue
 from model.record import HEADER_BYTES, RecordCorrupt, encode_record, iter_records
@@ -93,6 +93,11 @@ def test_a_payload_that_is_not_a_message_is_left_out_and_its_neighbours_are_not(
         good = before * (body.startswith(before)) + behind * body.endswith(behind)
         assert decode_messages(QUEUE, body, undecodable) == decode_messages(QUEUE, good)
         assert {(each.queue, each.offset) for each in undecodable} == {(QUEUE, 7)}
+        kept = decode_or_keep(QUEUE, body)
+        assert [message for message, reason in kept if not reason] == decode_messages(QUEUE, good)
+        for message, reason in kept:
+            if reason:
+                assert (message.offset, message.body, message.message_id) == (7, payload, "")
         assert all(each.reason for each in undecodable)
 
 

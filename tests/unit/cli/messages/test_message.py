@@ -63,6 +63,23 @@ def test_a_message_is_printed_with_its_places(capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_what_is_no_message_is_printed_as_bytes_and_said_to_be_that(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = stored(offset=4, body=b"\xc1")
+    bad = FoundMessage(message=bad.message._replace(message_id=""), due_ms=None, undecodable="not msgpack")
+    print_message(found(bad))
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-2:] == ["payload     1 bytes", "\\xc1"]
+    assert "message id" not in told.out
+    assert told.err.startswith("note: t@broker-a:1+4 is no message, only bytes, which a foreign client stored: not msg")
+    print_message(found(bad, stored()))
+    told = capsys.readouterr()
+    assert told.out.startswith("message id of topic t")
+    assert told.out.splitlines()[-1] == "hello"
+    assert told.err.count("note:") == 1
+    documents = json.loads(json.dumps(found_document(found(bad))))["messages"]
+    assert [document["undecodable"] for document in documents] == ["not msgpack"]
+
+
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
@@ -97,6 +114,7 @@ def test_the_document_tells_where_each_is_and_what_is_missing() -> None:
                 "stored_in": "%DLQ%g",
                 "times_delivered": 2,
                 "due_ms": 7,
+                "undecodable": None,
             }
         ],
         "complete": False,

@@ -9,8 +9,9 @@ import pytest
 
 from client.admin.admin import Admin
 from client.admin.dead_letters import RESEND_TOGETHER, DeadLetter, ResendTo
-from model.errors import GroupNotExist, NetworkError, TopicNotExist
+from model.errors import GroupNotExist, MessageIllegal, NetworkError, TopicNotExist
 from model.message import Message, MessageExt, SendResult
+from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
@@ -70,7 +71,7 @@ def test_letters_are_counted_and_are_what_their_producer_sent(tmp_path: Path) ->
             assert queue.resent == 0
         letters = await all_letters(admin)
         assert sorted(letter.message.message_id for letter in letters) == sorted(ids)
-        for message, resent in letters:
+        for message, resent, _ in letters:
             assert (message.topic, message.tags, tuple(message.keys), resent) == ("t", "red", ("k", "l"), False)
             assert message.properties == {"number": message.body.decode()}
             assert message.times_delivered == 1
@@ -185,5 +186,32 @@ def test_what_cannot_be_done_is_told(tmp_path: Path) -> None:
         assert not any(letter.resent for letter in await all_letters(admin))
         with cluster.simulation.network.stall("broker-b"), pytest.raises(NetworkError):
             await admin.dead_letters("g").queues()
+
+    run(scenario, tmp_path)
+
+
+def test_a_payload_that_is_no_message_is_shown_as_bytes_and_never_sent_and_stops_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        repair, _, ids = await dying(cluster, 4)
+        queue = (await all_letters(admin))[0].message.queue
+        header = {"topic": queue.topic, "queue_id": 0, "tag_hash": 0}
+        (master,) = [broker.addresses[0] for broker in await admin.brokers() if broker.broker_name == queue.broker_name]
+        for payload in (b"\xc1", b"hello"):
+            await admin._cluster.remoting.request(master, RequestCode.SEND_MESSAGE, header, payload)
+        letters = await all_letters(admin)
+        assert sorted(letter.message.message_id for letter in letters if not letter.undecodable) == sorted(ids)
+        kept = [letter for letter in letters if letter.undecodable]
+        assert [letter.message.body for letter in kept] == [b"\xc1", b"hello"]
+        assert {(letter.message.topic, letter.message.message_id) for letter in kept} == {(queue.topic, "")}
+        admin_of = admin.dead_letters("g")
+        (of_queue,) = [each for each in await admin_of.queues() if each.queue == queue]
+        assert of_queue.newest_ms == kept[-1].message.stored_ms
+        assert await admin_of.find([""]) == {"": []}
+        with pytest.raises(MessageIllegal, match=r"\+\d+ is no message, so it cannot be sent again"):
+            await admin_of.resend(letters)
+        assert [letter.resent for letter in await all_letters(admin)] == [False] * 6
+        repair.done = True
+        assert await admin_of.resend_all() == 4
+        assert admin_of.passed_over == 2
 
     run(scenario, tmp_path)

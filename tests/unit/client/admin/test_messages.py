@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgpack
 import pytest
 
 from broker.messages import query as query_handlers
@@ -13,8 +14,11 @@ from client.admin.admin import Admin
 from client.admin.messages import FoundMessages
 from model.errors import ConnectFailed, InvalidParameter, SystemBusy, TopicNotExist
 from model.limits import LOOKUP_TIMEOUT_S, MAX_LOOKUP_MESSAGES
-from model.message import Message, MessageExt
+from model.message import Message, MessageExt, encode_payload
 from model.message_queue import MessageQueue
+from model.record import encode_record
+from remoting.command import RESPONSE, Command
+from remoting.request_code import RequestCode
 from simulation.cluster.cluster import SimulatedCluster
 from tests.unit.client.admin.admin_cluster import administer
 
@@ -146,5 +150,30 @@ def test_a_broker_that_refuses_is_named_and_a_wrong_question_is_not_asked(
         monkeypatch.setattr(query_handlers, "MAX_LOOKUPS", 0)
         with pytest.raises(SystemBusy, match=r"^broker broker-a: 0 searches are in progress"):
             await admin.view_message("id")
+
+    administer(scenario, tmp_path)
+
+
+def test_a_record_that_is_no_message_is_found_as_its_bytes_and_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.create_topic("t", 1, brokers=["broker-a"])
+        whole = encode_payload(Message("t", b"m"), 1, "id")
+        rows = [
+            ["t", 0, due_ms, encode_record(1, 0, offset, 5, 0, 0, 0, payload)]
+            for offset, (due_ms, payload) in enumerate([(-1, whole), (-1, b"\xc1"), (9, b"hello")])
+        ]
+        answer = Command(RESPONSE, 0, 1, {"next_before": -1}, msgpack.packb(rows))
+        remoting = admin._cluster.remoting
+        real = remoting.request
+
+        async def request(address: str, code: int, *rest: Any) -> Command:
+            return answer if code == RequestCode.QUERY_MESSAGE else await real(address, code, *rest)
+
+        monkeypatch.setattr(remoting, "request", request)
+        found = (await admin.query_message("t", "k")).messages
+        shown = {(each.message.body, bool(each.undecodable), each.message.offset, each.due_ms) for each in found}
+        assert shown == {(b"m", False, 0, None), (b"\xc1", True, 1, None), (b"hello", True, -1, 9)}
 
     administer(scenario, tmp_path)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgpack
 import pyarrow as pa
@@ -143,34 +144,50 @@ NO_MESSAGES = {
 READS = {"columns": lambda *given: as_rows(list(arrow_batches(*given))), "rows": lambda *given: list(rows(*given))}
 
 
+def check_bytes(row: tuple[object, ...], offset: int, payload: bytes) -> None:
+    """Check the row of a record that is no message: its place, its bytes, and null for the rest."""
+    stored = datetime.fromtimestamp(offset, UTC)
+    assert row == ("t", "broker-a", 3, offset, None, None, payload, None, None, stored, 3, None)
+
+
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("payload", NO_MESSAGES.values(), ids=NO_MESSAGES)
 @pytest.mark.parametrize("places", [[0], [3, 4, 8], list(range(10))], ids=str)
-def test_records_that_are_no_messages_end_a_read_or_are_skipped_and_told(
+def test_records_that_are_no_messages_become_rows_of_their_bytes_and_are_told(
     read: Callable[..., list[tuple[object, ...]]],
     payload: bytes,
     places: list[int],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stored = [of_payload(n, payload if n in places else with_fields()) for n in range(10)]
-    pulls = pulled(stored, 5)
-    with pytest.raises(MessagesLost, match=rf"t@broker-a:3: .* offset {places[0]} is no message \(.*failOnDataLoss"):
-        read(QUEUE, 10, pulls, settings())
-    assert [row[3] for row in read(QUEUE, 10, pulls, settings(fails=False))] == [
-        n for n in range(10) if n not in places
-    ]
-    assert f"offset {places[0]} is no message" in caplog.text
+    found = read(QUEUE, 10, pulled(stored, 5), settings())
+    whole = read(QUEUE, 10, pulled([of_payload(n, with_fields()) for n in range(10)]), settings())
+    assert [row for row in found if row[3] not in places] == [row for row in whole if row[3] not in places]
+    for place in places:
+        check_bytes(found[place], place, payload)
+    told = [entry.getMessage() for entry in caplog.records]
+    assert [f"offset {place} is no message" in text for place, text in zip(places, told, strict=True)] == [True] * len(
+        places
+    )
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("wrong", [{"born_ms": 2**62}, {"born_ms": 2**63}, {"keys": ["a", 3]}], ids=str)
-def test_what_consumers_take_but_no_column_holds_is_left_out_as_well(
+def test_what_consumers_take_but_no_column_holds_is_a_row_of_bytes_as_well(
     read: Callable[..., list[tuple[object, ...]]], wrong: dict[str, object]
 ) -> None:
     pulls = pulled([of_payload(0, with_fields(**wrong)), of_payload(1, with_fields())])
-    assert [row[3] for row in read(QUEUE, 2, pulls, settings(fails=False))] == [1]
-    with pytest.raises(MessagesLost, match="offset 0 is no message"):
-        read(QUEUE, 2, pulls, settings())
+    odd, whole = read(QUEUE, 2, pulls, settings())
+    check_bytes(odd, 0, with_fields(**wrong))
+    assert whole[7] == "i"
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_the_bytes_of_what_is_no_message_are_left_out_like_bodies(
+    read: Callable[..., list[tuple[object, ...]]],
+) -> None:
+    (row,) = read(QUEUE, 2, pulled([of_payload(0, b"hello")]), settings(body=False))
+    assert (row[3], row[6]) == (0, None)
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -183,8 +200,9 @@ def test_a_record_behind_the_end_may_be_anything(read: Callable[..., list[tuple[
 def test_a_record_that_is_no_message_does_not_hide_one_of_a_wanted_tag() -> None:
     for payload in NO_MESSAGES.values():
         pulls = pulled([of_payload(0, payload), of_payload(1, with_fields(tags="red"))])
-        wanted = settings(tags=frozenset({"red"}), fails=False)
+        wanted = settings(tags=frozenset({"red"}))
         assert [row[3] for row in as_rows(list(arrow_batches(QUEUE, 2, pulls, wanted)))] == [1]
+        assert [row[3] for row in rows(QUEUE, 2, pulls, wanted)] == [1]
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
@@ -207,7 +225,7 @@ def test_what_is_damaged_behind_the_end_is_no_loss_and_what_is_no_message_is_tol
 ) -> None:
     whole = b"".join(of_payload(n, with_fields()) for n in range(3))
     assert len(read(QUEUE, 3, [Pulled(whole, 0, 5)], settings())) == 3
-    assert len(read(QUEUE, 9, [Pulled(whole + of_payload(3, b"hello"), 0, 4)], settings(fails=False))) == 3
+    assert len(read(QUEUE, 9, [Pulled(whole + of_payload(3, b"hello"), 0, 4)], settings())) == 4
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "no message" in caplog.text
 
