@@ -146,7 +146,12 @@ def switch(*names: str, help_text: str) -> Any:
 
 GroupName = Annotated[str, typer.Argument(help="Group name.", show_default=False)]
 TopicName = Annotated[str, typer.Argument(help="Topic name.", show_default=False)]
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")]
+Listen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT", help="Address to listen on: 0.0.0.0 is all of this machine, port 0 any free port."
+    ),
+]
 AutoCreate = Annotated[bool, typer.Option(help="Create a topic on the first send to it.")]
 Yes = Annotated[bool, switch("--yes", "-y", help_text="Do not ask.")]
 Json = Annotated[bool, switch("--json", help_text="Print JSON instead of text.")]

@@ -70,8 +70,6 @@ def namesrv(
 
     Name servers do not know each other: start two, and list both for every broker and client.
 
-    It is reached from this machine only, unless --listen names another address of it, or 0.0.0.0 for all of them.
-
     Example: rlab namesrv --listen 10.0.0.1:9876
     """
     from namesrv.config import NameServerConfig
@@ -117,8 +115,6 @@ def broker(
     exit_with_stdin: ExitWithStdin = False,
 ) -> None:
     """Run a broker until it is stopped, or verify the data directory of one.
-
-    It is reached from this machine only, unless --listen names another address of it, or 0.0.0.0 for all of them.
 
     Example: rlab broker --name broker-a --namesrv ns1:9876,ns2:9876 --listen 0.0.0.0:10911 --data /data
     """
