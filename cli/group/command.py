@@ -40,7 +40,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_groups(namesrv: NameServers = DEFAULT_NAME_SERVER, json: Json = False, config: Config = None) -> None:
-    """List groups that have members or offsets.
+    """List groups that have members, offsets or settings.
 
     Example: rlab group list
     """

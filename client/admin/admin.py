@@ -214,7 +214,7 @@ class Admin(ClientLife):
     # --- groups ------------------------------------------------------------------------------------------------------
 
     async def groups(self) -> tuple[GroupSummary, ...]:
-        """Every group that has members or offsets on a broker that answers, sorted by name.
+        """Every group that has members, offsets or settings on a broker that answers, sorted by name.
 
         Raises:
             ServiceNotAvailable: no broker is registered.

@@ -81,7 +81,7 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     ),
     RequestCode.GET_GROUP_LIST: RequestSchema(
         "admin -> broker",
-        "Groups that have members or committed offsets here.",
+        "Groups that have members, committed offsets or settings here.",
         answer="body: msgpack array of [group, members, version]",
     ),
 }

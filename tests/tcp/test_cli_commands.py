@@ -92,6 +92,18 @@ def test_a_group_is_put_somewhere_else(terminal: Terminal) -> None:
     assert [(queue["before"], queue["after"], queue["clamped"]) for queue in document["queues"]] == [(3, 5, True)]
 
 
+def test_a_group_is_switched_off_and_on(terminal: Terminal) -> None:
+    assert "no broker knows group 'waiters'" in terminal.error("group set waiters --no-consume")
+    off = "consume=off broadcast=on retry_queues=1 max_attempts=3"
+    said = terminal.text("group set waiters --no-consume --max-attempts 3 --create")
+    assert said == f"group waiters on broker-a: {off}"
+    shown = terminal.text("group show waiters").splitlines()
+    assert f"settings: {off}" in shown
+    assert shown[-1] == "switched off on broker-a; lag 0; no members"
+    settings = terminal.document("group set waiters --consume --max-attempts own")["settings"]
+    assert settings == {"broker-a": {"consume": True, "broadcast": True, "retry_queues": 1, "max_attempts": -1}}
+
+
 def test_dead_letters_are_listed_shown_and_sent_again_once(terminal: Terminal) -> None:
     for topic in ("%RETRY%mourners", "%DLQ%mourners"):
         terminal.text(f"topic create {topic} --queues 1")
@@ -140,6 +152,8 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
         ("consume nowhere --group g", "'nowhere' does not exist: create it"),
         ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s"),
         ("group show", "Missing argument"),
+        ("group set g", "use at least one of --consume, --broadcast, --retry-queues and --max-attempts"),
+        ("group set g --max-attempts many", "--max-attempts must be 0 to 65000, or own; got 'many'"),
         ("group dlq list nobody", "no broker knows group 'nobody'"),
         ("group dlq resend g", "use either --id ID or --all"),
         ("group reset g t", "use one of --to earliest|latest|TIME"),
