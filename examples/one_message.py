@@ -94,7 +94,7 @@ async def follow(simulation: Simulation, data_dir: Path) -> dict[str, Rows]:
         await anyio.sleep(0.1)
         pull = next(frame for by_client, frame in tap.frames if by_client and _is_pull(frame, 0))
         assert consumer.bodies == [b"a book"]
-        await anyio.sleep(6)
+        await anyio.sleep(0.5)
         commit = tap.request(RequestCode.UPDATE_CONSUMER_OFFSET)
         record = tap.response(pull).body or b""
         assert record in b"".join(path.read_bytes() for path in sorted((data_dir / "broker-a").rglob("*.log")))

@@ -86,6 +86,10 @@ MAX_REQUEST_MODES = 100_000
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0
 OFFSET_PERSIST_INTERVAL_S = 5.0
+COMMIT_WAIT_S = 0.1
+"""How long a commit waits for a pull to go with. Where messages are frequent, so are pulls, and none is left over."""
+COMMIT_STORE_S = 1.0
+"""How long a broker waits to store the commits that came with pulls: one row and one event for many of them."""
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
 """Wait before the next pass of a member that does not own its target yet."""
@@ -236,4 +240,5 @@ assert BROKER_REGISTER_INTERVAL_S < BROKER_EXPIRY_S / 3, "two lost registrations
 assert LOOKUP_SLICE_S < LOOKUP_GENTLE_S, "a slice that has finished a segment never has to hurry"
 assert MAX_LOOKUPS * 2 * LOOKUP_GENTLE_S < LOOKUP_TIMEOUT_S, "a slice ends with a segment, and others may be before it"
 assert MAX_LOOKUP_BYTES + MAX_PAYLOAD_BYTES < MAX_FRAME_BYTES, "the records found must fit a frame"
+assert COMMIT_WAIT_S < LEASE_CLOSE_GRACE_S, "a member that may have lost its connection only has committed by then"
 assert PULL_SUSPEND_S < PULL_TIMEOUT_S, "the broker must answer a held pull before the client times out"

@@ -243,12 +243,17 @@ class GroupTable:
         self._earliest_expiry = min(self._earliest_expiry, expires_at)
         return member, joined
 
-    def touch(self, group: str, client_id: str, connection: int, now: float) -> None:
-        """Extend the session of a member that pulled under a lease over its connection: it counts as a heartbeat."""
+    def touch(self, group: str, client_id: str, connection: int, now: float) -> bool:
+        """Extend the session of a member that pulled under a lease over its connection: it counts as a heartbeat.
+
+        Returns whether it is a member, over this connection.
+        """
         info = self._groups.get(group)
         member = info.members.get(client_id) if info is not None else None
-        if member is not None and member.connection == connection:
-            member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
+        if member is None or member.connection != connection:
+            return False
+        member.expires_at = max(member.expires_at, now + member.data.session_timeout_s)
+        return True
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 

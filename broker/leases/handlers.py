@@ -137,6 +137,7 @@ class LeaseHandlers(Feature):
             rows_of(request),
             reset=bool(header.get("reset")),
             cause=header.get("cause") or "",
+            soon=bool(header.get("soon")),
         )
         self._core.barrier.respond_after_commit(connection, request, {}, msgpack.packb(failures))
 
@@ -149,7 +150,14 @@ class LeaseHandlers(Feature):
         self._groups.check_speaker(header["group"], header["client_id"], connection.number, header.get("epoch") or "")
 
     def _commit(
-        self, group: str, client_id: str, rows: Iterable[tuple[str, int, int, int]], *, reset: bool, cause: str
+        self,
+        group: str,
+        client_id: str,
+        rows: Iterable[tuple[str, int, int, int]],
+        *,
+        reset: bool,
+        cause: str,
+        soon: bool = False,
     ) -> list[tuple[str, int, int, str]]:
         """Apply commits one by one; returns [topic, queue id, code, remark] of those that were refused."""
         check_group(group)
@@ -159,14 +167,20 @@ class LeaseHandlers(Feature):
             if self._topics.get(topic) is None:
                 continue  # a commit for a deleted topic is late, not wrong
             try:
-                self._commit_one(group, client_id, QueueKey(topic, queue_id), offset, token, reset=reset, cause=cause)
+                queue = QueueKey(topic, queue_id)
+                self._check_commit(group, client_id, queue, offset, token, reset=reset)
+                if soon and not reset:
+                    self._leases.commit_soon(group, queue, client_id, offset)
+                elif self._leases.commit(group, queue, offset, reset=reset):
+                    self._leases.report_commit(group, queue, client_id, offset, cause)
             except (LeaseLost, OffsetRegression, InvalidParameter, SystemBusy) as error:
                 failures.append((topic, queue_id, int(error.code or 0), str(error)))
         return failures
 
-    def _commit_one(
-        self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool, cause: str
+    def _check_commit(
+        self, group: str, client_id: str, queue: QueueKey, offset: int, token: int, *, reset: bool
     ) -> None:
+        """LeaseLost, InvalidParameter: this member may not commit this offset of a queue."""
         leases, rival = self._leases, self._leases.rival
         entry = self._topics.existing(queue.topic)
         end = self._core.store.max_offset(entry.topic_id, queue.queue_id)
@@ -189,6 +203,3 @@ class LeaseHandlers(Feature):
                     f"{queue.topic}:{queue.queue_id} of group {group!r} is consumed by POP, which commits it"
                 )
             rival.forget_queue(group, queue)
-        if leases.commit(group, queue, offset, reset=reset):
-            note = {"client": client_id, "offset": offset, "n": end - offset}
-            self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)

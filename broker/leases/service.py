@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Protocol
 
 from broker.durability.metadata import Table
@@ -11,8 +12,10 @@ from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
 from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
+from broker.leases.unstored import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
+from model.errors import SystemBusy
 from model.events import EventKind
 from model.heartbeat import ConsumeType
 from model.quirks import Quirk
@@ -58,7 +61,7 @@ class Leases(Feature):
         # a thousand grants a millisecond.
         # For those that only look leases up.
         self.table = QueueLeases(first_token=int(core.clock_ms()) * 1000, quirks=core.quirks)
-        # The committed offsets; changed through `commit`, so that they are stored.
+        # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
         self.rival: Rival | None = None  # POP, if this broker has it
@@ -69,6 +72,7 @@ class Leases(Feature):
         core.metadata.add_tables(_SCHEMA)
         self._leases = Table(core.metadata, "leases")
         self._offsets = Table(core.metadata, "offsets")
+        self._unstored = UnstoredCommits()
         self._load()
 
     def _load(self) -> None:
@@ -104,11 +108,46 @@ class Leases(Feature):
                     self._core.store.go_on_at(entry.topic_id, queue_id, offset)
 
     def commit(self, group: str, queue: QueueKey, offset: int, *, reset: bool = False) -> bool:
-        """Commit an offset and store it; whether it is a new one. See `OffsetTable.commit`."""
+        """Commit an offset and store it; whether it is newer than the stored one. See `OffsetTable.commit`."""
         is_new = self.offsets.commit(group, *queue, offset, reset=reset)
-        if is_new:
+        if self._unstored.pop((group, *queue)) is not None or is_new:
             self.save_offset(group, *queue, offset)
-        return is_new
+            return True
+        return False
+
+    def commit_soon(self, group: str, queue: QueueKey, client_id: str, offset: int) -> None:
+        """Commit an offset, to be stored and recorded as an event with others. See `OffsetTable.commit`."""
+        if self.offsets.commit(group, *queue, offset):
+            self._core.driver.wake_by(self._unstored.add((group, *queue), client_id, self._core.loop.time()))
+
+    def commit_with_pull(self, group: str, queue: QueueKey, client_id: str, token: int, offset: int) -> None:
+        """Commit what a pull says that its member has processed, if it may; the pull is answered in any case.
+
+        A commit that is refused is ignored here: its member sends it again alone, and is answered why it may not.
+        """
+        known = self.offsets.read(group, *queue)
+        if known is not None and offset <= known:
+            return  # the most frequent case: nothing was processed since the last pull
+        lease, entry = self.table.check(group, queue, client_id, token), self._topics.table.get(queue.topic)
+        if lease is None or not lease.held or entry is None:
+            return
+        if offset <= self._core.store.max_offset(entry.topic_id, queue.queue_id):
+            with suppress(SystemBusy):
+                self.commit_soon(group, queue, client_id, offset)
+
+    def _store(self, group: str, topic: str, queue_id: int, client_id: str) -> None:
+        """Store a commit that was not stored, and record it as an event."""
+        offset = self.offsets.read(group, topic, queue_id)
+        assert offset is not None, "a deleted offset is forgotten everywhere"
+        self.save_offset(group, topic, queue_id, offset)
+        self.report_commit(group, QueueKey(topic, queue_id), client_id, offset)
+
+    def report_commit(self, group: str, queue: QueueKey, client_id: str, offset: int, cause: str = "") -> None:
+        """Record a commit as an event, with the lag that it leaves."""
+        topic_id = self._topics.table.existing(queue.topic).topic_id
+        lag = self._core.store.max_offset(topic_id, queue.queue_id) - offset
+        note = {"client": client_id, "offset": offset, "n": lag}
+        self._core.emit_queue(EventKind.OFFSET_COMMITTED, group, queue, cause=cause, **note)
 
     def save_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store a committed offset; for a rival that keeps its commits elsewhere as long as it consumes a queue."""
@@ -129,6 +168,8 @@ class Leases(Feature):
         for one in freed:
             group, queue, waiters = one.group, one.queue, one.waiters
             self._leases.delete(group, *queue)
+            if (committed_by := self._unstored.pop((group, *queue))) is not None:
+                self._store(group, *queue, committed_by)
             core.barrier.metadata_changed()
             kind, left = EventKind.QUEUE_RELEASED, {}
             if detail != "unlock":
@@ -141,22 +182,22 @@ class Leases(Feature):
         self._groups.notify_released(waiting, cause)
 
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
-        """The committed offset of a lease that ended without a release, and how many messages may come twice for that.
+        """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.
 
         Those are the messages that its owner was sent and has not committed: which of them it has processed, nobody
         knows who is still there. Those of an operator's reset are to come again, and do not count.
         """
-        committed = self.offsets.read(one.group, *one.queue)
         entry = self._topics.table.get(one.queue.topic)
-        n = 0
-        if entry is not None and detail != "reset":
-            key = (entry.topic_id, one.queue.queue_id)
-            end = self._core.store.max_offset(*key)
-            first = max(one.start, self._core.store.min_offset(*key)) if committed is None else committed
-            # Of a lease that has not pulled since the broker was started, it may have been everything.
-            served = end if one.served < 0 else min(one.served, end)
-            n = max(0, served - first)
-        return {"offset": -1 if committed is None else committed, "n": n}
+        if entry is None:
+            return {}  # it was deleted while the broker was down, and nothing of it comes again
+        key = (entry.topic_id, one.queue.queue_id)
+        first = self.offsets.read(one.group, *one.queue)
+        if first is None:
+            first = max(one.start, self._core.store.min_offset(*key))
+        end = self._core.store.max_offset(*key)
+        # Of a lease that has not pulled since the broker was started, it may have been everything.
+        served = end if one.served < 0 else min(one.served, end)
+        return {"offset": first, "n": 0 if detail == "reset" else max(0, served - first)}
 
     def _pulls(self, group: str, client_id: str, topic: str) -> bool:
         """Whether a member that was refused a queue still wants its lease: the group may have gone over to POP since.
@@ -186,6 +227,7 @@ class Leases(Feature):
     def group_deleted(self, group: str, cause: str) -> None:
         """Forget the leases and offsets of a group."""
         self.offsets.delete_group(group)
+        self._unstored.forget(lambda place: place[0] == group)
         self.table.forget_group(group)
         for rows in (self._leases, self._offsets):
             rows.delete_where("group_name", group)
@@ -193,14 +235,28 @@ class Leases(Feature):
     def topic_deleted(self, topic: str, cause: str) -> None:
         """Forget every group's leases and offsets of a topic."""
         self.offsets.delete_topic(topic)
+        self._unstored.forget(lambda place: place[1] == topic)
         self.table.forget_topic(topic)
         for rows in (self._leases, self._offsets):
             rows.delete_where("topic", topic)
 
     def next_deadline(self) -> float | None:
-        """When the next grace period of leases without a member ends."""
-        return self.table.next_deadline()
+        """When the next grace period of leases without a member ends, or commits have to be stored."""
+        deadlines = (self.table.next_deadline(), self._unstored.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def expire(self, now: float) -> None:
-        """Free the leases whose grace period has ended."""
+        """Free the leases whose grace period has ended, and store the commits that are due."""
         self.queues_freed(self.table.expire(now), self._core.events.next_id(), "expiry")
+        self._store_all(now)
+
+    def close(self) -> None:
+        """Store every commit: the broker stops."""
+        self._store_all(float("inf"))
+
+    def _store_all(self, now: float) -> None:
+        due = self._unstored.take(now)
+        for place, client_id in due.items():
+            self._store(*place, client_id)
+        if due:
+            self._core.barrier.metadata_changed()

@@ -48,6 +48,7 @@ class Pulls(Feature):
         self._topics = topics.table
         self._groups = groups.table
         self._leases = leases.table
+        self._commit = leases.commit_with_pull
         self._moves = leases.moves
         self._settings = settings
         self._switched_off = settings.switched_off
@@ -95,8 +96,13 @@ class Pulls(Feature):
         header = request.header
         now = self._loop.time()
         if header.get("token") is not None:
-            # Here and not in `_run`: a message that arrives for a parked pull is no sign of life of its member.
-            self._groups.touch(header["group"], header.get("client_id") or "", connection.number, now)
+            # Here and not in `_run`: a message that arrives for a parked pull is no sign of life of its member, and its
+            # commit is old by then.
+            client_id = header.get("client_id") or ""
+            is_member = self._groups.touch(header["group"], client_id, connection.number, now)
+            if is_member and (commit := header.get("commit")) is not None:
+                queue = QueueKey(header["topic"], header["queue_id"])
+                self._commit(header["group"], queue, client_id, header["token"], commit)
         suspend_ms = header["suspend_ms"]
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 

@@ -17,6 +17,7 @@ from cli.bench.rebalance.memory import bench_memory
 from cli.bench.rebalance.moves import bench_moves
 from cli.bench.rebalance.stalls import bench_stalls
 from cli.bench.rebalance.sticky import bench_sticky
+from cli.bench.rebalance.twice import bench_twice
 from cli.bench.spark import bench_spark
 from cli.bench.throughput.contrast import bench_contrast
 from cli.bench.throughput.half_away import bench_half_away
@@ -47,6 +48,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "join-100": bench_join,
     "stalls": bench_stalls,
     "half-away": bench_half_away,
+    "twice": bench_twice,
     "moves-100": bench_moves,
     "consumers-2000": bench_memory,
     "store-async": bench_store_async,

@@ -22,6 +22,7 @@ NAMES = (
     "join-100",
     "stalls",
     "half-away",
+    "twice",
     "moves-100",
     "consumers-2000",
     "store-async",
@@ -31,7 +32,7 @@ NAMES = (
     "store-memory",
     "spark",
 )
-BY_NAME_ONLY = ("store-memory", "spark")
+BY_NAME_ONLY = ("twice", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

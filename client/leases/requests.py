@@ -130,14 +130,16 @@ class LeaseRequests:
         return await self._commit(RequestCode.UNLOCK_BATCH_MQ, commits, {"cause": cause, "epoch": self._epoch})
 
     async def commit(
-        self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False
+        self, commits: Iterable[Commit], cause: str = "", *, reset: bool = False, soon: bool = False
     ) -> dict[MessageQueue, RlabError]:
-        """Commit offsets, all brokers at once; with `reset` they may go backwards.
+        """Commit offsets, all brokers at once; with `reset` they may go backwards, with `soon` they are stored later.
 
         Returns the commits that were not taken, with the reason: `LeaseLost`, `ClientIdConflict` and `OffsetRegression`
         are final, after a network error it may be tried again. Cancellation: some may have been taken.
         """
         header = {"cause": cause, "reset": reset, "epoch": self._epoch}
+        if soon:  # an older broker does not know it, and stores them at once
+            header["soon"] = True
         return await self._commit(RequestCode.UPDATE_CONSUMER_OFFSET, commits, header)
 
     @property

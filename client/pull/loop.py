@@ -89,6 +89,7 @@ class PullLoop:
                 except (NetworkError, RecordCorrupt) as error:
                     level = logging.DEBUG if isinstance(error, NetworkError) else logging.WARNING
                     logger.log(level, "%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+                    owned.sent_commit = 0  # it may not have arrived
                     with anyio.move_on_after(PULL_RETRY_ERROR_S):
                         await self._instance.broker_returned.wait()
                     continue
@@ -127,8 +128,6 @@ class PullLoop:
             "suspend_ms": int(PULL_SUSPEND_S * 1000),
             "client_id": instance.client_id,
         }
-        if owned.token >= 0:
-            header["token"] = owned.token
         if (hashes := asked.tag_hashes) is not None:
             header["tag_hashes"] = list(hashes)
         connection = instance.masters.get(queue.broker_name)
@@ -140,6 +139,10 @@ class PullLoop:
             owned.first_pull_seen = True
             offset = owned.process_queue.pull_offset
             self._emit(EventKind.FIRST_PULL, queue, cause=owned.cause, version=owned.token, offset=offset)
+        if owned.token >= 0:
+            header["token"] = owned.token
+            if (commit := owned.take_commit()) is not None:
+                header["commit"] = commit
         answer = connection.request(RequestCode.PULL_MESSAGE, header, None, PULL_TIMEOUT_S)
         owned.pending_pull = held = cast("asyncio.Future[Command | None]", answer)
         try:

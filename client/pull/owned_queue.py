@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -59,8 +59,15 @@ class OwnedQueue:
     paused: bool = False  # nothing of it is pulled or dispatched for now
     commit_at: int | None = None  # the offset to commit when its user decides that; None commits what is finished
     rewound: bool = False  # the offset to commit may be lower than the committed one, because its user has sought back
+    # the offset to commit that the broker was sent last, or where the queue begins; 0 if it may not have arrived
+    sent_commit: int = field(init=False)
+    unsent: bool = False  # whether messages may have finished since then
+    on_unsent: Callable[[OwnedQueue], None] | None = None  # called when `unsent` becomes true
     dispatch_counts: DispatchCounts = field(default_factory=DispatchCounts)  # since the last MESSAGES_HANDED_OUT event
     _progress: asyncio.Future[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.sent_commit = self.process_queue.commit_offset
 
     def lease_valid(self, now: float) -> bool:
         """Whether the lease is certainly valid, at a loop time in seconds."""
@@ -74,6 +81,18 @@ class OwnedQueue:
     def commit_offset(self) -> int:
         """The offset that a new owner has to start from."""
         return self.process_queue.commit_offset if self.commit_at is None else self.commit_at
+
+    def take_commit(self) -> int | None:
+        """The offset to send with a request that leaves for the broker now; None if it was sent that already.
+
+        One that goes back is left to the next persist, which sends it as a reset.
+        """
+        self.unsent = False
+        offset = self.commit_offset
+        if offset <= self.sent_commit or self.rewound:
+            return None
+        self.sent_commit = offset
+        return offset
 
     def stop(self) -> None:
         """Stop pulling and dispatching; messages with a listener may finish."""
@@ -95,8 +114,11 @@ class OwnedQueue:
     def made_progress(self) -> None:
         """Wake the waiters: messages finished or failed, or the queue is not paused any more.
 
-        Called for every batch, so it costs nothing without a waiter.
+        Called for every batch, so it costs nothing without a waiter, and when the next commit is due already.
         """
+        if not self.unsent and self.on_unsent is not None:
+            self.unsent = True
+            self.on_unsent(self)
         if self._progress is not None:
             self._progress.set_result(None)
             self._progress = None

@@ -24,13 +24,14 @@ from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.strategy import is_group_wide
 from client.instance.schedule import RebalancePass
 from client.leases.offsets_to_commit import OffsetsToCommit
+from client.leases.prompt_commits import PromptCommits
 from client.leases.requests import Commit, Grant, LeaseRequests
 from client.pull.owned_queue import OwnedQueue, process_queue_for
 from client.rebalance.ownership import MemberContext
 from client.rebalance.plan import StrategyError, allocate_topics, plan_rebalance
 from client.rebalance.pulled_queues import PulledQueues
 from client.trigger import Trigger
-from model.errors import ClientIdConflict, LeaseLost, NetworkError, RlabError, ServerError
+from model.errors import ClientIdConflict, LeaseLost, NetworkError, OffsetRegression, RlabError, ServerError
 from model.events import EventKind
 from model.heartbeat import GroupView
 from model.limits import PULL_RETRY_ERROR_S
@@ -55,6 +56,8 @@ class LeasedQueues(PulledQueues):
         super().__init__(context, OffsetsToCommit())
         self._strategy = strategy
         self._leases = LeaseRequests(context.instance, context.group)
+        self._prompt = PromptCommits(self._commit_promptly)
+        self._background.start_soon(self._prompt.run)
         self._reacquire: dict[MessageQueue, None] = {}
         self._released = anyio.Event()
         self._version_seen = -1
@@ -168,6 +171,10 @@ class LeasedQueues(PulledQueues):
         confirmed = not any(queue in outcome.failed for queue in plan.keep)
         return acquired + len(plan.revoke), confirmed and self.owned.keys() == set(target)
 
+    def _start(self, owned: OwnedQueue) -> None:
+        owned.on_unsent = self._prompt.note
+        super()._start(owned)
+
     # --- gaining and losing queues -----------------------------------------------------------------------------------
 
     def _granted(self, queue: MessageQueue, grant: Grant, cause: str, *, keep: bool) -> None:
@@ -185,6 +192,7 @@ class LeasedQueues(PulledQueues):
         committed = self._offsets.confirmed(owned.queue)
         if (committed or 0) <= grant.start_offset <= owned.commit_offset:
             owned.token, owned.session = grant.token, grant.session
+            owned.sent_commit = 0  # what was sent under the old lease may have been refused
             self._callbacks.arrived(owned)  # nothing was dispatched while the lease was in doubt
             return
         # Another member owned it in between, and has committed messages that we would consume again. Or the group was
@@ -340,19 +348,32 @@ class LeasedQueues(PulledQueues):
         failures: dict[MessageQueue, RlabError] = {}
         self._take_offsets()
         for reset, offsets in self._offsets.split_dirty():
-            failures |= await self._commit(offsets, reset)
+            held = {self.owned[queue]: offset for queue, offset in offsets.items() if queue in self.owned}
+            failed = await self._commit(held, reset=reset)
+            self._offsets.confirm({o.queue: offset for o, offset in held.items() if o.queue not in failed})
+            failures |= failed
         return failures
 
-    async def _commit(self, offsets: dict[MessageQueue, int], reset: bool) -> dict[MessageQueue, RlabError]:
-        owned = {queue: self.owned[queue] for queue in offsets if queue in self.owned}
-        commits = [Commit(queue, offsets[queue], owned[queue].token) for queue in owned]
-        failures = await self._leases.commit(commits, reset=reset)
-        tokens = {commit.queue: commit.token for commit in commits}
-        for queue, error in failures.items():
-            logger.warning("%s: commit of %s: %s", self._instance.client_id, queue, error)
+    async def _commit_promptly(self, queues: list[OwnedQueue]) -> None:
+        """Commit what no pull has taken along. It is not confirmed by that: a broker that crashes may lose it."""
+        wanted = [owned for owned in queues if not (owned.detached or self._offsets.is_reset(owned.queue))]
+        offsets = {owned: offset for owned in wanted if (offset := owned.take_commit()) is not None}
+        if offsets:
+            await self._commit(offsets, soon=True)
+
+    async def _commit(
+        self, offsets: dict[OwnedQueue, int], *, reset: bool = False, soon: bool = False
+    ) -> dict[MessageQueue, RlabError]:
+        commits = [Commit(owned.queue, offset, owned.token) for owned, offset in offsets.items()]
+        failures = await self._leases.commit(commits, reset=reset, soon=soon)
+        for owned, commit in zip(offsets, commits, strict=True):
+            error = failures.get(owned.queue)
+            if error is None or (soon and (owned.detached or isinstance(error, OffsetRegression))):
+                continue  # a pull or the release with a later offset has overtaken it
+            owned.sent_commit = 0
+            logger.warning("%s: commit of %s: %s", self._instance.client_id, owned.queue, error)
             # A lease that was renewed while the commit was outstanding is not lost: see `PullLoop`. With a conflict
             # another process lives under our client id, and so our leases are its own.
-            if isinstance(error, LeaseLost | ClientIdConflict) and owned[queue].token == tokens[queue]:
-                self._lost(owned[queue])
-        self._offsets.confirm({queue: offsets[queue] for queue in owned if queue not in failures})
+            if isinstance(error, LeaseLost | ClientIdConflict) and owned.token == commit.token:
+                self._lost(owned)
         return failures

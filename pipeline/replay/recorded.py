@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from client.trigger import Trigger
 from model.errors import ConfigError
 from model.events import Event, EventKind
-from model.limits import REBALANCE_INTERVAL_S
+from model.limits import COMMIT_STORE_S, REBALANCE_INTERVAL_S
 from model.message_queue import MessageQueue
 from pipeline.replay.routes import Routes, read_routes
 
@@ -236,7 +236,9 @@ def _leaves(events: Sequence[Timed]) -> Iterable[MemberLeave]:
                 unheard_ms=notified[missed] if missed < len(notified) else at_ms,
             )
         elif event.kind in _HEARD or (event.kind == EventKind.REBALANCE_END and event.version >= 0):
-            heard[event.client] = at_ms
+            # Of commits that came with pulls a broker tells later, also of a member that has hung since.
+            late_ms = COMMIT_STORE_S * 1000 if event.kind == EventKind.OFFSET_COMMITTED else 0.0
+            heard[event.client] = max(heard.get(event.client, 0.0), at_ms - late_ms)
 
 
 def _passes(events: Sequence[Timed]) -> dict[str, list[RecordedPass]]:

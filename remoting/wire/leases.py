@@ -55,6 +55,12 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
                 "offsets may go backwards: the owner went back, or the messages there were deleted",
                 required=False,
             ),
+            Field(
+                "soon",
+                bool,
+                "they count at once, and are stored within a second, with those of pulls; a reset is stored at once",
+                required=False,
+            ),
             CAUSE,
         ),
         rows=(

@@ -43,6 +43,13 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field(
                 "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
             ),
+            Field(
+                "commit",
+                int,
+                "offset to commit under the lease, as with `soon` of UPDATE_CONSUMER_OFFSET; ignored if it may not be",
+                required=False,
+                minimum=0,
+            ),
         ),
         answer="header `next_offset`, `min_offset`, `max_offset`; body: stored records back to back "
         "(`model/record.py`). PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY and PULL_OFFSET_MOVED carry the same header. "

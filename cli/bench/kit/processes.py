@@ -20,6 +20,7 @@ import anyio
 
 from cli.servers.children import DAEMON, Child, module_process, wait_registered
 from client.admin.admin import Admin
+from client.options import ConsumeOrder
 
 _DAEMON = ("--listen", "127.0.0.1:0", *DAEMON)
 
@@ -94,10 +95,15 @@ async def broker_process(
 
 @asynccontextmanager
 async def member_process(
-    name_server: str, group: str, instance_name: str, session_timeout_s: float
+    name_server: str,
+    group: str,
+    instance_name: str,
+    session_timeout_s: float,
+    order: ConsumeOrder = ConsumeOrder.QUEUE,
+    file: Path | None = None,
 ) -> AsyncIterator[Child]:
-    """Run an orderly consumer while the block runs; its `address` is its client id."""
-    arguments = (name_server, group, instance_name, str(session_timeout_s))
+    """Run a consumer while the block runs; its `address` is its client id, `file` gets the bodies that it consumes."""
+    arguments = (name_server, group, instance_name, str(session_timeout_s), order, *((str(file),) if file else ()))
     async with module_process("member", "cli.bench.kit.member", *arguments) as child:
         yield child
 

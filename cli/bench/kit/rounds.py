@@ -35,10 +35,11 @@ class Sizes:
     idle: int = 2_000  # consumers of the memory benchmark
     backlog: int = 16_384  # messages of each queue that is pulled
     cold: int = 1_000_000  # messages that are read from cold files
-    passes: int = 3  # restarts or full reads, of which the median is reported
+    passes: int = 3  # restarts or full reads, of which the median is reported; kills of twice, of which the worst is
     stored_bytes: int = 2 * 1024 * MIB  # by store-memory
     recovery_bytes: int = 64 * MIB  # unit of recovery, which stores it once, four and sixteen times
     stalls: int = 20  # consumers that are killed; a quarter as many are stopped
+    twice: int = 25_000  # messages that are sent while a consumer is killed
     moves: int = 6  # consumers that join and leave again under load
     in_flight: int = 1_000_000  # invisible messages of pop-memory
     spark_rows: int = 1_000_000  # messages that Spark reads at a time; it writes half as many

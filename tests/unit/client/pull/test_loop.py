@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio
@@ -163,6 +164,37 @@ def test_each_pull_goes_on_where_the_last_one_ended() -> None:
     batch = member.owned.process_queue.next_batch(99, 0)
     assert [message.offset for message in batch] == [5, 6, 7, 20, 21]
     assert {message.queue for message in batch} == {QUEUE}
+
+
+def finish_on_arrival(member: Member) -> None:
+    """Process every message at once."""
+
+    def arrived(owned: OwnedQueue) -> None:
+        owned.process_queue.finish(owned.process_queue.next_batch(99, 0))
+
+    member.loop._callbacks = replace(member.loop._callbacks, arrived=arrived)
+
+
+def test_a_pull_carries_what_was_finished_since_the_last_one_and_again_after_a_failure() -> None:
+    lost = RequestTimeout("no answer")
+
+    def member() -> Member:
+        made = Member(ScriptedBroker(found(5, 6), answer(ResponseCode.PULL_RETRY_IMMEDIATELY, 7), lost, found(7)))
+        finish_on_arrival(made)
+        return made
+
+    made = run(member, 4)
+    assert [header.get("commit") for _, header in made.broker.pulled] == [None, 7, None, 7, 8]
+
+
+def test_a_queue_without_a_lease_is_pulled_without_commits() -> None:
+    def member() -> Member:
+        made = Member(ScriptedBroker(found(5, 6)))
+        made.owned.token = -1
+        finish_on_arrival(made)
+        return made
+
+    assert [header.get("commit") for _, header in run(member, 1).broker.pulled] == [None, None]
 
 
 def test_the_first_pull_and_the_first_message_are_noted_once_with_the_cause_of_the_queue() -> None:

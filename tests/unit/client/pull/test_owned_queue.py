@@ -164,3 +164,39 @@ def test_hand_outs_are_counted_with_the_time_since_their_messages_were_stored() 
     counts.add(batch[2:], 32.0)
     counts.add(batch[:1], 5.0)  # the broker's clock is ahead of ours
     assert counts == DispatchCounts(5, 3 * (30 + 10) / 2 + 2, 30.0)
+
+
+def test_an_offset_to_commit_is_sent_once_and_again_when_it_may_not_have_arrived() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, taken = owned_with(3, in_flight=2)
+        assert owned.take_commit() is None, "a queue begins where the broker said"
+        owned.process_queue.finish(taken)
+        assert [owned.take_commit(), owned.take_commit()] == [2, None]
+        owned.sent_commit = 0
+        assert owned.take_commit() == 2
+
+    run_simulation(scenario)
+
+
+def test_an_offset_that_goes_back_is_not_sent_with_a_pull() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, taken = owned_with(3, in_flight=2)
+        owned.process_queue.finish(taken)
+        owned.rewound = True
+        assert owned.take_commit() is None
+
+    run_simulation(scenario)
+
+
+def test_only_the_first_progress_since_a_commit_was_sent_is_told() -> None:
+    async def scenario(simulation: Simulation) -> None:
+        owned, _ = owned_with(3, in_flight=2)
+        told: list[OwnedQueue] = []
+        owned.on_unsent = told.append
+        for _ in range(2):
+            owned.made_progress()
+            owned.made_progress()
+            owned.take_commit()
+        assert told == [owned, owned]
+
+    run_simulation(scenario)

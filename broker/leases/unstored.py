@@ -1,0 +1,62 @@
+"""Commits that are not stored yet: those that members send with their pulls, stored together once a second. Pure.
+
+A group commits with every pull, thousands of times a second. Each commit counts at once: a new owner begins there. A
+row and an event for each would cost more than the pulls, so only the newest commit of a queue is stored, with those of
+all other queues. A broker that crashes loses the commits of at most that second, and their messages come twice; one
+that stops stores all of them, and so does whatever ends a lease, for its queue.
+
+    add((g, t, 0), "A", now=10.0) -> 11.0     due for all that follow
+    add((g, t, 0), "A", now=10.2) -> 11.0     one row for both
+    add((g, t, 1), "B", now=10.9) -> 11.0
+    take(11.0) -> {(g, t, 0): "A", (g, t, 1): "B"}
+
+RocketMQ stores the offsets of all groups every 5 s (flushConsumerOffsetInterval).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from model.limits import COMMIT_STORE_S
+
+Place = tuple[str, str, int]
+"""(group, topic, queue id)."""
+
+
+class UnstoredCommits:
+    """The queues whose committed offset is newer than the stored one, and who committed it."""
+
+    def __init__(self) -> None:
+        # No more entries than there are committed offsets.
+        self._by: dict[Place, str] = {}
+        self._due = 0.0
+
+    def __len__(self) -> int:
+        return len(self._by)
+
+    def add(self, place: Place, client_id: str, now: float) -> float:
+        """Add a commit that was made now, loop time in seconds; returns when it has to be stored."""
+        if not self._by:
+            self._due = now + COMMIT_STORE_S
+        self._by[place] = client_id
+        return self._due
+
+    def pop(self, place: Place) -> str | None:
+        """Take the commit of a queue, to store it now; None if it is stored."""
+        return self._by.pop(place, None)
+
+    def next_deadline(self) -> float | None:
+        """When to call `take`, or None."""
+        return self._due if self._by else None
+
+    def take(self, now: float) -> dict[Place, str]:
+        """Take all commits, if they are due."""
+        if not self._by or now < self._due:
+            return {}
+        taken, self._by = self._by, {}
+        return taken
+
+    def forget(self, is_gone: Callable[[Place], bool]) -> None:
+        """Drop the commits of a topic or group that is deleted."""
+        for place in [place for place in self._by if is_gone(place)]:
+            del self._by[place]
