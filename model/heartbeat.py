@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -182,9 +183,11 @@ class HeartbeatData:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class GroupView:
     """The member list of a group as one broker knows it at one group version; the input of every member's allocation.
+
+    A broker sends it whole (`to_wire`), or as its difference from an older version (`difference`, `changed`).
 
     Attributes:
         version: grows with every change; a client that has it already gets `unchanged`.
@@ -220,6 +223,34 @@ class GroupView:
         counts = Counter(cid for _, ids in rows for cid in ids) if listed > len(members) else {}
         copies = {cid: count for cid, count in counts.items() if count > 1}
         return cls(group=group, version=version, members=members, copies=copies)
+
+    def difference(self, client_ids: Iterable[str]) -> list[Any]:
+        """Form for a frame's body of what these members are now, for a member that knows an older version.
+
+        It has the number of all members as a check, then the members as in `to_wire`, then those that have left.
+        """
+        rows: dict[tuple[str, ...], list[str]] = {}
+        gone: list[str] = []
+        for client_id in client_ids:
+            topics = self.members.get(client_id)
+            if topics is None:
+                gone.append(client_id)
+            else:
+                rows.setdefault(topics, []).append(client_id)
+        return [self.version, len(self.members), [[list(topics), ids] for topics, ids in rows.items()], gone]
+
+    def changed(self, wire: Any) -> GroupView | None:
+        """This list with a difference applied; None if the result is not what the broker has."""
+        version, n, rows, gone = wire
+        members = dict(self.members)
+        for client_id in gone:
+            members.pop(client_id, None)
+        new = {client_id: tuple(topics) for topics, ids in rows for client_id in ids}
+        is_sorted = members.keys() >= new.keys()
+        members |= new
+        if len(members) != n or self.copies:
+            return None
+        return replace(self, version=version, members=members if is_sorted else dict(sorted(members.items())))
 
     def members_of(self, topic: str) -> list[str]:
         """Return the sorted client ids of the members that subscribe to the topic.

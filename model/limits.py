@@ -75,6 +75,18 @@ again after `RECONNECT_FIRST_S`, then after twice that, and sends a heartbeat on
 third that succeeds fit. And a killed member's queues are consumed again well within a second."""
 NOTIFY_WINDOW_S = 0.1
 """At most one fan-out of a group per window; the first change of a quiet group goes out at once."""
+NOTIFY_WINDOW_MEMBERS = 100
+"""In a larger group the window is longer in proportion: each fan-out sets off a pass of every member."""
+MAX_NOTIFY_WINDOW_S = 2.0
+"""Longest window: the queues of a member that leaves may wait that long for another owner."""
+MAX_PAUSE_S = 1.0
+"""So long without a join, and members that joined are a group whose members can be notified."""
+MAX_GROWTH_WAIT_S = 3.0
+"""A notification of members that joined waits so long at most while more join; Kafka waits so long in any new group."""
+MAX_BIRTH_S = 10.0
+"""The same since the first member of a group: a thousand members that are started together take seconds."""
+MAX_MEMBER_CHANGES = 1_024
+"""Changes of a group that a broker remembers; a member that knows an older list gets the whole list."""
 MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024
@@ -82,6 +94,9 @@ MAX_ASSIGNED_QUEUES = 100_000
 """Queues of all topics of a group, if a broker assigns them."""
 MAX_REQUEST_MODES = 100_000
 """Groups times topics of which a broker knows whether they are pulled or popped."""
+
+MAX_SHARED_ROUTES = 256
+"""Routes that the clients of one process share; a process with more topics decodes some of them again."""
 
 # --- client tasks ----------------------------------------------------------------------------------------------------
 ROUTE_POLL_INTERVAL_S = 30.0

@@ -5,10 +5,12 @@ RocketMQ: ConsumerGroupInfo, ClientChannelInfo. What changes them is `broker/gro
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from model.group_agreement import SettingsTally
 from model.heartbeat import ConsumerData, GroupView
+from model.limits import MAX_MEMBER_CHANGES, MAX_PAUSE_S
 from model.subscription import SubscriptionData
 
 NEVER = float("inf")
@@ -54,6 +56,9 @@ class ConsumerGroupInfo:
     members: dict[str, Member] = field(default_factory=dict)
     cause: str = ""  # id of the root trigger of the newest change
     notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
+    born_at: float = -NEVER  # loop time in seconds when it got its first member
+    joined_at: float = -NEVER  # when the newest member joined
+    join_distance_s: float = 0.0  # recent time from join to join, 0 when none was recent
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
     # What the members say that all have to say the same of.
     settings: SettingsTally = field(default_factory=SettingsTally)
@@ -62,9 +67,37 @@ class ConsumerGroupInfo:
     disagreement: str = ""
     # The one subscription table of the group under `Quirk.GROUP_WIDE_SUBSCRIPTION`, else None.
     shared_topics: tuple[str, ...] | None = None
-    # The view as it was sent last: thousands of members ask for it, so it is encoded once a version.
-    encoded_view: bytes = b""
-    encoded_version: int = -1  # of which version that is
+    owed_since: float = 0.0  # loop time in seconds of the first change that `notify_at` is about
+    owed_joins_only: bool = False  # whether `notify_at` is about nothing but members that joined
+    # Version -> the member that it changed, for members that know an older list; see `changed_since`.
+    changes: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=MAX_MEMBER_CHANGES))
+    always_whole: bool = False  # under a quirk that lists members in another way there are no differences
+    # The encoded answers to members that ask for the list, all of this version, by the version that they know, -1 for
+    # none: thousands ask, and most know the same one.
+    answers: dict[int, bytes] = field(default_factory=dict)
+    answers_version: int = -1
+
+    def note_join(self, now: float) -> None:
+        """Note the moment of a join, before the member is in `members`."""
+        if not self.members:
+            self.born_at = now
+        since_s, self.joined_at = now - self.joined_at, now
+        if since_s > MAX_PAUSE_S:
+            self.join_distance_s = 0.0
+        else:
+            self.join_distance_s = (self.join_distance_s + since_s) / 2 if self.join_distance_s else since_s
+
+    def changed_since(self, known_version: int) -> list[str] | None:
+        """The members that changed after a version; None if that is not known, or is as long as the list."""
+        if self.always_whole or not self.changes or not self.changes[0][0] - 1 <= known_version < self.version:
+            return None
+        changed: dict[str, None] = {}
+        for version, client_id in reversed(self.changes):
+            if version <= known_version:
+                break
+            if client_id:
+                changed[client_id] = None
+        return sorted(changed) if 2 * len(changed) <= len(self.members) else None
 
     def view(self) -> GroupView:
         """The sorted member list at this version."""

@@ -6,11 +6,13 @@ RocketMQ: ClientManageProcessor.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import msgpack
 
 from broker.feature import Core, Feature
+from broker.groups.group import NEVER
 from broker.groups.members import Client, Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.groups.table import HeartbeatOutcome
@@ -147,16 +149,27 @@ class GroupHandlers(Feature):
         return Reply({})
 
     def consumer_list(self, connection: Connection, request: Command) -> Reply:
-        """Members of a group; a few bytes when the caller knows this version already."""
+        """Members of a group; to a caller that knows an older version the difference, if it is shorter."""
         group = check_group(request.header["group"])
         info = self._groups.table.get(group)
         if info is None:
             return Reply({"version": 0}, msgpack.packb([0, []]))
-        if request.header["known_version"] == info.version:
-            return Reply({"version": info.version, "unchanged": True})
-        if info.encoded_version != info.version:
-            info.encoded_view, info.encoded_version = msgpack.packb(info.view().to_wire()), info.version
-        return Reply({"version": info.version}, info.encoded_view)
+        header: dict[str, object] = {"version": info.version}
+        owed_s = info.notify_at - self._core.loop.time()
+        if 0 < owed_s < NEVER:
+            header["notify_in_ms"] = math.ceil(owed_s * 1000)
+        known_version = request.header["known_version"]
+        if known_version == info.version:
+            return Reply({**header, "unchanged": True})
+        changed = info.changed_since(known_version) if request.header.get("difference") else None
+        if info.answers_version != info.version:
+            info.answers.clear()
+            info.answers_version = info.version
+        known = -1 if changed is None else known_version
+        if known not in info.answers:
+            view = info.view()
+            info.answers[known] = msgpack.packb(view.to_wire() if changed is None else view.difference(changed))
+        return Reply(header if changed is None else {**header, "difference": True}, info.answers[known])
 
     def delete(self, connection: Connection, request: Command) -> None:
         """Delete a group with its offsets and its retry topic; its dead-letter messages stay.

@@ -13,13 +13,18 @@ heartbeat changed its group keep RocketMQ's names:
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
 
 Every change raises the group version and notifies the members: the first change of a quiet group at once, further ones
-at most every 100 ms. A member leaves when it unregisters, when its session expires, or when its connection closes: then
-it stays for a short grace period, and if it reconnects in time, the group does not change. RocketMQ removes it at once,
-so that each hiccup of the network moves queues twice.
+at most once in a window. The window is 100 ms, longer in proportion in a group of more than a hundred, and longer when
+the broker is late itself. While members go on joining, a notification of nothing but joins waits until they pause for
+half a window, or for four times their usual distance: a group that is being born settles once, and not once for each
+member. (Kafka: `group.initial.rebalance.delay.ms`, 3 s for every group.)
+
+A member leaves when it unregisters, when its session expires, or when its connection closes: then it stays for a short
+grace period, and if it reconnects in time, the group does not change. RocketMQ removes it at once, so that each hiccup
+of the network moves queues twice.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
-    t=0.05  C joins   version 3, no second notification: the one at 0.10 carries version 3
+    t=0.05  C joins   version 3, no second notification: that of B waits until no member joins for 0.09, to 0.14
 """
 
 from __future__ import annotations
@@ -30,8 +35,25 @@ from enum import StrEnum
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
-from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
+from model.limits import (
+    LEASE_CLOSE_GRACE_S,
+    MAX_BIRTH_S,
+    MAX_GROUPS,
+    MAX_GROWTH_WAIT_S,
+    MAX_MEMBERS_PER_GROUP,
+    MAX_NOTIFY_WINDOW_S,
+    MAX_PAUSE_S,
+    NOTIFY_WINDOW_MEMBERS,
+    NOTIFY_WINDOW_S,
+)
 from model.quirks import Quirk
+
+_WINDOWS_PER_DELAY = 4
+"""A window is at least so many times as long as the delay of the broker: it notifies in a small part of its time."""
+
+
+_DISTANCES_PER_PAUSE = 4
+"""Joins have paused when none came for so many times their usual distance."""
 
 
 class LeaveReason(StrEnum):
@@ -162,7 +184,11 @@ class GroupTable:
 
     def restore(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
         """Restore a group that an earlier run of the broker has stored."""
-        return self._groups.setdefault(group, ConsumerGroupInfo(group, version, created_ms))
+        return self._groups.setdefault(group, self._new_group(group, version, created_ms))
+
+    def _new_group(self, group: str, version: int, created_ms: int) -> ConsumerGroupInfo:
+        always_whole = bool(self._quirks & {Quirk.DUPLICATE_MEMBERS, Quirk.GROUP_WIDE_SUBSCRIPTION})
+        return ConsumerGroupInfo(group, version, created_ms, always_whole=always_whole)
 
     def restore_member(self, client_id: str, data: ConsumerData, expires_at: float, epoch: str = "") -> None:
         """Restore a member: it is listed until `expires_at`, and its next heartbeat does not change the group.
@@ -198,7 +224,7 @@ class GroupTable:
         if info is None:
             if len(self._groups) >= MAX_GROUPS:
                 raise SystemBusy(f"this broker has {MAX_GROUPS} groups already")
-            info = self._groups[data.group] = ConsumerGroupInfo(data.group, now_ms, now_ms)
+            info = self._groups[data.group] = self._new_group(data.group, now_ms, now_ms)
         key = self._key(info, client_id, connection)
         old_data = info.members[key].data if key in info.members else None
         member, joined = self._update_channel(info, key, client_id, data, connection, now)
@@ -214,7 +240,7 @@ class GroupTable:
         if data.group_created_ms > 0:
             info.created_ms = min(info.created_ms, data.group_created_ms)
         if joined or topics_changed:
-            self.changed(info, cause, now)
+            self.changed(info, cause, now, client_id, joined=joined)
         return HeartbeatOutcome(
             group=info,
             member=member,
@@ -231,6 +257,7 @@ class GroupTable:
         member = info.members.get(key)
         joined = member is None
         if member is None:
+            info.note_join(now)
             if len(info.members) >= MAX_MEMBERS_PER_GROUP:
                 raise SystemBusy(f"group {info.group!r} has {MAX_MEMBERS_PER_GROUP} members already")
             member = info.members[key] = Member(client_id, connection, data, {}, expires_at)
@@ -315,7 +342,7 @@ class GroupTable:
         self._forget_connection(member.connection, group, key)
         info.settings.remove(member.data)
         silent = reason is LeaveReason.EXPIRY and Quirk.SILENT_EXPIRY in self._quirks
-        self.changed(info, cause, now, notify=not silent)
+        self.changed(info, cause, now, member.client_id, notify=not silent)
         return Leave(group=info, member=member, reason=reason)
 
     def _forget_connection(self, connection: int, group: str, key: str) -> None:
@@ -333,25 +360,59 @@ class GroupTable:
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
-    def changed(self, info: ConsumerGroupInfo, cause: str, now: float, *, notify: bool = True) -> None:
-        """Raise the version of a group and schedule a notification of its members."""
+    def changed(
+        self,
+        info: ConsumerGroupInfo,
+        cause: str,
+        now: float,
+        client_id: str = "",
+        *,
+        joined: bool = False,
+        notify: bool = True,
+    ) -> None:
+        """Raise the version of a group and schedule a notification of its members; `client_id` has changed, if any."""
         info.version += 1
         info.cause = cause
+        info.changes.append((info.version, client_id))
         # A broadcasting member reads every queue, so changes of other members do not concern it.
         if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
             info.notify_at = NEVER
             self._to_notify.pop(info.group, None)
         elif notify:
-            info.notify_at = min(info.notify_at, max(now, info.quiet_until))
-            self._to_notify[info.group] = info
+            self._owe(info, now, joined)
+
+    def _owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
+        if info.notify_at == NEVER:
+            info.owed_since, info.owed_joins_only = now, True
+        info.owed_joins_only = info.owed_joins_only and joined
+        earliest = max(now, info.quiet_until)
+        is_due = info.notify_at <= now or (info.notify_at == NEVER and info.quiet_until <= now)
+        if is_due or not info.owed_joins_only:
+            # Not later: queues of a member that left have no owner.
+            info.notify_at = min(info.notify_at, earliest)
+        else:
+            # Others own the queues meanwhile, so only the balance waits.
+            latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
+            info.notify_at = max(earliest, min(now + self._pause_s(info), latest))
+        self._to_notify[info.group] = info
+
+    def _pause_s(self, info: ConsumerGroupInfo) -> float:
+        """How long no member joins if the joins have paused."""
+        return max(self._window_s(info) / 2, min(_DISTANCES_PER_PAUSE * info.join_distance_s, MAX_PAUSE_S))
+
+    def _window_s(self, info: ConsumerGroupInfo, delay_s: float = 0.0) -> float:
+        window_s = self._notify_window_s * max(1.0, len(info.members) / NOTIFY_WINDOW_MEMBERS)
+        return max(self._notify_window_s, min(max(window_s, _WINDOWS_PER_DELAY * delay_s), MAX_NOTIFY_WINDOW_S))
 
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
         due = [info for info in self._to_notify.values() if info.notify_at <= now]
         for info in due:
             del self._to_notify[info.group]
+            # A broker that is late by itself has too much to do already.
+            delay_s = now - info.notify_at
             info.notify_at = NEVER
-            info.quiet_until = now + self._notify_window_s
+            info.quiet_until = now + self._window_s(info, delay_s)
         return due
 
     def next_deadline(self) -> float | None:

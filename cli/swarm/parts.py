@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
@@ -17,6 +18,8 @@ from cli.swarm.wire import read_line
 from model.errors import ServiceNotAvailable
 from remoting.tasks import background_tasks
 from simulation.swarm.swarm import Swarm, SwarmOptions, SwarmSink, run_swarm
+
+logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line of a part; a line holds the events of a twentieth of a second."""
@@ -101,7 +104,9 @@ class _ProcessPart:
         with anyio.move_on_after(LEAVE_TIMEOUT_S):
             await self.process.wait()
         if self.process.returncode is None:
+            logger.warning("%s did not leave within %g s, and was killed", self.name, LEAVE_TIMEOUT_S)
             self.process.kill()
+        await self._ended.wait()  # `listen` reads the pipe to its end, and must not have it closed meanwhile
         await self.process.aclose()
 
 

@@ -32,6 +32,9 @@ def md5_hash(key: str) -> int:
 class AllocateMessageQueueConsistentHash:
     """Each queue belongs to the next of the members' points on a ring of hashes.
 
+    An instance remembers the last assignment, so that asking for another member of the same group computes nothing. The
+    result is the same without it. One thread at a time may use an instance.
+
     Args:
         virtual_node_cnt: points per member; with 0 no member gets any queue.
         hash_function: of a text to an integer; points are ordered by its numeric value, so a function ported from Java
@@ -52,6 +55,7 @@ class AllocateMessageQueueConsistentHash:
             raise ValueError(f"hash_function must be a function of a text to an integer, and is {hash_function!r}")
         self._virtual_node_cnt = virtual_node_cnt
         self._hash = hash_function or md5_hash
+        self._last: tuple[list[MessageQueue], list[str], dict[str, list[MessageQueue]]] = ([], [], {})
 
     def allocate(
         self, consumer_group: str, current_cid: str, mq_all: Sequence[MessageQueue], cid_all: Sequence[str]
@@ -59,15 +63,21 @@ class AllocateMessageQueueConsistentHash:
         """See `AllocateMessageQueueStrategy.allocate`; members that are listed twice have twice as many points."""
         if position_of(consumer_group, current_cid, mq_all, cid_all) is None:
             return []
-        owners = self._ring(cid_all)
+        queues, members, assigned = self._last
+        if queues != list(mq_all) or members != list(cid_all):
+            queues, members = list(mq_all), list(cid_all)
+            assigned = self._assign(queues, members)
+            self._last = queues, members, assigned
+        return assigned.get(current_cid, []).copy()
+
+    def _assign(self, queues: Sequence[MessageQueue], members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+        """The queues of each member that has some, in their order."""
+        owners = self._ring(members)
         points = sorted(owners)
-        if not points:
-            return []
-        assigned = []
-        for queue in mq_all:
+        assigned: dict[str, list[MessageQueue]] = {}
+        for queue in queues if points else ():
             at = bisect_left(points, self._hash(queue_key(queue)))
-            if owners[points[at % len(points)]] == current_cid:
-                assigned.append(queue)
+            assigned.setdefault(owners[points[at % len(points)]], []).append(queue)
         return assigned
 
     def _ring(self, cid_all: Sequence[str]) -> dict[int, str]:

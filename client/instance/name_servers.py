@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import anyio
 import msgpack
 
 from model.errors import ConfigError, ConnectFailed, NetworkError, RlabError, ServiceNotAvailable, TopicNotExist
-from model.limits import NAME_SERVER_STARTING_S, ROUTE_RETRY_S
+from model.limits import MAX_SHARED_ROUTES, NAME_SERVER_STARTING_S, ROUTE_RETRY_S
 from model.topic_route import TopicRoute
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -71,7 +72,7 @@ class NameServers:
                 if not isinstance(error.__cause__, ServiceNotAvailable) or anyio.current_time() >= until:
                     raise
             else:
-                return TopicRoute.from_wire(msgpack.unpackb(answer.body or b"", strict_map_key=False))
+                return _decoded(answer.body or b"")
             await anyio.sleep(ROUTE_RETRY_S)
 
     async def connect_and_get_own_address(self) -> str:
@@ -86,3 +87,9 @@ class NameServers:
             raise ConfigError(f"{address} is {kind} {state.get('name')!r}, not a name server: give the address of one")
         connection = self._remoting.connected(address)
         return connection.local_host if connection is not None else "127.0.0.1"
+
+
+@lru_cache(maxsize=MAX_SHARED_ROUTES)
+def _decoded(body: bytes) -> TopicRoute:
+    """The route of an answer. Clients of one process that get equal answers share one route, with its queue lists."""
+    return TopicRoute.from_wire(msgpack.unpackb(body, strict_map_key=False))

@@ -21,16 +21,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from model.message_queue import MessageQueue
-from model.topic_route import BrokerData, Perm, TopicRoute
+from model.topic_route import BrokerData, Perm, SortedQueues, TopicRoute
+
+_NO_QUEUES = SortedQueues()
 
 
 class _Entry(NamedTuple):
-    """A route with its queue lists, made once because a producer asks for them with every message."""
+    """A route with its queue lists, because a producer asks for them with every message."""
 
     route: TopicRoute
-    subscribe_queues: tuple[MessageQueue, ...]
-    publish_queues: tuple[MessageQueue, ...]
+    subscribe_queues: SortedQueues
+    publish_queues: SortedQueues
 
 
 class RouteCache:
@@ -50,8 +51,7 @@ class RouteCache:
         if route != self.route_of(topic):
             self.forget(topic)
             if route is not None:
-                subscribe_queues, publish_queues = tuple(route.subscribe_queues()), tuple(route.publish_queues())
-                self._entries[topic] = _Entry(route, subscribe_queues, publish_queues)
+                self._entries[topic] = _Entry(route, route.subscribe_queues(), route.publish_queues())
         return self.subscribe_queues(topic) != before
 
     def forget(self, topic: str) -> None:
@@ -64,15 +64,15 @@ class RouteCache:
         entry = self._entries.get(topic)
         return entry.route if entry else None
 
-    def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that can be read, sorted; empty without a route."""
+    def subscribe_queues(self, topic: str) -> SortedQueues:
+        """Queues of a topic that can be read; empty without a route."""
         entry = self._entries.get(topic)
-        return entry.subscribe_queues if entry else ()
+        return entry.subscribe_queues if entry else _NO_QUEUES
 
-    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that can be written, sorted; empty without a route, or without a writable broker."""
+    def publish_queues(self, topic: str) -> SortedQueues:
+        """Queues of a topic that can be written; empty without a route, or without a writable broker."""
         entry = self._entries.get(topic)
-        return entry.publish_queues if entry else ()
+        return entry.publish_queues if entry else _NO_QUEUES
 
     def brokers_of(self, topic: str) -> tuple[str, ...]:
         """Names of the brokers that serve a topic, sorted."""

@@ -3,12 +3,19 @@
 RocketMQ asks one random broker of the topic (MQClientInstance.findConsumerIdList), so that members with different lists
 assign a queue twice or not at all. Here every member asks the same one: the first broker, by name, that serves a topic
 of the group and answers. `Quirk.RANDOM_VIEW` restores RocketMQ's way.
+
+A change costs what changed: a broker answers with the difference from the version that the asker knows. The clients of
+one process share the lists: what a broker listed at a version is a fact, whoever asked, so the second client learns
+from an answer of a few bytes that the list of the first is the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, MutableMapping
 from random import Random
+from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgpack
 
@@ -18,6 +25,18 @@ from model.heartbeat import GroupView
 from model.names import is_retry_topic
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
+
+_Shared = MutableMapping[tuple[str, str], GroupView]
+# By event loop; (broker address, group) -> the newest list that any client has from there, while one holds it.
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, _Shared] = WeakKeyDictionary()
+
+
+class FetchedView(NamedTuple):
+    """A member list, and the seconds after which its broker will notify the members of it; 0 if it has done so."""
+
+    address: str
+    view: GroupView
+    notify_in_s: float
 
 
 class GroupViews:
@@ -41,8 +60,8 @@ class GroupViews:
         """Drop what is known of a group."""
         self._views.pop(group, None)
 
-    async def fetch(self, group: str, topics: Iterable[str]) -> tuple[str, GroupView] | None:
-        """The address of the broker that answered, and its member list; None when no broker serves any of the topics.
+    async def fetch(self, group: str, topics: Iterable[str]) -> FetchedView | None:
+        """The member list of the first broker that answers; None when no broker serves any of the topics.
 
         ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """
@@ -52,7 +71,7 @@ class GroupViews:
         failures = []
         for address in addresses:
             try:
-                return address, await self.ask(group, address)
+                return await self._ask(group, address)
             except NetworkError as error:
                 failures.append(f"{address}: {error}")
         if failures:
@@ -72,10 +91,30 @@ class GroupViews:
 
     async def ask(self, group: str, address: str) -> GroupView:
         """The members of a group as one broker knows them now. Cancellation: harmless."""
-        views = self._views.setdefault(group, {})
-        header = {"group": group, "known_version": self.known_version(group, address)}
+        return (await self._ask(group, address)).view
+
+    async def _ask(self, group: str, address: str) -> FetchedView:
+        shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        known = shared.get((address, group))
+        view, notify_in_s = await self._ask_since(known, group, address)
+        if view is None:
+            view, notify_in_s = await self._ask_since(None, group, address)
+        assert view is not None, f"a broker answered with a difference from no list of group {group}"
+        newest = shared.get((address, group))
+        if newest is None or newest.version <= view.version:
+            shared[address, group] = view
+        self._views.setdefault(group, {})[address] = view
+        return FetchedView(address, view, notify_in_s)
+
+    async def _ask_since(self, known: GroupView | None, group: str, address: str) -> tuple[GroupView | None, float]:
+        """Ask for the list, or for its difference from a known one; None if the difference does not fit."""
+        header = {"group": group, "known_version": -1 if known is None else known.version, "difference": True}
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         answer = await self._remoting.request(address, code, header, None, self._timeout_s)
-        if not answer.header.get("unchanged"):
-            views[address] = GroupView.from_wire(group, msgpack.unpackb(answer.body or b""))
-        return views[address]
+        notify_in_s = answer.header.get("notify_in_ms", 0) / 1000
+        if known is not None and answer.header.get("unchanged"):
+            return known, notify_in_s
+        body = msgpack.unpackb(answer.body or b"")
+        if known is not None and answer.header.get("difference"):
+            return known.changed(body), notify_in_s
+        return GroupView.from_wire(group, body), notify_in_s

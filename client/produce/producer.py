@@ -312,8 +312,7 @@ class Producer(ClientLife, Resident):
         if templated is not None and self._time() < templated.valid_until:
             return templated.queues
         await instance.update_routes((topic,))
-        queues = instance.routes.publish_queues(topic)
-        if queues:
+        if queues := instance.routes.publish_queues(topic):
             self._templated.pop(topic, None)
             return queues
         await instance.update_routes((TEMPLATE_TOPIC,))
@@ -323,9 +322,9 @@ class Producer(ClientLife, Resident):
                 f"topic {topic!r} does not exist and no broker creates topics automatically: "
                 "create it with 'rlab topic create', or start a broker with automatic creation"
             )
-        queues = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
-        self._templated[topic] = _Templated(queues, self._time() + _TEMPLATED_S)
-        return queues
+        made = tuple(MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in template)
+        self._templated[topic] = _Templated(made, self._time() + _TEMPLATED_S)
+        return made
 
     async def _look_again(self, topic: str, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
         """Fresh queues for the next attempt, after a refusal that shows ours to be out of date."""

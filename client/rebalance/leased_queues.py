@@ -132,15 +132,19 @@ class LeasedQueues(PulledQueues):
         """The member list of the group; None if it cannot be had, or this member is not in it."""
         views, client_id = self._instance.views, self._instance.client_id
         fetched = await views.fetch(self._group, topics)
-        if fetched is not None and client_id not in fetched[1].members:
+        if fetched is not None and client_id not in fetched.view.members:
             # The broker is new, or our session expired there. A target without us would revoke everything we own.
             await self._instance.heartbeats.send(cause)
             fetched = await views.fetch(self._group, topics)
-        if fetched is None or client_id not in fetched[1].members:
+        if fetched is None or client_id not in fetched.view.members:
             return None
-        self._version_seen = fetched[1].version
-        await self._learn_topics_of_others(topics, fetched[1], cause)
-        return fetched[1]
+        self._version_seen = fetched.view.version
+        if fetched.notify_in_s and not self.owned:
+            # More members are joining. Until that pauses, others own what we would ask for: the notification that is
+            # on its way begins the one pass that counts.
+            return None
+        await self._learn_topics_of_others(topics, fetched.view, cause)
+        return fetched.view
 
     async def _apply_plan(self, target: list[MessageQueue], cause: str) -> tuple[int, bool]:
         """Revoke and acquire towards the target; returns (queues moved, balanced)."""

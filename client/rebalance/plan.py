@@ -9,6 +9,7 @@ RocketMQ: RebalanceImpl.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from client.allocate.strategy import is_group_wide
 from model.errors import UsageError
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
+from model.topic_route import SortedQueues
 
 
 class StrategyError(UsageError):
@@ -89,8 +91,8 @@ def allocate_topics(
     notes it, too, and goes on with the next topic.
     """
     if is_group_wide(strategy):
-        known = {topic: sorted(queues) for topic, queues in queues_of.items() if queues}
-        mine = [queue for topic in view.members.get(client_id, ()) for queue in known.get(topic, ())]
+        known = {topic: list(_sorted(queues)) for topic, queues in queues_of.items() if queues}
+        mine = SortedQueues(q for topic in sorted(view.members.get(client_id, ())) for q in known.get(topic, ()))
         where = f"strategy {getattr(strategy, 'name', '?')} of group {group}, all topics:"
         # A copy, because the view is kept for later passes; everything else was made for this call.
         ask = partial(strategy.allocate_group, group, client_id, known, dict(view.members))
@@ -104,13 +106,13 @@ def allocate_topics(
     target: list[MessageQueue] = []
     failed: dict[str, StrategyError] = {}
     for topic in topics:
-        queues = sorted(queues_of.get(topic, ()))
+        queues = _sorted(queues_of.get(topic, ()))
         members = view.members_of(topic)
         # No queue or no member is an ordinary state (a topic not created yet, a broker that restarted), while
         # strategies call it illegal; so they are not asked.
         if queues and members:
             where = f"strategy {strategy.name} of group {group}, topic {topic}:"
-            ask = partial(strategy.allocate, group, client_id, queues.copy(), members)
+            ask = partial(strategy.allocate, group, client_id, list(queues), members)
             try:
                 target += _checked_share(ask, where, queues, len(members))
             except StrategyError as error:
@@ -118,21 +120,35 @@ def allocate_topics(
     return target, failed
 
 
+def _sorted(queues: Sequence[MessageQueue]) -> SortedQueues:
+    return queues if isinstance(queues, SortedQueues) else SortedQueues(sorted(queues))
+
+
 def _checked_share(
-    ask: Callable[[], Iterable[MessageQueue]], where: str, queues: list[MessageQueue], members: int
+    ask: Callable[[], Iterable[MessageQueue]], where: str, queues: SortedQueues, members: int
 ) -> list[MessageQueue]:
     # A strategy is user code, so anything may come out of it, and the loop of all groups must survive that. The
     # supervisor that reports StrategyError has the traceback in its cause. It may also change the lists it was given,
     # so it is judged by none of them.
-    left = set(queues)
     try:
         share = list(ask())
     except Exception as error:
         raise StrategyError(f"{where} raised {error!r} for {len(queues)} queues, {members} members") from error
+    taken: set[MessageQueue] = set()
     for queue in share:
         # The isinstance test: an equal plain tuple would pass, and an unhashable thing could not be looked up.
-        if not isinstance(queue, MessageQueue) or queue not in left:
-            offence = "twice" if share.count(queue) > 1 and queue in queues else "which it was not given"
-            raise StrategyError(f"{where} returned {queue!r} {offence}")
-        left.remove(queue)
+        if not isinstance(queue, MessageQueue) or not _contains(queues, queue):
+            raise StrategyError(f"{where} returned {queue!r} which it was not given")
+        if queue in taken:
+            raise StrategyError(f"{where} returned {queue!r} twice")
+        taken.add(queue)
     return share
+
+
+def _contains(queues: SortedQueues, queue: MessageQueue) -> bool:
+    # By bisection: a set of thousands of queues, to look up the few of one member, is most of a pass.
+    try:
+        at = bisect_left(queues, queue)
+    except TypeError:  # one that was made of other types cannot be compared
+        return False
+    return at < len(queues) and queues[at] == queue

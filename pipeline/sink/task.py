@@ -7,7 +7,7 @@ anew with every driver, and the stages of a killed driver must not be taken for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -118,7 +118,7 @@ class SinkTask:
                 self._targets[topic] = found
                 return found
 
-    def _agree(self, topic: str, queues: list[MessageQueue]) -> list[str]:
+    def _agree(self, topic: str, queues: Sequence[MessageQueue]) -> list[str]:
         """The broker set of this batch, which is the same in every run; see `broker/sink/broker_sets.py`."""
         assert self._stage is not None, "only a batch that may be repeated needs it"
         header = {"query_id": self._stage.query_id, "batch_id": self._stage.batch_id, "topic": topic}

@@ -35,9 +35,15 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: RequestSchema(
         "client, admin -> broker",
         "Members of a group and the topics of each.",
-        (GROUP, Field("known_version", int, "group version that the caller has; -1 for none", minimum=-1)),
-        answer="header `version`, and if it equals `known_version`, `unchanged` true and no body; else "
-        "body: msgpack [version, [[[topic, ...], [client id, ...]], ...]], one row for all members with equal topics",
+        (
+            GROUP,
+            Field("known_version", int, "group version that the caller has; -1 for none", minimum=-1),
+            Field("difference", bool, "the caller takes the difference from that version", required=False),
+        ),
+        answer="header `version`; `notify_in_ms` if members will be notified of it. If `known_version` is this one, "
+        "`unchanged` true and no body; else body: msgpack [version, [[[topic, ...], [client id, ...]], ...]], one row "
+        "for all members with equal topics. With `difference` true in the answer: msgpack [version, number of members, "
+        "rows of members that are new or changed, [client id that left, ...]]",
     ),
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         "broker -> member, one-way",

@@ -21,21 +21,21 @@ from client.rebalance.plan import allocate_target
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
-from model.topic_route import Perm
+from model.topic_route import Perm, SortedQueues
 from simulation.cluster.clients import SimulatedConsumer
 
 Owners = dict[MessageQueue, tuple[str, ...]]
 """Queue -> client ids, sorted; more than one is a fault, and a queue without an owner is left out."""
 
 
-def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> list[MessageQueue]:
+def readable_queues(topic: str, brokers: Iterable[RunningBroker]) -> SortedQueues:
     """Every queue of a topic that any of these brokers serves."""
     queues = []
     for broker in brokers:
         entry = broker.broker.topics.table.get(topic)
         if entry is not None and entry.config.perm & Perm.READ:
             queues += [MessageQueue(topic, broker.name, queue_id) for queue_id in range(entry.config.read_queue_nums)]
-    return sorted(queues)
+    return SortedQueues(sorted(queues))
 
 
 def target_of(
@@ -56,7 +56,8 @@ def target_of(
     }
     view = GroupView(group=group, version=0, members=dict(sorted(members.items())))
     # All topics of the group, even if only some count: a strategy may assign them together.
-    queues = {topic: readable_queues(topic, running) for topics in members.values() for topic in topics}
+    all_topics = dict.fromkeys(topic for topics in members.values() for topic in topics)
+    queues = {topic: readable_queues(topic, running) for topic in all_topics}
     owners: Owners = {}
     for client_id, subscribed in sorted(members.items()):
         topics = [topic for topic in subscribed if retry_topics or not is_retry_topic(topic)]

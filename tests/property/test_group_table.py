@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from broker.groups.group import RESTORED
 from broker.groups.table import GroupTable, Leave, LeaveReason
 from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, MessageModel
+from model.limits import MAX_BIRTH_S, MAX_GROWTH_WAIT_S, MAX_PAUSE_S
 from model.quirks import Quirk
 from model.subscription import SubscriptionData
 
@@ -42,13 +44,18 @@ class Twin:
     versions: dict[str, int] = field(default_factory=dict)
     owed_at: dict[str, float] = field(default_factory=dict)
     told_at: dict[str, float] = field(default_factory=dict)
+    born_at: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: -FOREVER))
+    joins: dict[str, list[float]] = field(default_factory=dict)
+    owed: dict[str, list[tuple[float, bool]]] = field(default_factory=dict)  # changes since the last notification
 
     def heartbeat(self, group: str, client_id: str, new: NaiveMember, now: float) -> None:
         members = self.members.setdefault(group, {})
         old = members.get(client_id)
+        if not members:
+            self.born_at[group] = now
         members[client_id] = new
         if old is None or old.topics != new.topics:
-            self._changed(group, now)
+            self._changed(group, now, joined=old is None)
 
     def touch(self, group: str, client_id: str, connection: int, now: float) -> None:
         member = self.members.get(group, {}).get(client_id)
@@ -77,6 +84,7 @@ class Twin:
         due = {group for group, moment in self.owed_at.items() if moment <= now}
         for group in due:
             del self.owed_at[group]
+            del self.owed[group]
             self.told_at[group] = now
         return {(group, self.versions[group]) for group in due}
 
@@ -84,12 +92,32 @@ class Twin:
         expiries = [member.leaves_at for members in self.members.values() for member in members.values()]
         return min([*expiries, *self.owed_at.values()], default=FOREVER)
 
-    def _changed(self, group: str, now: float, *, notify: bool = True) -> None:
+    def _changed(self, group: str, now: float, *, joined: bool = False, notify: bool = True) -> None:
         self.versions[group] = self.versions.get(group, 0) + 1
+        if joined:
+            self.joins.setdefault(group, []).append(now)
         if not any(member.clustering for member in self.members[group].values()):
             self.owed_at.pop(group, None)
+            self.owed.pop(group, None)
         elif notify:
-            self.owed_at.setdefault(group, max(now, self.told_at.get(group, -FOREVER) + WINDOW_S))
+            owed = self.owed.setdefault(group, [])
+            owed.append((now, joined))
+            quiet_until = self.told_at.get(group, -FOREVER) + WINDOW_S
+            due = self.owed_at.get(group, FOREVER)
+            is_due = due <= now or (due == FOREVER and quiet_until <= now)
+            if all(each for _, each in owed) and not is_due:
+                latest = max(owed[0][0] + MAX_GROWTH_WAIT_S, self.born_at[group] + MAX_BIRTH_S)
+                self.owed_at[group] = max(quiet_until, min(now + self._pause_s(group), latest))
+            else:
+                self.owed_at[group] = min(due, max(now, quiet_until))
+
+    def _pause_s(self, group: str) -> float:
+        """From all joins there ever were: half a window, or four times the mean of their distances since a pause."""
+        mean = 0.0
+        for sooner, later in itertools.pairwise(self.joins[group]):
+            distance = later - sooner
+            mean = 0.0 if distance > MAX_PAUSE_S else (mean + distance) / 2 if mean else distance
+        return max(WINDOW_S / 2, min(4 * mean, MAX_PAUSE_S))
 
 
 groups, clients, connections = st.sampled_from("gh"), st.sampled_from("ABC"), st.integers(1, 3)

@@ -17,6 +17,7 @@ from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragely
 from model.event_log import EventSink
 from model.names import retry_topic
+from model.topic_route import SortedQueues
 
 Listener = Callable[[Sequence[MessageExt]], Awaitable[None]]
 
@@ -73,7 +74,7 @@ async def running(
                     tasks.start_soon(stop, consumer)
 
 
-async def queues_of(name_server: str, group: str) -> dict[str, list[MessageQueue]]:
+async def queues_of(name_server: str, group: str) -> dict[str, SortedQueues]:
     """Queues that a group reads, by topic: `TOPIC` and the retry topic of the group."""
     async with Admin(name_server) as admin:
         return {topic: (await admin.route(topic)).subscribe_queues() for topic in (TOPIC, retry_topic(group))}

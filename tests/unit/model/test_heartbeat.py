@@ -188,6 +188,13 @@ def test_members_are_sorted_however_their_topics_group_them() -> None:
     assert list(read.members) == ["c1", "c2", "c3", "c4"]
 
 
+def test_a_difference_that_does_not_lead_to_the_list_of_the_broker_is_refused() -> None:
+    old = GroupView(group="g", version=9, members={"c1": ("a",)})
+    new = GroupView(group="g", version=11, members={"c1": ("a",), "c2": ("a",), "c3": ("a",)})
+    assert old.changed(over_the_wire(new.difference(["c2", "c3"]))) == new
+    assert old.changed(over_the_wire(new.difference(["c3"]))) is None
+
+
 def test_a_view_of_nobody_survives_the_wire() -> None:
     nobody = GroupView(group="g", version=0, members={})
     assert GroupView.from_wire("g", over_the_wire(nobody.to_wire())) == nobody

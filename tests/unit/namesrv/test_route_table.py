@@ -109,7 +109,7 @@ def test_an_address_under_another_id_is_moved_and_the_queues_stay() -> None:
     table.register_broker(broker("broker-a", "orders", broker_id=0, address="host:1"), 1, 0.0)
     assert table.register_broker(broker("broker-a", broker_id=1, address="host:1"), 1, 1.0) == ("orders",)
     assert brokers_of(table.route("orders")) == {"broker-a": {1: "host:1"}}
-    assert table.route("orders").publish_queues() == []  # no master to write to
+    assert table.route("orders").publish_queues() == ()  # no master to write to
     assert len(table.route("orders").subscribe_queues()) == 4
     assert table.address_of("broker-a", 0) is None
 
@@ -162,7 +162,7 @@ def test_the_queues_stay_readable_while_a_replica_lives_and_go_with_the_last_add
     table.register_broker(broker("broker-a", "orders", broker_id=0), 1, 0.0)
     table.register_broker(broker("broker-a", broker_id=1), 2, 0.0)
     assert [gone.changed for gone in table.connection_closed(1)] == [("orders",)]
-    assert table.route("orders").publish_queues() == []
+    assert table.route("orders").publish_queues() == ()
     assert len(table.route("orders").subscribe_queues()) == 4
     assert [gone.changed for gone in table.connection_closed(2)] == [("orders",)]
     assert table.topics() == []

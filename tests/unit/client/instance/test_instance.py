@@ -138,7 +138,7 @@ def test_a_notification_of_what_is_known_already_sets_off_nothing(simulate: Simu
             await settled(instance, member)
             fetched = await instance.views.fetch("g", ["t"])
             assert fetched is not None
-            known = fetched[1].version
+            known = fetched.view.version
             (client,) = cluster.brokers["broker-a"].running.broker.groups.clients.values()
             for version, detail in ((known - 1, "known"), (known, "known"), (known + 1, ""), (-1, "")):
                 header = {"group": "g", "version": version, "cause": f"root/{version}"}

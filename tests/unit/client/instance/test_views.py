@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from client.instance.instance import ClientInstance
@@ -19,7 +21,7 @@ ASK = "GET_CONSUMER_LIST_BY_GROUP"
 
 async def fetch(instance: ClientInstance, *topics: str) -> tuple[str, list[str]] | None:
     fetched = await instance.views.fetch("g", topics)
-    return None if fetched is None else (fetched[0], list(fetched[1].members))
+    return None if fetched is None else (fetched.address, list(fetched.view.members))
 
 
 def test_the_first_broker_by_name_that_serves_a_topic_is_asked(simulate: Simulate, wire: WireTap) -> None:
@@ -59,15 +61,34 @@ def test_an_unchanged_list_is_not_sent_again(simulate: Simulate, wire: WireTap) 
             second = await instance.views.fetch("g", ["t"])
             assert first is not None
             assert second is not None
-            assert first[1] is second[1]
+            assert first.view is second.view
             asked = [sent.header["known_version"] for sent in wire.sent if sent.code.name == ASK]
-            assert asked == [-1, first[1].version]
-            assert instance.views.known_version("g", "broker-a:10911") == first[1].version
+            assert asked == [-1, first.view.version]
+            assert instance.views.known_version("g", "broker-a:10911") == first.view.version
             async with running_instance(cluster, "d") as other:
                 await introduce(other, FakeMember("g", "t"))
                 assert await fetch(instance, "t") == ("broker-a:10911", ["c@1", "d@1"])
             instance.views.forget("g")
             assert instance.views.known_version("g", "broker-a:10911") == -1
+
+    simulate(scenario)
+
+
+def test_clients_of_one_process_share_the_newest_list(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with AsyncExitStack() as stack:
+            instances = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdef"]
+            for instance in instances[:3]:
+                await introduce(instance, FakeMember("g", "t"))
+            await fetch(instances[0], "t")
+            await introduce(instances[3], FakeMember("g", "t"))
+            for instance in instances:
+                assert await fetch(instance, "t") == ("broker-a:10911", ["c@1", "d@1", "e@1", "f@1"])
+            newest = instances[0].views.known_version("g", "broker-a:10911")
+            asked = [sent.header["known_version"] for sent in wire.sent if sent.code.name == ASK]
+            assert asked == [-1, newest - 1, newest, newest, newest]
+            assert all(sent.header["difference"] for sent in wire.sent if sent.code.name == ASK)
 
     simulate(scenario)
 
