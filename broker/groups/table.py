@@ -12,19 +12,11 @@ heartbeat changed its group keep RocketMQ's names:
   its expression without a change of the group; an equal or lower one is ignored. RocketMQ keeps one subscription
   table per group, where members with different topics delete each other's on every heartbeat; here it is per member.
 
-Every change raises the group version and notifies the members: the first change of a quiet group at once, further ones
-at most once in a window. The window is 100 ms, longer in proportion in a group of more than a hundred, and longer when
-the broker is late itself. While members go on joining, a notification of nothing but joins waits until they pause for
-half a window, or for four times their usual distance: a group that is being born settles once, and not once for each
-member. (Kafka: `group.initial.rebalance.delay.ms`, 3 s for every group.)
+Every change raises the group version and notifies the members; `broker/groups/notifications.py` decides when.
 
 A member leaves when it unregisters, when its session expires, or when its connection closes: then it stays for a short
 grace period, and if it reconnects in time, the group does not change. RocketMQ removes it at once, so that each hiccup
 of the network moves queues twice.
-
-    t=0.00  A joins   version 1, notify at 0.00
-    t=0.02  B joins   version 2, notify at 0.10 (window)
-    t=0.05  C joins   version 3, no second notification: that of B waits until no member joins for 0.09, to 0.14
 """
 
 from __future__ import annotations
@@ -33,27 +25,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member
+from broker.groups.notifications import Notifications
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
-from model.limits import (
-    LEASE_CLOSE_GRACE_S,
-    MAX_BIRTH_S,
-    MAX_GROUPS,
-    MAX_GROWTH_WAIT_S,
-    MAX_MEMBERS_PER_GROUP,
-    MAX_NOTIFY_WINDOW_S,
-    MAX_PAUSE_S,
-    NOTIFY_WINDOW_MEMBERS,
-    NOTIFY_WINDOW_S,
-)
+from model.limits import LEASE_CLOSE_GRACE_S, MAX_GROUPS, MAX_MEMBERS_PER_GROUP, NOTIFY_WINDOW_S
 from model.quirks import Quirk
-
-_WINDOWS_PER_DELAY = 4
-"""A window is at least so many times as long as the delay of the broker: it notifies in a small part of its time."""
-
-
-_DISTANCES_PER_PAUSE = 4
-"""Joins have paused when none came for so many times their usual distance."""
 
 
 class LeaveReason(StrEnum):
@@ -101,10 +77,8 @@ class GroupTable:
         self._groups: dict[str, ConsumerGroupInfo] = {}
         # connection -> (group, key) of the members that use it, so that its end does not scan every group.
         self._by_connection: dict[int, dict[tuple[str, str], None]] = {}
-        # Groups with a pending notification, so that looking for them does not scan every group.
-        self._to_notify: dict[str, ConsumerGroupInfo] = {}
+        self._notifications = Notifications(notify_window_s)
         self._quirks = quirks
-        self._notify_window_s = notify_window_s
         self._close_grace_s = close_grace_s
         self._earliest_expiry = NEVER
 
@@ -356,7 +330,8 @@ class GroupTable:
         """Delete a group, which must have no members, if it exists."""
         info = self._groups.pop(group, None)
         assert info is None or not info.members, f"group {group!r} is deleted while it has members"
-        self._to_notify.pop(group, None)
+        if info is not None:
+            self._notifications.forget(info)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -376,49 +351,17 @@ class GroupTable:
         info.changes.append((info.version, client_id))
         # A broadcasting member reads every queue, so changes of other members do not concern it.
         if not any(member.data.model is MessageModel.CLUSTERING for member in info.members.values()):
-            info.notify_at = NEVER
-            self._to_notify.pop(info.group, None)
+            self._notifications.forget(info)
         elif notify:
-            self._owe(info, now, joined)
-
-    def _owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
-        if info.notify_at == NEVER:
-            info.owed_since, info.owed_joins_only = now, True
-        info.owed_joins_only = info.owed_joins_only and joined
-        earliest = max(now, info.quiet_until)
-        is_due = info.notify_at <= now or (info.notify_at == NEVER and info.quiet_until <= now)
-        if is_due or not info.owed_joins_only:
-            # Not later: queues of a member that left have no owner.
-            info.notify_at = min(info.notify_at, earliest)
-        else:
-            # Others own the queues meanwhile, so only the balance waits.
-            latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
-            info.notify_at = max(earliest, min(now + self._pause_s(info), latest))
-        self._to_notify[info.group] = info
-
-    def _pause_s(self, info: ConsumerGroupInfo) -> float:
-        """How long no member joins if the joins have paused."""
-        return max(self._window_s(info) / 2, min(_DISTANCES_PER_PAUSE * info.join_distance_s, MAX_PAUSE_S))
-
-    def _window_s(self, info: ConsumerGroupInfo, delay_s: float = 0.0) -> float:
-        window_s = self._notify_window_s * max(1.0, len(info.members) / NOTIFY_WINDOW_MEMBERS)
-        return max(self._notify_window_s, min(max(window_s, _WINDOWS_PER_DELAY * delay_s), MAX_NOTIFY_WINDOW_S))
+            self._notifications.owe(info, now, joined)
 
     def take_notifications(self, now: float) -> list[ConsumerGroupInfo]:
         """The groups whose members are notified now; each opens a window in which it is not returned again."""
-        due = [info for info in self._to_notify.values() if info.notify_at <= now]
-        for info in due:
-            del self._to_notify[info.group]
-            # A broker that is late by itself has too much to do already.
-            delay_s = now - info.notify_at
-            info.notify_at = NEVER
-            info.quiet_until = now + self._window_s(info, delay_s)
-        return due
+        return self._notifications.take(now)
 
     def next_deadline(self) -> float | None:
         """When to call `expire` and `take_notifications` next, or None when nothing is pending."""
-        earliest = min((info.notify_at for info in self._to_notify.values()), default=NEVER)
-        earliest = min(earliest, self._earliest_expiry)
+        earliest = min(self._notifications.earliest(), self._earliest_expiry)
         return None if earliest == NEVER else earliest
 
 

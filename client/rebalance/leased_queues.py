@@ -138,11 +138,11 @@ class LeasedQueues(PulledQueues):
             fetched = await views.fetch(self._group, topics)
         if fetched is None or client_id not in fetched.view.members:
             return None
-        self._version_seen = fetched.view.version
-        if fetched.notify_in_s and not self.owned:
+        if fetched.notify_in_s and not self.owned and len(fetched.view.members) > 1:
             # More members are joining. Until that pauses, others own what we would ask for: the notification that is
             # on its way begins the one pass that counts.
             return None
+        self._version_seen = fetched.view.version
         await self._learn_topics_of_others(topics, fetched.view, cause)
         return fetched.view
 

@@ -1,0 +1,82 @@
+"""Notifications of groups that changed: when the members of each are notified. Pure.
+
+The first change of a quiet group is notified at once, further ones at most once in a window. The window is 100 ms,
+longer in proportion in a group of more than a hundred, and longer when the broker is late itself: each notification
+sets off a pass of every member.
+
+While members go on joining, a notification of nothing but joins waits until they pause for half a window, or for four
+times their usual distance: a group that is being born settles once, and not once for each member. Nothing is missed
+meanwhile, because others own the queues; so a leave does not wait.
+
+    t=0.00  A joins   version 1, notify at 0.00
+    t=0.02  B joins   version 2, notify at 0.10 (window)
+    t=0.05  C joins   version 3, no second notification: that of B waits until no member joins for 0.10, to 0.15
+
+RocketMQ notifies all members at each change: DefaultConsumerIdsChangeListener. Kafka lets every new group wait for
+`group.initial.rebalance.delay.ms`, 3 s.
+"""
+
+from __future__ import annotations
+
+from broker.groups.group import NEVER, ConsumerGroupInfo
+from model.limits import (
+    MAX_BIRTH_S,
+    MAX_GROWTH_WAIT_S,
+    MAX_NOTIFY_WINDOW_S,
+    MAX_PAUSE_S,
+    NOTIFY_WINDOW_MEMBERS,
+    NOTIFY_WINDOW_S,
+)
+
+_WINDOWS_PER_DELAY = 4
+"""A window is at least so many times as long as the delay of the broker: it notifies in a small part of its time."""
+_DISTANCES_PER_PAUSE = 4
+"""Joins have paused when none came for so many times their usual distance."""
+
+
+class Notifications:
+    """The groups of one broker with a notification that is owed."""
+
+    def __init__(self, window_s: float = NOTIFY_WINDOW_S) -> None:
+        self._owed: dict[str, ConsumerGroupInfo] = {}
+        self._base_window_s = window_s
+
+    def owe(self, info: ConsumerGroupInfo, now: float, joined: bool) -> None:
+        """A group has changed; `joined` says that a member joined, and nothing else."""
+        if info.notify_at == NEVER:
+            info.owed_since, info.owed_joins_only = now, True
+        info.owed_joins_only = info.owed_joins_only and joined
+        earliest = max(now, info.quiet_until)
+        is_due = info.notify_at <= now or (info.notify_at == NEVER and info.quiet_until <= now)
+        if is_due or not info.owed_joins_only:
+            info.notify_at = min(info.notify_at, earliest)
+        else:
+            latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
+            info.notify_at = max(earliest, min(now + self._pause_s(info), latest))
+        self._owed[info.group] = info
+
+    def forget(self, info: ConsumerGroupInfo) -> None:
+        """Notify nobody of this group after all."""
+        info.notify_at = NEVER
+        self._owed.pop(info.group, None)
+
+    def take(self, now: float) -> list[ConsumerGroupInfo]:
+        """The groups whose members are notified now; each opens a window in which it is not returned again."""
+        due = [info for info in self._owed.values() if info.notify_at <= now]
+        for info in due:
+            # A broker that is late has too much to do already.
+            delay_s = now - info.notify_at
+            self.forget(info)
+            info.quiet_until = now + self._window_s(info, delay_s)
+        return due
+
+    def earliest(self) -> float:
+        """The time of the next notification, NEVER without one."""
+        return min((info.notify_at for info in self._owed.values()), default=NEVER)
+
+    def _pause_s(self, info: ConsumerGroupInfo) -> float:
+        return max(self._window_s(info) / 2, min(_DISTANCES_PER_PAUSE * info.join_distance_s, MAX_PAUSE_S))
+
+    def _window_s(self, info: ConsumerGroupInfo, delay_s: float = 0.0) -> float:
+        window_s = self._base_window_s * max(1.0, len(info.members) / NOTIFY_WINDOW_MEMBERS)
+        return max(self._base_window_s, min(max(window_s, _WINDOWS_PER_DELAY * delay_s), MAX_NOTIFY_WINDOW_S))

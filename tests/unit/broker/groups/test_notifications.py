@@ -1,0 +1,109 @@
+"""When the members of a group are notified: windows, and the pause of joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.groups.table import GroupTable
+from model.limits import MAX_NOTIFY_WINDOW_S
+from tests.unit.broker.groups.test_table import NOW_MS, beat, group, settled, told
+from tests.unit.broker.harness import consumer
+
+
+def test_the_first_change_is_told_at_once_and_those_after_it_together_when_they_pause() -> None:
+    table = GroupTable()
+    beat(table, "A", now=0.0)
+    assert told(table, 0.0) == [("g", NOW_MS + 1)]
+    beat(table, "B", now=0.02)
+    beat(table, "C", now=0.05)
+    assert told(table, 0.1) == []
+    assert table.next_deadline() == pytest.approx(0.05 + 4 * 0.025)
+    assert told(table, 0.151) == [("g", NOW_MS + 3)]
+
+
+def told_while(table: GroupTable, change: Callable[[float], object], steps: int) -> list[float]:
+    """The moments of notifications, in windows of 1/8 s, while something changes every 1/64 s."""
+    moments = []
+    for now in (step / 64 for step in range(steps)):
+        change(now)
+        moments += [8 * now] * len(told(table, now))
+    return moments
+
+
+def test_a_busy_group_is_told_once_in_each_window() -> None:
+    table = GroupTable(notify_window_s=0.125)  # exact in binary, as the steps are
+
+    def come_and_go(now: float) -> None:
+        beat(table, f"member at {now}", now=now)
+        table.unregister("g", f"member at {now}", cause="", now=now)
+
+    beat(table, "A", now=0.0)
+    assert told_while(table, come_and_go, 64) == [float(window) for window in range(8)]
+
+
+def test_a_group_that_is_being_born_is_told_when_joins_pause() -> None:
+    table = GroupTable(notify_window_s=0.125)
+    assert told_while(table, lambda now: beat(table, f"member at {now}", now=now), 64) == [0.0]
+    assert table.next_deadline() == 63 / 64 + 0.125 / 2
+    assert len(told(table, 63 / 64 + 0.125 / 2)) == 1
+
+
+@pytest.mark.parametrize(("distance_s", "pause_s"), [(0.01, 0.05), (0.0625, 0.25), (0.09, 0.36)])
+def test_joins_have_paused_after_four_times_their_distance(distance_s: float, pause_s: float) -> None:
+    table = settled("A")
+    for number in range(6):
+        beat(table, f"c{number}", connection=number + 1, now=60.0 + number * distance_s)
+        if number == 0:
+            assert len(told(table, 60.0)) == 1
+    assert group(table).notify_at == pytest.approx(60.0 + 5 * distance_s + pause_s)
+
+
+@pytest.mark.parametrize(("born_at", "moments"), [(0.0, [60.0, 63.0625, 66.125, 69.1875]), (60.0, [60.0, 70.0])])
+def test_a_group_that_grows_for_ever_is_told_every_three_seconds_and_a_young_one_after_ten(
+    born_at: float, moments: list[float]
+) -> None:
+    table = GroupTable()
+    beat(table, "A", connection=0, now=born_at)
+    told(table, born_at)
+    found = []
+    for step in range(1, 11 * 16):
+        now = 60.0 + (step - (born_at == 0.0)) / 16
+        beat(table, f"c{step}", connection=step, now=now)
+        found += [now] * len(told(table, now))
+    assert found == moments[born_at == 60.0 :]
+
+
+def test_a_leave_among_joins_is_told_at_the_end_of_the_window() -> None:
+    table = GroupTable()
+    for now, client_id in ((0.0, "A"), (0.01, "B"), (0.08, "C")):
+        beat(table, client_id, now=now)
+        told(table, now)
+    assert table.next_deadline() == pytest.approx(0.08 + 4 * 0.04)
+    table.unregister("g", "B", cause="", now=0.09)
+    assert table.next_deadline() == pytest.approx(0.1)
+    beat(table, "D", now=0.095)
+    assert table.next_deadline() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("late_s", "window_s"), [(0.0, 0.4), (0.2, 0.8), (5.0, MAX_NOTIFY_WINDOW_S)])
+def test_the_window_is_longer_in_a_large_group_and_when_the_broker_is_late(late_s: float, window_s: float) -> None:
+    table = GroupTable()
+    for number in range(400):
+        beat(table, f"c{number:03}", connection=number, now=1.0)
+    assert len(told(table, 1.0 + late_s)) == 1
+    table.unregister("g", "c000", cause="", now=1.01 + late_s)
+    assert table.next_deadline() == pytest.approx(1.0 + late_s + window_s)
+
+
+def test_one_busy_group_delays_no_other() -> None:
+    table = settled("A", now=0.0)
+    beat(table, "A", consumer("h"), now=0.11)
+    assert told(table, 0.11) == [("h", NOW_MS + 1)]
+
+
+def test_a_group_that_was_quiet_for_a_window_is_told_at_once_again() -> None:
+    table = settled("A")
+    beat(table, "B", now=0.3)
+    assert told(table, 0.3) == [("g", NOW_MS + 2)]
