@@ -9,6 +9,6 @@ ledger       messages that were acknowledged, and messages that were consumed (p
 load         producers and consumers, which write the ledger
 audit        compares the ledger with the messages stored at the end (pure)
 read_back    reads those messages from the brokers, by plain pulls
-power        power cuts on simulated brokers, in a process of their own
+simulated    power cuts and damaged files on simulated brokers, in a process of their own
 report       the table of the verdict; command has the options and the exit code
 """

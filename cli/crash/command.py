@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +15,11 @@ from cli.runtime import FAILED, run
 
 if TYPE_CHECKING:
     from cli.crash.run import CrashOptions, CrashResult
+
+
+def _afterwards(help_text: str) -> Any:
+    """A number of simulated faults after the kills, by default as many as kills."""
+    return typer.Option(metavar="N", min=0, show_default="--kills", help=help_text)
 
 
 def register(app: typer.Typer) -> None:
@@ -38,10 +43,8 @@ def crash(
         typer.Option(help="Brokers answer a send before (async) or after (sync) a sync to the disk."),
     ] = "async",
     segment_size: Annotated[str, typer.Option(metavar="SIZE", help="Segment size of the brokers.")] = "512KiB",
-    power_cuts: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, show_default="--kills", help="Number of simulated power cuts afterwards."),
-    ] = None,
+    power_cuts: Annotated[int | None, _afterwards("Number of simulated power cuts afterwards.")] = None,
+    damage: Annotated[int | None, _afterwards("Number of damaged files afterwards.")] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data in this new directory.")
     ] = None,
@@ -57,6 +60,7 @@ def crash(
     then the files are kept.
 
     A signal kills a process but not a machine, so power cuts are simulated afterwards, on brokers with --flush sync.
+    Then files of simulated brokers are damaged, and every message that is lost must be reported, counted and shown.
 
     Example: rlab crash --kills 20 --seed 7
     """
@@ -74,6 +78,7 @@ def crash(
         rate=rate,
         broker_arguments=("--flush", flush, "--segment-size", segment_size),
         power_cuts=kills if power_cuts is None else power_cuts,
+        damage=kills if damage is None else damage,
     )
     result = _in_its_directory(options, keep=data is not None, verbose=verbose)
     _print(result, as_json=json)
@@ -117,6 +122,7 @@ def _print(result: CrashResult, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    for finding in (*result.verdict.examples, *(result.power_cuts.findings if result.power_cuts else ())):
+    simulated = [part for part in (result.power_cuts, result.damage) if part is not None]
+    for finding in (*result.verdict.examples, *(finding for part in simulated for finding in part.findings)):
         print_note(finding)
     print_verdict(verdict_table(result), 120)

@@ -40,10 +40,14 @@ def verdict_table(result: CrashResult) -> Table:
     table.add_row("", "", "")
     for kind, count in verdict.findings.items():
         table.add_row(kind, Text(f"{count:,}", "bold red" if count else ""), KINDS[kind])
-    if result.power_cuts is not None:
+    if result.power_cuts is not None or result.damage is not None:
         table.add_row("", "", "")
+    if result.power_cuts is not None:
         word = Text("kept", "") if result.power_cuts.ok else Text("broken", "bold red")
         table.add_row("guarantees of --flush sync", word, result.power_cuts.summary)
+    if result.damage is not None:
+        word = Text("told", "") if result.damage.ok else Text("untold", "bold red")
+        table.add_row("damage to files", word, result.damage.summary)
     return table
 
 

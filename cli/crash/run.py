@@ -19,9 +19,9 @@ from cli.crash.audit import Audit, CrashVerdict
 from cli.crash.brokers import BrokerProcess, appending
 from cli.crash.ledger import Ledger
 from cli.crash.load import GROUP, TOPIC, Load, run_load
-from cli.crash.power import PowerCuts, cut_power
 from cli.crash.read_back import read_back
 from cli.crash.schedule import Kill, Moment, next_kill
+from cli.crash.simulated import SimulatedPart, cut_power, damage_files
 from cli.servers.children import DAEMON, broker_name, module_process, wait_registered
 from client.admin.admin import Admin
 from client.admin.records import QueueProgress
@@ -52,6 +52,7 @@ class CrashOptions:
     rate: float = 400.0  # sends per second of all producers together, between the surges around kills
     broker_arguments: tuple[str, ...] = ()  # of `rlab broker`
     power_cuts: int = 0  # simulated ones, afterwards
+    damage: int = 0  # trials with damaged files of simulated brokers, afterwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,8 @@ class CrashResult:
     recoveries: Spread  # the parts of them in which a broker opened its files
     scanned_bytes_max: int  # by one recovery
     torn_tails: int  # recoveries that cut off a torn write
-    power_cuts: PowerCuts | None
+    power_cuts: SimulatedPart | None
+    damage: SimulatedPart | None
 
 
 class CrashRun:
@@ -125,12 +127,15 @@ class CrashRun:
                 audit.progress(committed, await _progress(name_server))
                 await read_back(name_server, [broker.name for broker in self._brokers], TOPIC, audit.queue)
         duration_s = anyio.current_time() - started
-        power_cuts = None
+        power_cuts = damage = None
         if options.power_cuts:
             self.phase = f"cutting the power of simulated brokers {options.power_cuts} times"
             power_cuts = await cut_power(options.seed, options.power_cuts)
+        if options.damage:
+            self.phase = f"damaging files of simulated brokers {options.damage} times"
+            damage = await damage_files(options.seed, options.damage)
         self.phase = "done"
-        return self._result(audit.verdict(), duration_s, power_cuts)
+        return self._result(audit.verdict(), duration_s, power_cuts, damage)
 
     def progress(self) -> str:
         """The progress in a line."""
@@ -233,12 +238,18 @@ class CrashRun:
                     seen, quiet_since = ledger.deliveries, anyio.current_time()
                 await anyio.sleep(DRAIN_POLL_S)
 
-    def _result(self, verdict: CrashVerdict, duration_s: float, power_cuts: PowerCuts | None) -> CrashResult:
+    def _result(
+        self,
+        verdict: CrashVerdict,
+        duration_s: float,
+        power_cuts: SimulatedPart | None,
+        damage: SimulatedPart | None,
+    ) -> CrashResult:
         lives = [life for broker in self._brokers for life in broker.lives]
         # The first start of a broker is on an empty directory.
         later = [life for broker in self._brokers for life in broker.lives[1:]]
         return CrashResult(
-            ok=verdict.ok and (power_cuts is None or power_cuts.ok),
+            ok=verdict.ok and all(part is None or part.ok for part in (power_cuts, damage)),
             seed=self._options.seed,
             kills=self.kills,
             moments=dict(sorted(Counter(life.killed for life in lives if life.killed is not None).items())),
@@ -249,6 +260,7 @@ class CrashRun:
             scanned_bytes_max=max((life.scanned_bytes for life in lives), default=0),
             torn_tails=sum(life.cut_bytes > 0 for life in lives),
             power_cuts=power_cuts,
+            damage=damage,
         )
 
 

@@ -29,6 +29,8 @@ def test_nothing_acknowledged_is_lost_or_out_of_order_when_brokers_are_killed_un
             "7",
             "--power-cuts",
             "1",
+            "--damage",
+            "8",
             "--json",
         ],
         check=False,
@@ -46,5 +48,6 @@ def test_nothing_acknowledged_is_lost_or_out_of_order_when_brokers_are_killed_un
     assert verdict["acknowledged"] > 100
     assert verdict["consumed"] >= verdict["acknowledged"] <= verdict["stored"]
     assert result["power_cuts"]["ok"]
+    assert result["damage"]["ok"], result["damage"]["findings"]
     assert result["recoveries"]["n"] >= 2
     assert list(tmp_path.iterdir()) == [], "what the brokers stored is removed after a run without findings"

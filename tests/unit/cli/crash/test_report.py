@@ -6,9 +6,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from cli.crash.audit import KINDS, CrashVerdict
-from cli.crash.power import PowerCuts
 from cli.crash.report import verdict_table
 from cli.crash.run import CrashResult, Spread
+from cli.crash.simulated import SimulatedPart
 
 VERDICT = CrashVerdict(
     ok=True,
@@ -36,6 +36,7 @@ RESULT = CrashResult(
     scanned_bytes_max=1_048_576,
     torn_tails=1,
     power_cuts=None,
+    damage=None,
 )
 
 
@@ -67,10 +68,16 @@ def test_a_run_that_lost_something_says_so_first() -> None:
 
 
 def test_power_cuts_have_a_line_of_their_own() -> None:
-    cuts = PowerCuts(ok=True, summary="9 power cuts in 5 virtual seconds", findings=())
+    cuts = SimulatedPart(ok=True, summary="9 power cuts in 5 virtual seconds", findings=())
     assert (
         drawn(replace(RESULT, power_cuts=cuts))[-1]
         == "guarantees of --flush sync kept 9 power cuts in 5 virtual seconds"
     )
     broken = replace(RESULT, ok=False, power_cuts=replace(cuts, ok=False))
     assert drawn(broken)[-1].startswith("guarantees of --flush sync broken")
+
+
+def test_damage_has_a_line_of_its_own() -> None:
+    damage = SimulatedPart(ok=True, summary="9 trials", findings=())
+    assert drawn(replace(RESULT, damage=damage))[-1] == "damage to files told 9 trials"
+    assert drawn(replace(RESULT, ok=False, damage=replace(damage, ok=False)))[-1].startswith("damage to files untold")

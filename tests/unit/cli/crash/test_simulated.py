@@ -3,7 +3,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from cli.crash.power import cut_power
+from cli.crash.simulated import cut_power, damage_files
 
 pytestmark = pytest.mark.process
 
@@ -12,6 +12,13 @@ def test_the_simulation_says_how_it_went() -> None:
     result = anyio.run(cut_power, 3, 1)
     assert result.ok, result.findings
     assert result.summary.startswith("1 power cuts in ")
+    assert result.findings == ()
+
+
+def test_damage_is_tried_as_often_as_asked() -> None:
+    result = anyio.run(damage_files, 3, 2)
+    assert result.ok, result.findings
+    assert result.summary.startswith("2 trials (")
     assert result.findings == ()
 
 
