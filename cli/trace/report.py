@@ -127,17 +127,20 @@ def report_document(report: Report) -> dict[str, object]:
         "nodes": report.nodes,
         "lost_events": report.lost,
         "span_ms": round(report.span_ms, 1),
-        "groups": [asdict(one.totals) for one in report.groups],
+        "damaged_messages": report.damaged,
+        "groups": [{**asdict(one.totals), "missed": one.missed} for one in report.groups],
     }
 
 
 def print_report(report: Report, out: Path) -> None:
     """Print a summary of each group, and the path of the page."""
-    from pipeline.report.words import summary, what_happened
+    from pipeline.report.words import counted, missed, summary, what_happened
 
     for one in report.groups:
         worst = what_happened(one.ranking[0]) if one.ranking else None
-        print_line(f"group {one.totals.group}: {summary(one.totals, worst)}")
+        print_line(f"group {one.totals.group}: {summary(one.totals, worst)} {missed(one.missed)}".rstrip())
+    if report.damaged:
+        print_line(f"{counted(report.damaged, 'stored message')} cannot be had any more: files of brokers are damaged")
     if not report.groups:
         print_line("no member of a group owned a queue in this trace")
     print_line(f"report: {page_of(out)}")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from figures.records import GroupTotals
+from model.events import EventKind
 
 MOST_REBALANCES = 40
 """Rows of the ranking."""
@@ -22,6 +23,8 @@ MOST_INTERVALS = 4_000
 """Most bars of the timeline; if there are more, fewer queues are shown, each from the beginning to the end."""
 MOST_POINTS = 3_000
 """Most points of a chart; more are thinned out evenly, and the slowest are kept."""
+MOST_DAMAGE = 40
+"""Rows of the list of damage."""
 MOST_MOVES = 6
 """Rows of each list of hazards."""
 
@@ -63,6 +66,7 @@ class GroupSection:
     bursts: Rows
     delivery: Rows  # of all topics together
     fairness: Rows  # in order of time
+    missed: dict[str, int]  # messages that it was moved past, by why: `damaged` or `deleted`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +78,24 @@ class Report:
     events: int
     nodes: int
     lost: int  # number of missing events
+    damaged: int  # stored messages that brokers have lost
+    damage: Rows  # ranges of them, the largest first: broker, topic, queue_id, offset, n, and the file as `detail`
     groups: list[GroupSection]  # those that owned queues, the costliest first
 
 
 def read_report(tables: Path) -> Report:
     """Read the contents of a report from the directory that `trace.tables.write_tables` has written."""
     read = {
-        name: _table(tables / name) for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "nodes")
+        name: _table(tables / name)
+        for name in ("ownership", "rebalances", "fairness", "totals", "delivery", "losses", "nodes")
     }
     nodes = read["nodes"]
     started_ms = float(nodes["first_ms"].min())
     for name, columns in _TIMES.items():
         read[name][list(columns)] -= started_ms
     groups = [_group(str(name), read) for name in read["ownership"]["group"].unique()]
+    losses = read["losses"]
+    damage = _rows(losses[losses["kind"] == EventKind.MESSAGES_DAMAGED].sort_values("n", ascending=False))
     groups.sort(key=lambda one: (-one.totals.pause_ms, one.totals.group))
     return Report(
         started_ms=started_ms,
@@ -94,6 +103,8 @@ def read_report(tables: Path) -> Report:
         events=int(nodes["events"].sum()),
         nodes=len(nodes),
         lost=int(nodes["lost"].sum()),
+        damaged=_damaged(damage),
+        damage=damage[:MOST_DAMAGE],
         groups=groups,
     )
 
@@ -132,7 +143,20 @@ def _group(group: str, read: dict[str, pd.DataFrame]) -> GroupSection:
         bursts=_most(owned, "backlog"),
         delivery=_delivery(mine["delivery"]),
         fairness=_rows(_thinned(mine["fairness"].sort_values("t_ms"))),
+        missed={str(why): int(n) for why, n in mine["losses"].groupby("detail")["n"].sum().items()},
     )
+
+
+def _damaged(ranges: Rows) -> int:
+    """The messages in all ranges; later starts of a broker may tell of one in other ranges."""
+    n, upto, queue = 0, 0, ""
+    for row in sorted(ranges, key=lambda row: (queue_name(row), row["offset"])):
+        if queue_name(row) != queue:
+            queue, upto = queue_name(row), 0
+        end = row["offset"] + row["n"]
+        n += max(0, end - max(row["offset"], upto))
+        upto = max(upto, end)
+    return n
 
 
 _QUEUE = ["topic", "broker", "queue_id"]

@@ -16,7 +16,7 @@ from pipeline.report import svg
 from pipeline.report.data import GroupSection, Report, Rows, queue_name
 from pipeline.report.style import STYLE
 from pipeline.report.svg import milliseconds, seconds
-from pipeline.report.words import counted, kind_of, member_name, offsets, summary, twice, what_happened
+from pipeline.report.words import counted, kind_of, member_name, missed, offsets, summary, twice, what_happened
 
 MOST_GROUPS = 12
 """Groups that get sections of their own; the others are named."""
@@ -34,6 +34,7 @@ def page(report: Report) -> str:
         f"<h1>What rebalances cost {'group ' if len(shown) == 1 else ''}{escape(names) or 'nobody'}</h1>",
         f'<p class="soft">{milliseconds(report.span_ms)} from {started:%Y-%m-%d %H:%M:%S} UTC: '
         f"{counted(report.events, 'event')} of {counted(report.nodes, 'node')}.{lost}</p>",
+        _damage(report),
         *(_group(one, report.span_ms, titled=len(shown) > 1) for one in shown),
     ]
     if not shown:
@@ -49,12 +50,31 @@ def page(report: Report) -> str:
     )
 
 
+def _damage(report: Report) -> str:
+    if not report.damaged:
+        return ""
+    cells = (
+        (
+            escape(str(row["detail"])),
+            escape(queue_name(row)),
+            f"{row['offset']:,} to {row['offset'] + row['n'] - 1:,}",
+            f"{row['n']:,}",
+        )
+        for row in report.damage
+    )
+    return (
+        "<h3>Damage</h3>"
+        f'<p class="warn">{counted(report.damaged, "stored message")} cannot be had any more: files of brokers are '
+        "damaged or missing.</p>" + _table(("file", "queue", "offsets", "*messages"), cells)
+    )
+
+
 def _group(group: GroupSection, span_ms: float, *, titled: bool) -> str:
     marks = [(row["began_ms"], f"{seconds(row['began_ms'])}: {what_happened(row)}") for row in group.ranking]
     worst = what_happened(group.ranking[0]) if group.ranking else None
     parts = [
         f"<h2>Group {escape(group.totals.group)}</h2>" if titled else "",
-        f'<p class="lead">{escape(summary(group.totals, worst))}</p>',
+        f'<p class="lead">{escape(f"{summary(group.totals, worst)} {missed(group.missed)}".rstrip())}</p>',
         _tiles(group),
         _ranking(group.ranking, group.totals.rebalances),
         _timeline(group, marks, span_ms),

@@ -89,6 +89,15 @@ def summary(totals: Totals, worst: str | None) -> str:
     return " ".join(sentences)
 
 
+def missed(by_reason: dict[str, int]) -> str:
+    """The messages that a group was moved past, in a sentence; nothing if there are none."""
+    why = {"damaged": "are damaged or missing", "deleted": "were deleted before it read them"}
+    parts = [
+        f"{counted(by_reason[reason], 'message')} that {text}" for reason, text in why.items() if reason in by_reason
+    ]
+    return f"The group missed {' and '.join(parts)}." if parts else ""
+
+
 def twice(duplicates: int, possible: int) -> str:
     """The messages that came twice: `12`, `12 to 52` if some may have, or nothing."""
     if not possible:

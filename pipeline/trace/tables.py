@@ -6,6 +6,7 @@
     fairness     how even the loads were after each rebalance
     totals       the figures of each group
     delivery     dispatched messages, their latency, and the lag
+    losses       messages that nobody can get any more, and those that a group was moved past
     nodes        events of each node, and how many of them are missing
 
     with spark_session("report") as spark:
@@ -25,13 +26,14 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from model.errors import ConfigError
+from model.events import EventKind
 from model.limits import RUN_SEQS
 from pipeline.trace.delivery import delivery_of
 from pipeline.trace.group_figures import TABLES as OF_GROUPS
-from pipeline.trace.group_figures import figures_of, table_in
+from pipeline.trace.group_figures import figures_of, is_kind, table_in
 from pipeline.trace.source import any_twice, each_once, events_of, trace_events
 
-TABLES = ("events", *OF_GROUPS, "delivery", "nodes")
+TABLES = ("events", *OF_GROUPS, "delivery", "losses", "nodes")
 MOST_BUCKETS = 600
 """Most rows of `delivery` for each topic and group."""
 SHORTEST_BUCKET_MS = 1_000.0
@@ -75,6 +77,7 @@ def write_tables(
         write(name, table_in(figures, name))
     shutil.rmtree(directory / "figures")
     write("delivery", delivery_of(events, start_ms, bucket_of(end_ms - start_ms)))
+    write("losses", losses_of(events))
     # Of all groups, because the numbers of a node are without gaps only over all of its events.
     write("nodes", nodes_of(events if group is None else trace_events(read), group))
     return directory
@@ -91,6 +94,16 @@ def set_aside(table: Path) -> Path:
 def bucket_of(span_ms: float) -> float:
     """Length of the buckets of `delivery`: the fewest whole seconds that give at most `MOST_BUCKETS` of them."""
     return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
+
+
+def losses_of(events: DataFrame) -> DataFrame:
+    """The table `losses`: kind, group, topic, broker, queue_id, `offset`, `n`, `detail`, as in `docs/events.md`.
+
+    A row of MESSAGES_DAMAGED is a range of messages that a broker has lost, and has no group; a broker says it again at
+    each start, and here it is one row. A row of OFFSET_MOVED is a move of a group past messages that are not there.
+    """
+    told = events.where(is_kind(EventKind.MESSAGES_DAMAGED, EventKind.OFFSET_MOVED) & (F.col("n") > 0))
+    return told.select("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail").distinct()
 
 
 def nodes_of(events: DataFrame, group: str | None = None) -> DataFrame:

@@ -21,7 +21,15 @@ from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline.report.job import write_report
 from pipeline.trace.source import not_events, read_files
-from pipeline.trace.tables import MOST_BUCKETS, SHORTEST_BUCKET_MS, bucket_of, nodes_of, set_aside, write_tables
+from pipeline.trace.tables import (
+    MOST_BUCKETS,
+    SHORTEST_BUCKET_MS,
+    bucket_of,
+    losses_of,
+    nodes_of,
+    set_aside,
+    write_tables,
+)
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark
@@ -239,6 +247,24 @@ def test_events_are_missing_where_the_numbers_of_a_run_have_gaps_and_not_between
     rows = [(node, seq, float(seq % 100)) for node, seqs in numbers.items() for seq in seqs]
     found = nodes_of(spark.createDataFrame(rows, "node string, seq bigint, t_ms double")).collect()
     assert sorted(tuple(row) for row in found) == [("a", 5, 1.0, 6.0, 3), ("b", 1, 7.0, 7.0, 0)]
+
+
+def test_damage_that_is_told_at_each_start_is_one_loss(spark: SparkSession) -> None:
+    rows = [
+        (kind, group, "t", "broker-a", 3, offset, n, detail)
+        for kind, group, offset, n, detail in (
+            ("MESSAGES_DAMAGED", "", 50, 20, "0.log"),
+            ("MESSAGES_DAMAGED", "", 50, 20, "0.log"),
+            ("OFFSET_MOVED", "g", 70, 20, "damaged"),
+            ("OFFSET_MOVED", "g", 99, 0, "beyond the end"),
+            ("MESSAGES_DELETED", "", -1, 7, "size"),
+        )
+    ]
+    columns = (
+        "kind string, group string, topic string, broker string, queue_id int, offset bigint, n bigint, detail string"
+    )
+    found = losses_of(spark.createDataFrame(rows, columns)).collect()
+    assert sorted(tuple(row) for row in found) == [rows[0], rows[2]]
 
 
 def test_a_report_that_was_stopped_while_it_left_out_doubles_can_be_made_again(tmp_path: Path) -> None:

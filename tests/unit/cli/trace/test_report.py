@@ -44,7 +44,11 @@ def test_a_report_is_told_in_short(tmp_path: Path, capsys: pytest.CaptureFixture
     print_report(report, tmp_path)
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("group g: The group rebalanced 2 times")
-    assert said[1] == f"report: {tmp_path / 'index.html'}"
+    assert said[0].endswith(
+        "The group missed 26 messages that are damaged or missing and 5 messages that were deleted before it read them."
+    )
+    assert said[1] == "26 stored messages cannot be had any more: files of brokers are damaged"
+    assert said[2] == f"report: {tmp_path / 'index.html'}"
 
 
 def test_the_document_holds_the_counts(tmp_path: Path) -> None:
@@ -53,3 +57,4 @@ def test_the_document_holds_the_counts(tmp_path: Path) -> None:
     groups = document["groups"]
     assert isinstance(groups, list)
     assert [(group["moves"], group["handed_out"]) for group in groups] == [(3, 112)]
+    assert (document["damaged_messages"], groups[0]["missed"]) == (26, {"damaged": 26, "deleted": 5})

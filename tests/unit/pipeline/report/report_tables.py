@@ -72,6 +72,15 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
             for topic, t_ms, n, lag in (("t", 0, 100, 7), ("u", 0, 0, 5), ("t", 5_000, 12, 40))
         ],
         "totals": [{**TOTALS, "group": group}],
+        "losses": [
+            _loss("MESSAGES_DAMAGED", "", 1, 50, 20, "0.log"),
+            _loss("MESSAGES_DAMAGED", "", 1, 60, 15, "0.log"),
+            _loss("MESSAGES_DAMAGED", "", 0, 7, 1, "9.log"),
+            _loss("OFFSET_MOVED", group, 1, 75, 25, "damaged"),
+            _loss("OFFSET_MOVED", group, 0, 8, 1, "damaged"),
+            _loss("OFFSET_MOVED", group, 0, 5, 5, "deleted"),
+            _loss("OFFSET_MOVED", "other", 0, 8, 1, "damaged"),
+        ],
         "nodes": [
             {"node": node, "events": 10, "first_ms": T0, "last_ms": T0 + 9_000, "lost": lost}
             for node, lost in (("b", 0), ("ip@c1", 4))
@@ -81,6 +90,11 @@ def write(directory: Path, *, group: str = "g<b>") -> Path:
         (directory / name).mkdir(parents=True)
         pd.DataFrame(rows).to_parquet(directory / name / "part.parquet")
     return directory
+
+
+def _loss(kind: str, group: str, queue_id: int, offset: int, n: int, detail: str) -> dict[str, Any]:
+    where = QUEUE | {"group": group, "queue_id": queue_id}
+    return where | {"kind": kind, "offset": offset, "n": n, "detail": detail}
 
 
 def _owned(

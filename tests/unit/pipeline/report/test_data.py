@@ -31,6 +31,18 @@ def test_a_report_adds_up_what_the_tables_hold(tmp_path: Path) -> None:
     )
 
 
+def test_lost_messages_count_once_however_often_they_are_told(tmp_path: Path) -> None:
+    report = read_report(write(tmp_path / "tables"))
+    assert report.damaged == 26
+    assert [(queue_name(row), row["offset"], row["n"], row["detail"]) for row in report.damage] == [
+        ("t@b:1", 50, 20, "0.log"),
+        ("t@b:1", 60, 15, "0.log"),
+        ("t@b:0", 7, 1, "9.log"),
+    ]
+    [group] = report.groups
+    assert group.missed == {"damaged": 26, "deleted": 5}
+
+
 def test_rebalances_are_ranked_by_cost_and_times_count_from_the_beginning(tmp_path: Path) -> None:
     [group] = read_report(write(tmp_path / "tables")).groups
     assert [(row["cause"], row["began_ms"]) for row in group.ranking] == [("c2/1", 5_000), ("c1/1", 0)]
