@@ -19,7 +19,7 @@ import msgpack
 from broker.assignment.handlers import Assignment
 from broker.config import BrokerConfig, Part
 from broker.durability.barrier import WriteBarrier
-from broker.durability.metadata import MetadataStore
+from broker.durability.metadata import FILE_NAME, MetadataStore, metadata_exists
 from broker.feature import Core, Feature, Features
 from broker.groups.handlers import GroupHandlers
 from broker.groups.members import Groups
@@ -41,6 +41,7 @@ from broker.sink.service import Sink
 from broker.store.disk.errors import StoreError, StoreReadOnly
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
+from broker.topics.lost import lost_topics, metadata_missing
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
@@ -109,7 +110,9 @@ class Broker(Feature):
         )
         add = features.add
         add(self)
-        topics = self.topics = add(Topics(core, announcement, auto_create=config.auto_create_topics))
+        topics = self.topics = add(
+            Topics(core, announcement, auto_create=config.auto_create_topics, recover_topics=config.recover_topics)
+        )
         self.damage = add(DamageReports(core, topics, config.data_dir))
         groups = self.groups = add(Groups(core, config.restore_grace_s))
         settings = add(SettingsOfGroups(core, topics, groups))
@@ -131,7 +134,8 @@ class Broker(Feature):
         if Part.SINK in config.parts:
             self.sink = add(Sink(core, topics))
             add(SinkHandlers(core, topics, self.sink))
-        if Part.RETENTION in config.parts:
+        # Groups whose offsets are lost need every message, and nobody knows that of them.
+        if Part.RETENTION in config.parts and not topics.made_again:
             add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
 
@@ -217,7 +221,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
     began = loop.time()
     with (
         MessageStore.open(config.data_dir, config.store, lambda: int(config.clock_ms()), config.files) as store,
-        MetadataStore(config.data_dir, flush=config.flush, files=config.files) as metadata,
+        _open_metadata(config, store) as metadata,
     ):
         if config.flush is FlushMode.SYNC:
             store.show_only_synced()
@@ -258,6 +262,15 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             broker.features.close()
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)
+
+
+def _open_metadata(config: BrokerConfig, store: MessageStore) -> MetadataStore:
+    if not config.recover_topics and not metadata_exists(config.data_dir):
+        # Before an empty file is made in the place of the one that may be put back.
+        lost = lost_topics(store.queues(), (), 0)
+        if lost:
+            raise metadata_missing(config.data_dir / FILE_NAME, lost)
+    return MetadataStore(config.data_dir, flush=config.flush, files=config.files)
 
 
 async def _store_trace(broker: Broker) -> None:

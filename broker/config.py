@@ -64,6 +64,7 @@ class BrokerConfig:
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
         parts: features that this broker has, beyond those that every broker has.
+        recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
         rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
     Raises:
@@ -91,6 +92,7 @@ class BrokerConfig:
     files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: Random = field(default_factory=SystemRandom)
+    recover_topics: bool = False
     parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:

@@ -51,8 +51,10 @@ class MetadataStore:
     def __init__(self, directory: Path, *, flush: FlushMode = FlushMode.ASYNC, files: Files | None = None) -> None:
         path = directory / FILE_NAME
         _check_writable(path, files or Files())
-        self._path = path
-        self._db = _open(path, "full" if flush is FlushMode.SYNC else "normal")
+        self.path = path
+        self._synchronous = "full" if flush is FlushMode.SYNC else "normal"
+        self._must_sync = False
+        self._db = _open(path, self._synchronous)
         # (table, primary key) -> the newest change of that row, in the order of those changes. One for each row: a disk
         # that stays full for hours must not make a list of every commit of those hours.
         self._pending: dict[tuple[object, ...], tuple[str, tuple[object, ...]]] = {}
@@ -82,15 +84,22 @@ class MetadataStore:
         try:
             self._db.executescript(schema)
         except sqlite3.Error as error:
-            raise _cannot_open(self._path, error) from error
+            raise _cannot_open(self.path, error) from error
 
     def add_journal(self, journal: Journal) -> None:
         """Write the entries of a journal with each commit from now on."""
         self._journals.append(journal)
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        """What a query of committed rows finds."""
-        return self._db.execute(query)
+        """What a query of committed rows finds.
+
+        Raises:
+            ConfigError: the file is damaged; the text says what to do.
+        """
+        try:
+            return iter(self._db.execute(query).fetchall())
+        except sqlite3.Error as error:
+            raise _cannot_open(self.path, error) from error
 
     def change(self, row: tuple[object, ...], statement: str, *values: object) -> None:
         """Execute a statement for a row (table, primary key) with the next commit; of two for a row the newer one."""
@@ -102,6 +111,10 @@ class MetadataStore:
         """Forget the changes of a table's rows that are not committed yet."""
         for row in [row for row in self._pending if row[0] == table]:
             del self._pending[row]
+
+    def sync_next_commit(self) -> None:
+        """Let the next commit wait for the disk in any flush mode: messages are lost without it."""
+        self._must_sync = True
 
     def commit(self) -> None:
         """Make everything since the last commit durable, in one transaction.
@@ -115,6 +128,8 @@ class MetadataStore:
             return
         execute = self._db.execute
         try:
+            if self._must_sync:
+                execute("pragma synchronous = full")
             execute("begin immediate")
             for statement, values in self._pending.values():
                 execute(statement, values)
@@ -128,6 +143,9 @@ class MetadataStore:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 raise StorageFull("the disk of the broker is full: make room, or add a broker") from error
             raise SystemError_(f"the broker's metadata could not be written: {error}") from error
+        if self._must_sync:
+            self._must_sync = False
+            execute(f"pragma synchronous = {self._synchronous}")
         self._pending.clear()
         for journal, data in journals:
             journal.pending.clear()
@@ -204,6 +222,12 @@ def _check_writable(path: Path, files: Files) -> None:
             files.close(files.open(each, create=True))
     except OSError as error:
         raise to_store_error(path, error) from error
+
+
+def metadata_exists(directory: Path) -> bool:
+    """Whether a data directory has a metadata file with anything in it."""
+    path = directory / FILE_NAME
+    return path.exists() and path.stat().st_size > 0
 
 
 def _open(path: Path, synchronous: str) -> sqlite3.Connection:

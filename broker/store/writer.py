@@ -20,7 +20,12 @@ from broker.store.ends import EndsFile
 from broker.store.queue_state import QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import ENTRY, LogKey, MemoryIndex
-from broker.store.segments.scan import MAX_RECORD_BYTES, encode_queue_table, encode_topic_dropped
+from broker.store.segments.scan import (
+    MAX_RECORD_BYTES,
+    encode_queue_table,
+    encode_topic_dropped,
+    encode_topic_named,
+)
 from broker.store.segments.segment import Segment
 from broker.store.syncing import Durability
 from model.record import CONTROL_FLAG, encode_record
@@ -47,6 +52,9 @@ class StoreWriter:
         self._queues: dict[LogKey, QueueState] = {}
         self._tail = TailCache(options.tail_bytes)
         self._stored_ms = 0
+        # What topic numbers stand for. The next batch begins with those that this segment does not say yet.
+        self._names: dict[int, bytes] = {}
+        self._unwritten_names: dict[int, bytes] = {}
         # The batch: appended, not flushed.
         self._buffer: list[bytes] = []
         self._batch_queues: list[QueueState] = []
@@ -125,11 +133,30 @@ class StoreWriter:
             self.append(topic_id, queue_id, payload, tag_hash)
         return first_offset
 
+    def name_topic(self, topic_id: int, name: bytes) -> None:
+        """Write what a topic number stands for before the next message, and at the start of each later segment.
+
+        So each segment with messages says it of every topic. Of two names of one topic the newer counts.
+        """
+        self._names[topic_id] = self._unwritten_names[topic_id] = name
+        if self._buffer:
+            self._append_names({topic_id: name})
+
+    def _append_names(self, names: dict[int, bytes]) -> None:
+        record = self._encode_names(names)
+        self._buffer.append(record)
+        self._next_at += len(record)
+
+    def _encode_names(self, names: dict[int, bytes]) -> bytes:
+        return b"".join([encode_topic_named(topic_id, self._stored_ms, name) for topic_id, name in names.items()])
+
     def drop_topic(self, topic_id: int) -> None:
         """Forget the queues of a topic. Durable as a message is: with the next `flush`, and undone if that fails.
 
         The space is free again when the segments are removed. The id must never be used again.
         """
+        self._names.pop(topic_id, None)
+        self._unwritten_names.pop(topic_id, None)
         keys = [key for key in self._queues if key[0] == topic_id]
         if not keys:
             return
@@ -186,6 +213,7 @@ class StoreWriter:
             or self._stored_ms - active.first_stored_ms >= options.segment_age_ms
         )
         self._end_batch()
+        self._unwritten_names.clear()
         if is_full:
             self._begin_next_segment()
 
@@ -255,6 +283,8 @@ class StoreWriter:
     def _begin_batch(self) -> None:
         # One clock reading for a batch, which lasts one event-loop iteration. Never back: offsets are searched by time.
         self._stored_ms = max(self._stored_ms, self._clock_ms())
+        if self._unwritten_names:
+            self._append_names(self._unwritten_names)
 
     def _check(self, queue: QueueState, length: int, flags: int) -> None:
         if length > MAX_RECORD_BYTES or flags >= CONTROL_FLAG:
@@ -292,7 +322,7 @@ class StoreWriter:
         ends = {key: queue.flushed_offset for key, queue in self._queues.items()}
         index = MemoryIndex(ends)
         try:
-            head = encode_queue_table(ends, self._stored_ms)
+            head = encode_queue_table(ends, self._stored_ms) + self._encode_names(self._names)
             log.begin_segment(log.written_position, head, index, now_ms=self._stored_ms, durable=False)
         except OSError:
             # The batch is stored and must not be refused now. The segment grows on, and the next flush tries again;

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 
 import msgpack
 
 from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.store.disk.errors import StoreError
+from broker.topics.lost import lost_topics, made_again, metadata_too_old
 from broker.topics.registration import Announcement, Registration
 from broker.topics.table import TopicEntry, TopicTable, queue_count
+from model.decode import decode_messages
+from model.errors import InvalidParameter
 from model.events import EventKind
-from model.names import dlq_topic, retry_topic
+from model.limits import MAX_PULL_BYTES
+from model.message_queue import MessageQueue
+from model.names import check_topic, dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command
 from remoting.connection import Connection
@@ -28,7 +35,9 @@ _LAST_ID = "last_topic_id"
 class Topics(Feature):
     """The topics of one broker: `table` to look them up, and methods that store and announce what they make."""
 
-    def __init__(self, core: Core, announcement: Announcement, *, auto_create: bool) -> None:
+    def __init__(
+        self, core: Core, announcement: Announcement, *, auto_create: bool, recover_topics: bool = False
+    ) -> None:
         self.table = TopicTable(auto_create=auto_create)
         self.registration = Registration(announcement, self.table)
         self._core = core
@@ -37,24 +46,28 @@ class Topics(Feature):
         self._rows = Table(metadata, "topics")
         for _, topic_id, config in self._rows.rows("topic_id"):
             self.table.restore(topic_id, TopicConfig.from_wire(msgpack.unpackb(config)))
+            core.store.name_topic(topic_id, config)
         self.table.restore_last_topic_id(metadata.number(_LAST_ID))
+        lost = lost_topics(core.store.queues(), self.table.names(), self.table.last_topic_id)
+        if lost and not recover_topics:
+            raise metadata_too_old(metadata.path, lost)
+        self.made_again = bool(lost)  # in this run, from the log, because the metadata had lost some
+        self._make_again(lost)
         self._drop_unknown()
         for entry in self.table.add_system_topics():
             self._save(entry)
 
     def _drop_unknown(self) -> None:
-        """Drop the queues of topics that are not known, and never give their numbers again.
+        """Drop the queues of topics that are not known.
 
-        The log and the metadata are two files, and a loss of power may have taken the end of one and not of the other:
-        either the topic's deletion was lost, or its creation. Nobody could read such queues; and a new topic with the
-        number of an old one would begin with its messages. A full disk leaves them as they are, for the next start.
+        They were deleted: the metadata is another file than the log, and is written first. Nobody could read such
+        queues, and a new topic with the number of an old one would begin with its messages. A full disk leaves them as
+        they are, for the next start.
         """
         store = self._core.store
         unknown = sorted({topic_id for topic_id, _ in store.queues()} - self.table.names().keys())
         if not unknown:
             return
-        self.table.restore_last_topic_id(unknown[-1])
-        self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
         for topic_id in unknown:
             queues = sum(key[0] == topic_id for key in store.queues())
             logger.warning("the messages of topic number %d, %d queues, are dropped: no topic has it", topic_id, queues)
@@ -63,6 +76,43 @@ class Topics(Feature):
             store.flush()
         except StoreError as error:
             logger.error("they could not be dropped now: %s", error)
+
+    def _make_again(self, lost: Mapping[int, int]) -> None:
+        """Make topics again that the metadata has lost, from what the log says."""
+        if not lost:
+            return
+        stored = {
+            topic_id: TopicConfig.from_wire(msgpack.unpackb(name))
+            for topic_id, name in self._core.store.topic_names(lost).items()
+        }
+        seen = {topic_id: self._sent_to(topic_id) for topic_id in lost.keys() - stored.keys()}
+        for topic_id, config in sorted(made_again(lost, stored, seen, self.table.names().values()).items()):
+            self.table.restore(topic_id, config)
+            self._save(self.table.existing(config.topic))
+            logger.warning(
+                "topic number %d is made again as %r with %d queues%s",
+                *(topic_id, config.topic, queue_count(config)),
+                "" if topic_id in stored else ": the log has stored no options of it, so check them",
+            )
+        logger.warning(
+            "topics made again from the log: %d; what the metadata knew of groups is not there any more, so a group "
+            "begins where its start offset says. Reset groups with 'rlab group reset', then start the broker again: "
+            "until then retention deletes nothing",
+            len(lost),
+        )
+
+    def _sent_to(self, topic_id: int) -> str:
+        """The topic that the first messages of a topic number were sent to, empty if they do not say it."""
+        store = self._core.store
+        for key in store.queues():
+            if key[0] == topic_id:
+                body = store.read(*key, store.min_offset(*key), max_n=1, max_bytes=MAX_PULL_BYTES).body
+                for message in decode_messages(MessageQueue("", "", key[1]), body, []):
+                    # A failed message comes back with its payload, through a topic of another name.
+                    if message.times_delivered == 0:
+                        with suppress(InvalidParameter):
+                            return check_topic(message.topic)
+        return ""
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""
@@ -134,8 +184,11 @@ class Topics(Feature):
             self._core.features.queue_changed(topic, queue_id)
 
     def _save(self, entry: TopicEntry) -> None:
-        self._rows.put(entry.config.topic, entry.topic_id, msgpack.packb(entry.config.to_wire()))
+        config = msgpack.packb(entry.config.to_wire())
+        self._rows.put(entry.config.topic, entry.topic_id, config)
+        self._core.store.name_topic(entry.topic_id, config)
         self._metadata.save_number(_LAST_ID, self.table.last_topic_id)
+        self._metadata.sync_next_commit()
 
     def _announce(self, topic: str, read_queue_nums: int, detail: str, cause: str) -> None:
         """Record a change of a topic, and announce it to the name servers."""

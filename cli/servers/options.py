@@ -43,6 +43,13 @@ Quirks = Annotated[
         f"{', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
     ),
 ]
+RecoverTopics = Annotated[
+    bool,
+    typer.Option(
+        "--recover-topics",
+        help="Make topics again from the log if metadata.sqlite is lost or too old; without it, refuse to start then.",
+    ),
+]
 RegisterInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of registrations while nothing changes.")
 ]

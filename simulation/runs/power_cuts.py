@@ -20,7 +20,7 @@ from pathlib import Path
 
 import anyio
 
-from broker.durability.metadata import FILE_NAME
+from broker.durability.metadata import FILE_NAME, MetadataStore
 from broker.store.disk.options import StoreOptions
 from client.listeners.listener import ConsumeResult
 from model.errors import RlabError
@@ -74,6 +74,11 @@ class PowerCutResult:
             f"{self.failed} failed, {self.duplicates} duplicates, {len(self.lost)} lost, {len(self.changed)} changed, "
             f"{len(self.out_of_order)} out of order"
         )
+
+
+def _last_topic_id(directory: Path) -> int:
+    with MetadataStore(directory) as metadata:
+        return metadata.number("last_topic_id")
 
 
 @dataclass
@@ -135,11 +140,14 @@ class _PowerCutRun:
         random = self.cluster.simulation.random
         self.files.cut(directory, survivor, random)
         if self.flush is FlushMode.ASYNC and random.random() < 0.5:
-            # Commits of the database reach the disk late and in order: perhaps none since the start has.
-            for path in survivor.glob(f"{FILE_NAME}*"):
-                path.unlink()
-            for path in sorted(self._noted(directory.name).iterdir()):
-                shutil.copy(path, survivor)
+            # Commits of the database reach the disk late and in order: perhaps none since the start has. But one that
+            # makes a topic waits for the disk.
+            noted = self._noted(directory.name)
+            if _last_topic_id(noted) == _last_topic_id(survivor):
+                for path in survivor.glob(f"{FILE_NAME}*"):
+                    path.unlink()
+                for path in sorted(noted.iterdir()):
+                    shutil.copy(path, survivor)
 
     def _noted(self, name: str) -> Path:
         return self.data_dir / f"{name}.metadata"

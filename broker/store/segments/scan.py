@@ -6,19 +6,21 @@ torn tail: the write that a crash interrupted.
 
     |head|r0|r1|r2?|r3|r4|half of r5        valid: r0 r1 r3 r4    damaged: r2's bytes    valid_bytes: end of r4
 
-Two kinds of records belong to the store itself, and make the log enough to rebuild everything. Both are ordinary
+Three kinds of records belong to the store itself, and make the log enough to rebuild everything. They are ordinary
 records with `CONTROL_FLAG`; they belong to no queue, and no reader gets them.
 
 - A **queue table** is at the start of each segment: every queue with the offset of its next message. So a segment can
   be read without the ones before it, which may have been deleted, and a queue without messages keeps its offsets.
 - **Topic dropped**: the queues of a topic end here, and do not come back when the log is scanned.
+- **Topic named**: what a topic number stands for, in bytes that the store does not look into. A scan passes over it; a
+  broker that has lost its metadata asks for it (`find_topic_names`).
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -28,6 +30,7 @@ from model.record import CONTROL_FLAG, CRC_FROM, HEADER, HEADER_BYTES, encode_re
 
 QUEUE_TABLE = CONTROL_FLAG | 1
 TOPIC_DROPPED = CONTROL_FLAG | 2
+TOPIC_NAMED = CONTROL_FLAG | 3
 
 _TABLE_ROW = struct.Struct(">IIQ")
 _TABLE_ROWS_PER_RECORD = 65_536
@@ -45,6 +48,11 @@ def decode_queue_table(payload: bytes) -> Iterator[tuple[LogKey, int]]:
     """Yield (queue, offset of its next message) from the payload of one queue table record."""
     for topic_id, queue_id, end in _TABLE_ROW.iter_unpack(payload):
         yield (topic_id, queue_id), end
+
+
+def encode_topic_named(topic_id: int, stored_ms: int, name: bytes) -> bytes:
+    """Return the record that says what a topic number stands for."""
+    return encode_record(topic_id, 0, 0, stored_ms, 0, TOPIC_NAMED, 0, name)
 
 
 def encode_topic_dropped(topic_id: int, stored_ms: int) -> bytes:
@@ -158,3 +166,12 @@ def walk(read: Read, size: int, position: int = 0, *, with_payloads: bool = Fals
         # Not a record. Go to the next place that looks like one; near the end of the block, read on and look again.
         shape = _HEADER_SHAPE.search(block, at + 1)
         position = base + shape.start() if shape else max(position + 1, base + len(block) - _SHAPE_BYTES + 1)
+
+
+def find_topic_names(read: Read, size: int, wanted: Collection[int]) -> dict[int, bytes]:
+    """Return what the first `size` bytes of a segment say of topic numbers; of two names of one, the newer."""
+    return {
+        topic_id: payload
+        for _, _, topic_id, _, _, _, _, flags, payload in walk(read, size)
+        if flags == TOPIC_NAMED and topic_id in wanted
+    }

@@ -219,6 +219,23 @@ def test_a_locked_file_is_an_error_that_says_so_and_is_tried_again(
     assert load(tmp_path) == [("g", "t", 0, 42)]
 
 
+def test_a_commit_that_messages_depend_on_waits_for_the_disk_and_the_next_one_does_not(
+    store: MetadataStore, offsets: Table
+) -> None:
+    levels: list[bool] = []
+    for is_needed in (False, True, False):
+        statements: list[str] = []
+        if is_needed:
+            store.sync_next_commit()
+        offsets.put("g", "t", 0, len(levels))
+        store._db.set_trace_callback(statements.append)
+        store.commit()
+        store._db.set_trace_callback(None)
+        levels.append("pragma synchronous = full" in statements[: statements.index("begin immediate")])
+    assert levels == [False, True, False]
+    assert store._db.execute("pragma synchronous").fetchone() == (1,), "normal"
+
+
 def test_a_commit_of_nothing_does_not_touch_the_file(store: MetadataStore) -> None:
     store._db.close()
     store.commit()

@@ -44,6 +44,16 @@ def store_messages_of(directory: Path, topic_id: int) -> None:
         store.flush()
 
 
+def a_topic_and_a_deleted_one(directory: Path) -> int:
+    """Returns the number of the first, which has a message; the number of the other is the next one."""
+    with open_rooms(directory) as rooms:
+        known = rooms.put_topic("t", messages=1).topic_id
+        rooms.put_topic("deleted")
+        rooms.topics.delete("deleted", "")
+        rooms.core.metadata.commit()
+    return known
+
+
 def test_a_topic_is_there_in_the_next_run_as_it_was_changed_last(tmp_path: Path) -> None:
     with open_rooms(tmp_path) as rooms:
         topic_id = rooms.put_topic("t").topic_id
@@ -87,28 +97,25 @@ def test_a_retry_topic_and_a_dlq_are_made_and_announced_once(tmp_path: Path) -> 
 def test_messages_of_no_topic_are_dropped_and_their_number_is_not_given_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with open_rooms(tmp_path) as rooms:
-        known = rooms.put_topic("t", messages=1).topic_id
-        rooms.core.metadata.commit()
-    store_messages_of(tmp_path, known + 6)
+    known = a_topic_and_a_deleted_one(tmp_path)
+    store_messages_of(tmp_path, known + 1)
     with open_rooms(tmp_path) as rooms:
         assert rooms.core.store.queues() == [(known, 0)]
-        assert rooms.topics.ensure_dlq("g").topic_id == known + 7
+        assert rooms.topics.ensure_dlq("g").topic_id == known + 2
         rooms.core.metadata.commit()
-        assert rooms.core.metadata.number("last_topic_id") == known + 7
-    assert f"topic number {known + 6}" in caplog.text
+        assert rooms.core.metadata.number("last_topic_id") == known + 2
+    assert f"topic number {known + 1}" in caplog.text
     with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
         assert store.queues() == [(known, 0)]
 
 
 def test_a_full_disk_leaves_them_for_the_next_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store_messages_of(tmp_path, 70)
+    known = a_topic_and_a_deleted_one(tmp_path)
+    store_messages_of(tmp_path, known + 1)
     disk = FailingDisk()
-    with MessageStore.open(tmp_path, StoreOptions(), lambda: 0) as store:
-        assert store.queues() == [(70, 0)]
     with open_rooms(tmp_path, files=disk, errno=errno.ENOSPC) as rooms:
-        assert rooms.core.store.queues() == [(70, 0)]
-        assert rooms.topics.table.last_topic_id >= 70
+        assert rooms.core.store.queues() == [(known, 0), (known + 1, 0)]
+        assert rooms.topics.table.last_topic_id == known + 1
         disk.errno = None
     assert "could not be dropped now" in caplog.text
 

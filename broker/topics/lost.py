@@ -1,0 +1,86 @@
+"""Topics that the log knows and the metadata does not: which were deleted, and how to make the others again. Pure.
+
+A topic is stored before its first message, and its deletion before its messages are dropped. So a number up to the
+highest that the metadata knows was deleted, and the crash came between the two. A greater number was never deleted: the
+metadata is missing, or it is older than the log, and dropping the messages would lose them.
+
+    the metadata knows numbers up to 6, and the log has 2, 4, 7     4 is no topic: dropped; 7: the metadata is too old
+
+A topic that is made again has the name and the options that the log has stored for it, or the name that its first
+message has, or one like `recovered-7`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from broker.store.segments.index import LogKey
+from model.errors import ConfigError
+from model.topic_route import TopicConfig
+
+
+def lost_topics(queues: Iterable[LogKey], known: Collection[int], last_topic_id: int) -> dict[int, int]:
+    """Return topic number -> queues, at least, of those that the metadata should know, and does not."""
+    lost: dict[int, int] = {}
+    for topic_id, queue_id in queues:
+        if topic_id > last_topic_id and topic_id not in known:
+            lost[topic_id] = max(lost.get(topic_id, 0), queue_id + 1)
+    return lost
+
+
+def metadata_too_old(path: Path, lost: Mapping[int, int]) -> ConfigError:
+    """Return the refusal of a metadata file that does not know topics of the log."""
+    return ConfigError(
+        f"{path} is older than the messages beside it, which are of topics that it does not know ({_numbers(lost)}): "
+        f"put its newest copy back; or, if there is none, {_RECOVER}"
+    )
+
+
+def metadata_missing(path: Path, lost: Mapping[int, int]) -> ConfigError:
+    """Return the refusal of a data directory whose metadata file is gone."""
+    return ConfigError(
+        f"{path} is missing or empty, and there are messages of topics that only it knows ({_numbers(lost)}): put it "
+        f"back, with its -wal file if it had one; or, if it is lost, {_RECOVER}"
+    )
+
+
+_RECOVER = (
+    "start once with --recover-topics, which makes the topics again from the messages, but not the committed offsets "
+    "of groups. No message was dropped"
+)
+_NUMBERS_SHOWN = 5
+
+
+def _numbers(lost: Mapping[int, int]) -> str:
+    more = f" and {len(lost) - _NUMBERS_SHOWN} more" if len(lost) > _NUMBERS_SHOWN else ""
+    return f"number {', '.join(map(str, sorted(lost)[:_NUMBERS_SHOWN]))}{more}"
+
+
+def made_again(
+    lost: Mapping[int, int], stored: Mapping[int, TopicConfig], seen: Mapping[int, str], taken: Collection[str]
+) -> dict[int, TopicConfig]:
+    """Return number -> config of topics that are made again; no two have one name, and none has one that is taken.
+
+    Args:
+        lost: number -> queues, at least.
+        stored: what the log has stored of some of them.
+        seen: the topics that messages of some of them say they were sent to.
+        taken: names of topics that the metadata knows: their groups have offsets, which are not those of a lost one.
+    """
+    names = set(taken)
+    configs: dict[int, TopicConfig] = {}
+    # The newest number first: a topic that was deleted and made again has its name.
+    for topic_id in sorted(lost, reverse=True):
+        queues = lost[topic_id]
+        config = stored.get(topic_id)
+        if config is None or config.topic in names:
+            name = "" if config is not None else seen.get(topic_id, "")
+            if not name or name in names:
+                name = f"recovered-{topic_id}"
+            while name in names:
+                name += "-again"
+            config = TopicConfig(topic=name, read_queue_nums=queues, write_queue_nums=queues)
+        names.add(config.topic)
+        configs[topic_id] = config
+    return configs
