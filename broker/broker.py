@@ -39,6 +39,7 @@ from broker.retry.send_back import SendBack
 from broker.sink.handlers import SinkHandlers
 from broker.sink.service import Sink
 from broker.store.disk.errors import StoreError, StoreReadOnly
+from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from broker.topics.damage import DamageReports
 from broker.topics.lost import lost_topics, metadata_missing
@@ -47,7 +48,7 @@ from broker.topics.service import Topics
 from broker.topics.table import queue_count
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import TRACE_FLUSH_INTERVAL_S
+from model.limits import RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload, tag_hash
 from model.names import TRACE_TOPIC
 from model.record import FlushMode
@@ -87,6 +88,7 @@ class Broker(Feature):
         self.metadata = metadata
         self.loop = loop
         self._started_at = loop.time()
+        self._look_at = self._started_at + RESERVE_CHECK_S
         run = metadata.number("runs")
         metadata.save_number("runs", run + 1)  # committed with what the features store at the start
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
@@ -145,6 +147,26 @@ class Broker(Feature):
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
             RequestCode.GET_SERVER_STATE: self.server_state,
         }
+
+    def take_reserve(self) -> None:
+        """Keep room of the disk back, now that everything is open."""
+        if not self.store.reserve.take():
+            logger.warning(
+                "broker %s: the disk is full: it serves reads and commits, and refuses sends until %g MiB are free",
+                *(self.config.name, self.config.store.reserve_bytes / MIB),
+            )
+
+    def next_deadline(self) -> float | None:
+        """When to look whether there is room for the reserve again."""
+        return self._look_at
+
+    def expire(self, now: float) -> None:
+        """Take the reserve of the disk, if it is not there and there is room."""
+        if now < self._look_at:
+            return
+        self._look_at = now + RESERVE_CHECK_S
+        if self.store.reserve.is_missing and self.store.reserve.take():
+            logger.warning("broker %s: there is room on the disk again, sends are accepted", self.config.name)
 
     @property
     def uptime_s(self) -> float:
@@ -226,6 +248,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
         if config.flush is FlushMode.SYNC:
             store.show_only_synced()
         broker = Broker(config, store, metadata, loop)
+        broker.take_reserve()
         recovery_s = loop.time() - began
         stopping = False
 

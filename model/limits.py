@@ -195,6 +195,8 @@ RETENTION_INTERVAL_S = 10.0
 """How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
 RETENTION_CHECK_S = 1.0
 """How often it checks whether a segment was finished; then it looks for old messages at once."""
+RESERVE_CHECK_S = 5.0
+"""How often a broker on a full disk looks whether there is room for its reserve, and so for messages, again."""
 MAX_SEGMENTS_PER_TRIM = 16
 """Files that a broker deletes in one event-loop iteration; the others wait for the next check."""
 MAX_DAMAGE_LINES = 20

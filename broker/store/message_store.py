@@ -21,10 +21,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -38,7 +37,6 @@ from broker.store.reader import LogReader
 from broker.store.recovery import Recovery, RecoveryReport
 from broker.store.segments.commit_log import CommitLog
 from broker.store.segments.index import LogKey
-from broker.store.segments.scan import find_topic_names
 from broker.store.segments.sync_job import SyncJob
 from broker.store.syncing import Durability
 from broker.store.writer import StoreWriter
@@ -48,9 +46,6 @@ from model.record import StoredRecord, iter_records
 # Bound once: for a read of recent messages, looking these up would cost as much as the read.
 _FOUND = ReadStatus.FOUND
 _new_tuple = tuple.__new__
-
-_SEGMENTS_FOR_NAMES = 8
-"""One with messages names every topic; more are for when it is damaged. The logs of earlier versions have no names."""
 
 
 class SegmentSpan(NamedTuple):
@@ -119,6 +114,7 @@ class MessageStore(StoreWriter):
         log = CommitLog(directory, files, options)
         try:
             store = cls(log, lock, options, clock_ms)
+            store.reserve.give_up()  # until the caller takes it, once it has opened what else needs room
             store._recover()
         except BaseException:
             log.close()
@@ -257,25 +253,6 @@ class MessageStore(StoreWriter):
     def queues(self) -> list[LogKey]:
         """Return (topic_id, queue_id) of every queue, sorted."""
         return sorted(self._queues)
-
-    def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
-        """Return what the log itself says of topic numbers (see `name_topic`), of those that it names.
-
-        It reads some of the newest segments as a whole: this is for a broker that has lost its metadata.
-
-        Raises:
-            StoreReadFailed: an I/O error.
-        """
-        names: dict[int, bytes] = {}
-        log = self._log
-        try:
-            for segment in log.segments[: -1 - _SEGMENTS_FOR_NAMES : -1]:
-                missing = set(wanted) - names.keys()
-                if missing:
-                    names |= find_topic_names(partial(log.read, segment), segment.size, missing)
-        except OSError as error:
-            raise self._read_error(error) from error
-        return names
 
     def _read_error(self, error: OSError) -> StoreReadFailed:
         return StoreReadFailed(f"cannot read {self._log.directory} ({error}): check the disk")

@@ -10,12 +10,19 @@ entry. What all messages of a batch share, the clock reading and the system call
 from __future__ import annotations
 
 import contextlib
-import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from broker.store.damage import DamageLog
-from broker.store.disk.errors import StoreError, StoreFull, StoreReadOnly, StoreSyncFailed, StoreWriteFailed
-from broker.store.disk.options import StoreOptions
+from broker.store.disk.errors import (
+    StoreError,
+    StoreFull,
+    StoreReadFailed,
+    StoreReadOnly,
+    StoreSyncFailed,
+    StoreWriteFailed,
+)
+from broker.store.disk.options import MIB, StoreOptions
+from broker.store.disk.reserve import NO_ROOM, Reserve
 from broker.store.ends import EndsFile
 from broker.store.queue_state import QueueState, TailCache
 from broker.store.segments.commit_log import CommitLog
@@ -31,7 +38,6 @@ from broker.store.syncing import Durability
 from model.record import CONTROL_FLAG, encode_record
 
 _pack_entry = ENTRY.pack
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _UNFINISHED_SEGMENTS_MAX = 4
 _MAX_ID = 2**32 - 1
 
@@ -42,6 +48,7 @@ class StoreWriter:
     def __init__(
         self, log: CommitLog, durability: Durability, options: StoreOptions, clock_ms: Callable[[], int]
     ) -> None:
+        self.reserve = Reserve(log.directory, log.files, options.reserve_bytes)
         self._log = log
         self._durability = durability
         self._ends = EndsFile(log.directory, log.files)
@@ -142,6 +149,17 @@ class StoreWriter:
         if self._buffer:
             self._append_names({topic_id: name})
 
+    def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
+        """Return what earlier runs have named topic numbers, as far as the newest segments say it; it may take seconds.
+
+        Raises:
+            StoreReadFailed: an I/O error.
+        """
+        try:
+            return self._log.topic_names(wanted)
+        except OSError as error:
+            raise StoreReadFailed(f"cannot read {self._log.directory} ({error}): check the disk") from error
+
     def _append_names(self, names: dict[int, bytes]) -> None:
         record = self._encode_names(names)
         self._buffer.append(record)
@@ -180,6 +198,12 @@ class StoreWriter:
         if not buffer:
             return
         log = self._log
+        if self.reserve.is_missing:
+            self._roll_back()
+            raise StoreFull(
+                f"{log.directory} has only the room that is kept for commits: nothing of this batch is stored; free "
+                f"space or shorten the retention, sending works again with {self.reserve.size_bytes / MIB:g} MiB free"
+            )
         data = b"".join(buffer)
         try:
             self._durability.check_writable()
@@ -339,7 +363,7 @@ class StoreWriter:
 
 
 def _write_error(log: CommitLog, error: OSError) -> StoreError:
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return StoreFull(
             f"no room in {log.directory} ({error.strerror}): nothing of this batch is stored; free space or shorten "
             "the retention, sending works again at once"

@@ -35,6 +35,9 @@ class UnsyncedFiles(Files):
     def sync_directory(self, path: Path) -> None:
         """Do nothing."""
 
+    def allocate(self, fd: int, size: int) -> None:
+        """Do nothing: a crash copies every file."""
+
 
 class SimulatedServer(Generic[Running]):
     """One server process on a host of its own.

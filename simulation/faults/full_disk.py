@@ -40,6 +40,11 @@ class FillingDisks(UnsyncedFiles):
         self.open_files.pop(fd, None)
         super().close(fd)
 
+    def allocate(self, fd: int, size: int) -> None:
+        """See `Files.allocate`; fails with ENOSPC on a full disk."""
+        if self.open_files.get(fd) in self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """See `Files.pwrite`; fails with ENOSPC on a full disk."""
         if self.open_files.get(fd) in self.full:

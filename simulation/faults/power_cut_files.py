@@ -156,6 +156,9 @@ class PowerCutFiles(Files):
         self._open[fd].pending.append((position, bytes(data[:written])))
         return written
 
+    def allocate(self, fd: int, size: int) -> None:
+        """Do nothing: a power cut copies every file."""
+
     def truncate(self, fd: int, size: int) -> None:
         """See `Files.truncate`."""
         super().truncate(fd, size)

@@ -3,6 +3,7 @@
 STORE                        marker: one line with the format version
 LOCK                         held by the process that has the store open
 ENDS                         where the log and its queues begin and end (`ends.py`)
+RESERVE                      room for when the disk is full (`reserve.py`)
 00000000000000000000.log     segments, named after the log position of their first byte
 00000000000000000000.index   their queue indexes (`segments/index.py`)
 00000000000000000000.keys    their indexes by key and message id, made by the first query (`keys/file.py`)
@@ -10,6 +11,7 @@ ENDS                         where the log and its queues begin and end (`ends.p
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -133,7 +135,8 @@ class DirectoryLock:
                     f"{directory} is in use by process {holder}: stop it, or give this broker its own data directory"
                 )
             files.truncate(fd, 0)
-            files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
+            with contextlib.suppress(OSError):  # it is only for the message, and a full disk may have no room for it
+                files.write_all(fd, f"{os.getpid()}\n".encode(), 0)
         except BaseException:
             files.close(fd)
             raise

@@ -6,6 +6,7 @@ forgets what was not synced, is all that a crash test needs.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -68,6 +69,13 @@ class Files:
         """Cut an open file to `size` bytes."""
         os.ftruncate(fd, size)
 
+    def allocate(self, fd: int, size: int) -> None:
+        """Give an empty open file `size` bytes of the disk, whatever they hold."""
+        if sys.platform == "linux":
+            os.posix_fallocate(fd, 0, size)
+        else:
+            self.write_all(fd, bytes(size), 0)
+
     def sync(self, fd: int) -> None:
         """Return once the content and the length of the file are on the disk itself. May block for long."""
         if sys.platform == "darwin":
@@ -116,6 +124,8 @@ class Files:
             self.rename(temporary, path)
         except OSError:
             self.close(fd)
+            with contextlib.suppress(OSError):
+                self.remove(temporary)  # on a full disk a part of a file is in the way of everything else
             raise
         return fd
 

@@ -19,6 +19,7 @@ class StoreOptions:
         index_cache_bytes: budget for parts of index files that reads of old records have loaded.
         scan_records: most records that one read looks at when a filter skips them; also the most it skips over damage.
         open_files: most segment files that are kept open for reading.
+        reserve_bytes: room that is kept for a start, and for commits, on a full disk; 0 for none.
     """
 
     segment_bytes: int = 64 * MIB
@@ -28,6 +29,7 @@ class StoreOptions:
     index_cache_bytes: int = 16 * MIB
     scan_records: int = 4_096
     open_files: int = 32
+    reserve_bytes: int = 16 * MIB
 
     def __post_init__(self) -> None:
         """Refuse sizes that the formats cannot hold.
@@ -41,7 +43,7 @@ class StoreOptions:
         for name in ("segment_records", "segment_age_ms", "scan_records", "open_files"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
-        for name in ("tail_bytes", "index_cache_bytes"):
+        for name in ("tail_bytes", "index_cache_bytes", "reserve_bytes"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: must not be negative")
 

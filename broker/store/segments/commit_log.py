@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,11 +30,14 @@ from broker.store.segments.index_file import (
     PartCache,
     decode_header,
 )
-from broker.store.segments.scan import Scan, scan_segment
+from broker.store.segments.scan import Scan, find_topic_names, scan_segment
 from broker.store.segments.segment import Segment
 from broker.store.segments.sync_job import SegmentSync, SyncJob
 
 _T = TypeVar("_T")
+
+_SEGMENTS_FOR_NAMES = 8
+"""One with messages names every topic; more are for when it is damaged. The logs of earlier versions have no names."""
 
 
 class CommitLog:
@@ -192,6 +196,15 @@ class CommitLog:
             _, oldest = self._open.popitem(last=False)
             self.files.close(oldest)
         return fd
+
+    def topic_names(self, wanted: Collection[int]) -> dict[int, bytes]:
+        """Return what topic numbers stand for, of those that the newest segments say it of; reads them as a whole."""
+        names: dict[int, bytes] = {}
+        for segment in self.segments[: -1 - _SEGMENTS_FOR_NAMES : -1]:
+            missing = set(wanted) - names.keys()
+            if missing:
+                names |= find_topic_names(partial(self.read, segment), segment.size, missing)
+        return names
 
     # --- syncing -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""A file that keeps room on the disk for when there is no other.
+
+A broker on a full disk has nothing left to start with: recovery begins a segment, and the metadata needs its log. So
+it gives the reserve up at its start, and takes it again when everything is open. While it cannot, it stores no
+messages, and what is left is for commits; every few seconds it tries to take the reserve again, which succeeds once
+retention, or somebody else, has made room.
+
+    started     give up, open the files, take                    a disk with room: the file is there again
+    killed on a full disk, and started      give up, open, take fails       sends are refused, reads and commits go on
+    a commit finds no room                  give up, commit again           likewise
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from pathlib import Path
+
+from broker.store.disk.files import Files
+
+logger = logging.getLogger(__name__)
+
+RESERVE_NAME = "RESERVE"
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a full disk, or of a quota that is used up."""
+
+
+class Reserve:
+    """The reserve of one data directory; nothing is taken before `take`, and nothing at all with a size of 0."""
+
+    def __init__(self, directory: Path, files: Files, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.is_missing = False  # there was no room for it, so nothing but commits may use what is left
+        self._path = directory / RESERVE_NAME
+        self._files = files
+
+    def give_up(self) -> bool:
+        """Free the room, and return whether there was any to free."""
+        was_there = self._path.exists()
+        try:
+            self._files.remove(self._path)
+        except OSError:
+            return False
+        return was_there
+
+    def take(self) -> bool:
+        """Take the room if there is enough, and return whether the disk has room."""
+        try:
+            if self.size_bytes:
+                fd = self._files.open(self._path, create=True)
+                try:
+                    self._files.allocate(fd, self.size_bytes)
+                finally:
+                    self._files.close(fd)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._files.remove(self._path)  # a part of it would keep room from commits
+            self.is_missing = error.errno in NO_ROOM
+            if not self.is_missing:
+                logger.warning("no reserve of the disk: %s: %s", self._path, error)
+        else:
+            self.is_missing = False
+        return not self.is_missing
