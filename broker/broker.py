@@ -65,6 +65,7 @@ logger = logging.getLogger(__name__)
 SYNC_INTERVAL_S = 0.2
 """How long a written message may stay unsynced with `FlushMode.ASYNC`."""
 
+_DATA_ID_BITS = 62  # both SQLite and msgpack store it as it is
 _TRACE_EVENTS_PER_MESSAGE = 1_000
 """A message of the trace has to fit a record and a frame, however long the names in it are."""
 
@@ -90,7 +91,9 @@ class Broker(Feature):
         self._started_at = loop.time()
         self._look_at = self._started_at + RESERVE_CHECK_S
         run = metadata.number("runs")
-        metadata.save_number("runs", run + 1)  # committed with what the features store at the start
+        metadata.save_number("runs", run + 1)  # committed with what the features store at the start, as the next is
+        self._data_id = metadata.number("data_id") or config.rng.getrandbits(_DATA_ID_BITS)
+        metadata.save_number("data_id", self._data_id)
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
         self.features = features = Features()
         self.driver = DeadlineDriver(features.next_deadline, features.expire)
@@ -99,21 +102,12 @@ class Broker(Feature):
             *(loop, config.name, config.quirks, config.clock_ms, store, metadata),
             *(self.barrier, self.events, self.driver, features),
         )
-        announcement = Announcement(
-            name=config.name,
-            cluster=config.cluster,
-            broker_id=config.broker_id,
-            name_servers=config.name_servers,
-            advertise=config.advertise,
-            register_interval_s=config.register_interval_s,
-            expiry_s=config.expiry_s,
-            version=int(config.clock_ms()),
-            newcomer=run == 0,
-        )
         add = features.add
         add(self)
         topics = self.topics = add(
-            Topics(core, announcement, auto_create=config.auto_create_topics, recover_topics=config.recover_topics)
+            Topics(
+                core, self._announcement(), auto_create=config.auto_create_topics, recover_topics=config.recover_topics
+            )
         )
         self.damage = add(DamageReports(core, topics, config.data_dir))
         groups = self.groups = add(Groups(core, config.restore_grace_s))
@@ -140,6 +134,19 @@ class Broker(Feature):
         if Part.RETENTION in config.parts and not topics.made_again:
             add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
+
+    def _announcement(self) -> Announcement:
+        return Announcement(
+            name=self.config.name,
+            cluster=self.config.cluster,
+            broker_id=self.config.broker_id,
+            name_servers=self.config.name_servers,
+            advertise=self.config.advertise,
+            register_interval_s=self.config.register_interval_s,
+            expiry_s=self.config.expiry_s,
+            version=int(self.config.clock_ms()),
+            data_id=self._data_id,
+        )
 
     def handlers(self) -> dict[RequestCode, Handler]:
         """Request code -> handler."""

@@ -13,6 +13,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- NoPermission                                                           NO_PERMISSION
     |   +-- IllegalOperation              not in this state                        ILLEGAL_OPERATION
     |   +-- ClientIdConflict              two live clients share one id            CLIENT_ID_CONFLICT
+    |   +-- BrokerNameTaken               two live brokers have one name           BROKER_NAME_TAKEN
     |   +-- RequestCodeNotSupported       the peer is of another version           REQUEST_CODE_NOT_SUPPORTED
     +-- ServerError                    the server: its state or its disk
     |   +-- SystemError_                  unexpected failure                       SYSTEM_ERROR
@@ -105,6 +106,12 @@ class ClientIdConflict(UsageError):
     """Another live client of the group has the same client id."""
 
     code = ResponseCode.CLIENT_ID_CONFLICT
+
+
+class BrokerNameTaken(UsageError):
+    """Another live broker, with another data directory, is registered under this name."""
+
+    code = ResponseCode.BROKER_NAME_TAKEN
 
 
 class RequestCodeNotSupported(UsageError):

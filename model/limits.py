@@ -195,6 +195,14 @@ RETENTION_INTERVAL_S = 10.0
 """How often a broker looks for old messages to delete (RocketMQ: cleanResourceInterval)."""
 RETENTION_CHECK_S = 1.0
 """How often it checks whether a segment was finished; then it looks for old messages at once."""
+CLOCK_JUMP_MS = 10 * 60 * 1000
+"""A wall clock that is this far off between two looks of retention was set; no clock drifts so fast."""
+CLOCK_AWAY_MS = 24 * 3600 * 1000
+"""A broker that was away for longer cannot tell that from a clock that was set. A day is longer than most repairs."""
+CLOCK_SAVED_MS = 3600 * 1000
+"""How often a broker stores what its clock shows, for the next start."""
+MAX_CLOCK_JUMPS = 16
+"""Jumps that are remembered as long as messages from before them are there."""
 RESERVE_CHECK_S = 5.0
 """How often a broker on a full disk looks whether there is room for its reserve, and so for messages, again."""
 MAX_SEGMENTS_PER_TRIM = 16

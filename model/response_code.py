@@ -39,3 +39,4 @@ class ResponseCode(IntEnum):
     STORAGE_FULL = 90_005
     STALE_REGISTRATION = 90_006
     STAGE_LOST = 90_007
+    BROKER_NAME_TAKEN = 90_008

@@ -32,6 +32,7 @@ class BrokerRegistration:
     expiry_s: float
     topics: tuple[TopicConfig, ...]
     newcomer: bool = False  # no name server has known this broker before
+    data_id: int = 0  # number of its data directory; 0 if it does not say
 
     @property
     def key(self) -> BrokerKey:
@@ -60,6 +61,7 @@ def registration_of(request: Command) -> BrokerRegistration:
         expiry_s=header["expiry_ms"] / 1000,
         topics=topics,
         newcomer=header.get("newcomer") is True,
+        data_id=header.get("data_id") or 0,
     )
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from model.errors import InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
 from model.limits import MAX_BROKERS, MAX_TOPICS
 from model.topic_route import MASTER_ID, BrokerData, Perm, QueueData, TopicConfig, TopicRoute
 from namesrv.registration import BrokerKey, BrokerRegistration
@@ -92,11 +92,17 @@ class RouteTable:
         another broker's is taken from it: one port has one process. When the connection closes, the broker is gone.
 
         Raises:
+            BrokerNameTaken: a live broker of this name has another data directory; nothing changed.
             StaleRegistration: the same broker is live with a newer version; nothing changed.
             SystemBusy: the table is full; nothing changed.
         """
         key = registration.key
         known = self._live.get(key)
+        if known is not None and _is_another_broker(known.registration, registration):
+            raise BrokerNameTaken(
+                f"a broker named {key.broker_name!r} with id {key.broker_id} runs at {known.registration.address}, "
+                f"with another data directory than that at {registration.address}: give one another name, or stop one"
+            )
         if known is not None and registration.version < known.registration.version:
             raise StaleRegistration(
                 f"broker {key.broker_name!r} id {key.broker_id} is registered with version "
@@ -301,6 +307,11 @@ class RouteTable:
         return BrokerData(
             cluster=broker.cluster, broker_name=broker_name, addresses=dict(sorted(broker.addresses.items()))
         )
+
+
+def _is_another_broker(known: BrokerRegistration, new: BrokerRegistration) -> bool:
+    """Whether the two are no lives of one broker: at one address it is one, and so it is with one data directory."""
+    return known.address != new.address and 0 != known.data_id != new.data_id != 0
 
 
 def _queue_data(broker_name: str, config: TopicConfig, wiped: bool) -> QueueData:

@@ -15,7 +15,7 @@ import msgpack
 from anyio.abc import TaskGroup
 
 from broker.topics.table import TopicTable
-from model.errors import RlabError
+from model.errors import BrokerNameTaken, ConfigError, RlabError
 from model.limits import REGISTER_RETRY_MAX_S, REQUEST_TIMEOUT_S
 from model.topic_route import Perm
 from remoting.address import format_address, is_loopback, parse_address
@@ -31,6 +31,7 @@ class Announcement(NamedTuple):
     """What registrations say of a broker, and how often.
 
     `version` is that of the first one of this run, and grows over restarts, as the wall clock in milliseconds does.
+    `data_id` is a random number of the data directory, by which name servers know two brokers of one name apart.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Announcement(NamedTuple):
     expiry_s: float
     version: int
     newcomer: bool = False  # whether this is the first run of its data directory
+    data_id: int = 0
 
 
 class Registration:
@@ -52,6 +54,8 @@ class Registration:
         self._topics = topics
         self._version = announcement.version  # one up for every change
         self._cause = ""
+        self._was_registered = False
+        self._name_taken: BrokerNameTaken | None = None
         self._wakes = {address: anyio.Event() for address in announcement.name_servers}
         self._tried = {address: anyio.Event() for address in announcement.name_servers}
         self._announced: dict[str, str] = {}
@@ -77,10 +81,15 @@ class Registration:
     async def wait_tried(self) -> None:
         """Wait until each name server has answered once or could not be reached.
 
+        Raises:
+            ConfigError: another broker has the name, and this one was never registered in this run.
+
         Cancellation: harmless.
         """
         for tried in self._tried.values():
             await tried.wait()
+        if self._name_taken is not None:
+            raise ConfigError(str(self._name_taken))
 
     async def _keep_registered(self, address: str, listen: str) -> None:
         backoff = Backoff()
@@ -88,9 +97,12 @@ class Registration:
             self._wakes[address] = anyio.Event()
             try:
                 await self._register(address, listen)
+                self._was_registered = True
                 backoff = Backoff()
                 wait_s = self._broker.register_interval_s
             except RlabError as error:
+                if isinstance(error, BrokerNameTaken) and not self._was_registered:
+                    self._name_taken = error
                 logger.warning("%s: not registered with name server %s: %s", self._broker.name, address, error)
                 # A back-off of our own: the client's does not count a name server that answers, and refuses.
                 now = anyio.current_time()
@@ -127,6 +139,7 @@ class Registration:
             "version": self._version,
             "expiry_ms": int(broker.expiry_s * 1000),
             "newcomer": broker.newcomer and address not in self._known,
+            "data_id": broker.data_id,
             "cause": self._cause,
         }
         await self._client.request(address, RequestCode.REGISTER_BROKER, header, msgpack.packb(topics))

@@ -24,11 +24,12 @@ SERVER_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("version", int, "data version; grows with every change of the topics", minimum=0),
             Field("expiry_ms", int, "silence after which the broker is considered dead", True, 1, _MAX_EXPIRY_MS),
             Field("newcomer", bool, "whether no name server has known this broker before", required=False),
+            Field("data_id", int, "random number of the broker's data directory", required=False, minimum=0),
             CAUSE,
         ),
         rows=(TOPIC, *TOPIC_CONFIG),
         max_rows=MAX_TOPICS,
-        answer="header `changed`: whether any route changed",
+        answer="header `changed`: whether any route changed. BROKER_NAME_TAKEN while another broker has the name",
     ),
     RequestCode.UNREGISTER_BROKER: RequestSchema(
         "broker -> name server",

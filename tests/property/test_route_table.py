@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.errors import InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
 from model.topic_route import BrokerData, Perm, QueueData, TopicConfig, TopicRoute
 from namesrv.registration import BrokerRegistration
 from namesrv.route_table import RouteTable
@@ -70,6 +70,8 @@ class Twin:
 
     def register(self, new: BrokerRegistration, connection: int, now: float) -> None:
         same = [entry for entry in self.live if entry[0].key == new.key]
+        if same and same[0][0].address != new.address and len({0, same[0][0].data_id, new.data_id}) == 3:
+            raise BrokerNameTaken
         if same and same[0][0].version > new.version:
             raise StaleRegistration
         same_address = [entry for entry in self.live if entry[0].address == new.address]
@@ -99,7 +101,7 @@ CONFIGS = st.builds(
     PERMS,
 )
 REGISTRATIONS = st.builds(
-    lambda cluster, name, broker_id, port, version, expiry_s, topics: BrokerRegistration(
+    lambda cluster, name, broker_id, port, version, expiry_s, topics, data_id: BrokerRegistration(
         cluster=cluster,
         broker_name=name,
         broker_id=broker_id,
@@ -107,6 +109,7 @@ REGISTRATIONS = st.builds(
         version=version,
         expiry_s=expiry_s,
         topics=tuple(topics),
+        data_id=data_id,
     ),
     st.sampled_from(["x", "x", "y"]),
     st.sampled_from(NAMES),
@@ -115,6 +118,7 @@ REGISTRATIONS = st.builds(
     st.integers(1, 2),
     st.sampled_from([3.0, 10.0]),
     st.lists(CONFIGS, max_size=3, unique_by=lambda config: config.topic),
+    st.sampled_from([0, 1, 2]),
 )
 STEPS = st.lists(
     st.tuples(st.just("register"), REGISTRATIONS, st.integers(1, 3))
@@ -134,7 +138,7 @@ def step(table: RouteTable, twin: Twin, kind: str, what: object, which: object, 
         case "register", BrokerRegistration() as registration, int() as connection:
             try:
                 twin.register(registration, connection, now)
-            except (StaleRegistration, SystemBusy) as refusal:
+            except (BrokerNameTaken, StaleRegistration, SystemBusy) as refusal:
                 with pytest.raises(type(refusal)):
                     table.register_broker(registration, connection, now)
                 return ()

@@ -23,6 +23,7 @@ def broker(
     cluster: str = "lab",
     expiry_s: float = 120.0,
     newcomer: bool = False,
+    data_id: int = 0,
 ) -> BrokerRegistration:
     """A registration; its address says name and id unless it is given."""
     return BrokerRegistration(
@@ -33,6 +34,7 @@ def broker(
         version=version,
         expiry_s=expiry_s,
         newcomer=newcomer,
+        data_id=data_id,
         topics=tuple(topic(each) if isinstance(each, str) else each for each in topics),
     )
 
@@ -47,5 +49,6 @@ def wire(registration: BrokerRegistration) -> tuple[dict[str, Any], bytes]:
         "version": registration.version,
         "expiry_ms": int(registration.expiry_s * 1000),
         "newcomer": registration.newcomer,
+        "data_id": registration.data_id,
     }
     return header, msgpack.packb([config.to_wire() for config in registration.topics])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.errors import InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
+from model.errors import BrokerNameTaken, InvalidParameter, StaleRegistration, SystemBusy, TopicNotExist
 from model.topic_route import READ_WRITE, Perm, TopicRoute
 from namesrv.route_table import BrokerGone, RouteTable
 from tests.unit.namesrv.registrations import broker, topic
@@ -81,6 +81,29 @@ def test_an_older_version_of_a_live_broker_is_refused_and_nothing_changes() -> N
     assert table.connection_closed(2) == []
     assert [gone.address for gone in table.expire(120.0)] == ["broker-a-0:10911"]
     table.register_broker(broker("broker-a", version=4, address="twin:1"), 2, 120.0)
+
+
+def test_a_second_broker_of_a_live_name_is_refused_until_the_first_is_gone() -> None:
+    table = RouteTable()
+    table.register_broker(broker("broker-a", "orders", version=1, data_id=7), 1, 0.0)
+    twin = broker("broker-a", "other", version=2, address="twin:1", data_id=8)
+    with pytest.raises(
+        BrokerNameTaken, match=r"runs at broker-a-0:10911, with another data directory than that at twin:1"
+    ):
+        table.register_broker(twin, 2, 1.0)
+    assert table.topics() == ["orders"]
+    table.connection_closed(1)
+    assert table.register_broker(twin, 2, 2.0) == ("other",)
+
+
+@pytest.mark.parametrize(
+    ("data_id", "address"), [(7, "moved:1"), (0, "of-an-earlier-version:1"), (8, "broker-a-0:10911")]
+)
+def test_a_broker_that_moved_or_lost_its_disk_or_does_not_say_it_is_the_same_broker(data_id: int, address: str) -> None:
+    table = RouteTable()
+    table.register_broker(broker("broker-a", version=1, data_id=7), 1, 0.0)
+    table.register_broker(broker("broker-a", version=2, data_id=data_id, address=address), 2, 1.0)
+    assert table.address_of("broker-a", 0) == address
 
 
 def test_a_broker_that_comes_back_on_a_new_connection_is_not_lost_with_the_old_one() -> None:

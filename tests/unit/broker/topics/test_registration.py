@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from model.errors import RlabError, StaleRegistration
+from model.errors import BrokerNameTaken, ConfigError, RlabError, StaleRegistration
 from model.limits import REGISTER_RETRY_MAX_S
 from model.topic_route import Perm
 from remoting.command import Command, Reply
@@ -83,7 +83,7 @@ async def test_a_broker_registers_with_every_name_server_at_once(world: World) -
             [(moment, header, topics)] = server.registrations
             assert moment == 3 * LATENCY_S
             assert header["version"] > 0
-            assert header | {"version": 0, "cause": ""} == {
+            assert header | {"version": 0, "cause": "", "data_id": 0} == {
                 "cluster": "c",
                 "broker_name": "broker-a",
                 "broker_id": 3,
@@ -92,6 +92,7 @@ async def test_a_broker_registers_with_every_name_server_at_once(world: World) -
                 "expiry_ms": 60_000,
                 "newcomer": True,
                 "cause": "",
+                "data_id": 0,
             }
             assert topics["TBW102"] == [8, 8, int(Perm.READ | Perm.WRITE | Perm.INHERIT)]
             assert topics["SYS_TRACE"] == [1, 1, 6]
@@ -165,6 +166,26 @@ async def test_a_name_server_that_is_away_delays_no_other_and_is_found_when_it_c
         await world.sleep(6)
         assert len(away.moments) == 1
         assert away.moments[0] - 50 < REGISTER_RETRY_MAX_S + 0.01
+
+
+@simulated
+async def test_a_broker_whose_name_is_taken_is_told_and_one_that_has_it_goes_on_when_another_comes(
+    world: World,
+) -> None:
+    async with FakeNameServer(world, "ns1") as server:
+        server.refusal = BrokerNameTaken("another one runs at twin:1")
+        await start_broker(world, server)
+        with pytest.raises(ConfigError, match="another one runs at twin:1"):
+            await world.broker.topics.registration.wait_tried()
+        await world.stop_broker()
+        server.refusal = None
+        await start_broker(world, server)
+        await world.broker.topics.registration.wait_tried()
+        server.refusal = BrokerNameTaken("another one runs at twin:1")
+        await world.sleep(60)
+        await world.broker.topics.registration.wait_tried()
+    [data_id] = {header["data_id"] for _, header, _ in server.registrations}
+    assert data_id > 0
 
 
 @simulated
