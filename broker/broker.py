@@ -89,7 +89,7 @@ class Broker(Feature):
         self.metadata = metadata
         self.loop = loop
         self._started_at = loop.time()
-        self._look_at = self._started_at + RESERVE_CHECK_S
+        self._look_at = self._started_at
         run = metadata.number("runs")
         metadata.save_number("runs", run + 1)  # committed with what the features store at the start, as the next is
         self._data_id = metadata.number("data_id") or config.rng.getrandbits(_DATA_ID_BITS)
@@ -106,7 +106,10 @@ class Broker(Feature):
         add(self)
         topics = self.topics = add(
             Topics(
-                core, self._announcement(), auto_create=config.auto_create_topics, recover_topics=config.recover_topics
+                core,
+                self._announcement(newcomer=run == 0),
+                auto_create=config.auto_create_topics,
+                recover_topics=config.recover_topics,
             )
         )
         self.damage = add(DamageReports(core, topics, config.data_dir))
@@ -135,7 +138,7 @@ class Broker(Feature):
             add(Retention(core, topics, groups, leases, config.retention, config.files))
         metadata.commit()
 
-    def _announcement(self) -> Announcement:
+    def _announcement(self, *, newcomer: bool) -> Announcement:
         return Announcement(
             name=self.config.name,
             cluster=self.config.cluster,
@@ -145,6 +148,7 @@ class Broker(Feature):
             register_interval_s=self.config.register_interval_s,
             expiry_s=self.config.expiry_s,
             version=int(self.config.clock_ms()),
+            newcomer=newcomer,
             data_id=self._data_id,
         )
 
@@ -157,22 +161,27 @@ class Broker(Feature):
 
     def take_reserve(self) -> None:
         """Keep room of the disk back, now that everything is open."""
-        if not self.store.reserve.take():
-            logger.warning(
-                "broker %s: the disk is full: it serves reads and commits, and refuses sends until %g MiB are free",
-                *(self.config.name, self.config.store.reserve_bytes / MIB),
-            )
+        self.store.reserve.on_missing = self._disk_full
+        self.store.reserve.take()
+
+    def _disk_full(self) -> None:
+        logger.warning(
+            "broker %s: the disk is full: it serves reads and commits, and refuses sends until %g MiB are free",
+            *(self.config.name, self.config.store.reserve_bytes / MIB),
+        )
+        self._look_at = self.loop.time() + RESERVE_CHECK_S
+        self.driver.wake_by(self._look_at)
 
     def next_deadline(self) -> float | None:
         """When to look whether there is room for the reserve again."""
-        return self._look_at
+        return self._look_at if self.store.reserve.is_missing else None
 
     def expire(self, now: float) -> None:
         """Take the reserve of the disk, if it is not there and there is room."""
-        if now < self._look_at:
+        if now < self._look_at or not self.store.reserve.is_missing:
             return
         self._look_at = now + RESERVE_CHECK_S
-        if self.store.reserve.is_missing and self.store.reserve.take():
+        if self.store.reserve.take():
             logger.warning("broker %s: there is room on the disk again, sends are accepted", self.config.name)
 
     @property

@@ -11,21 +11,17 @@ Commits of offsets and leases do not depend on it: they go on while messages fin
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from broker.durability.group_commit import GroupCommit, Written
 from broker.durability.metadata import MetadataStore
-from broker.store.disk.options import MIB
 from broker.store.message_store import MessageStore
 from model.errors import RlabError, StorageFull
 from model.record import FlushMode
 from remoting.command import Command
 from remoting.connection import Connection
-
-logger = logging.getLogger(__name__)
 
 _Sends = list[tuple[Connection, Command, int]]
 _Queues = dict[tuple[str, int], None]
@@ -143,14 +139,8 @@ class WriteBarrier:
             try:
                 self._metadata.commit()
             except StorageFull:
-                reserve = self._store.reserve
-                if not reserve.give_up():
+                if not self._store.reserve.leave_to_commits():
                     raise
-                reserve.is_missing = True
-                logger.warning(
-                    "the disk is full: commits use its reserve now, and sends are refused until %g MiB are free",
-                    reserve.size_bytes / MIB,
-                )
                 self._metadata.commit()
         except RlabError as error:
             return error

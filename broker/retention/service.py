@@ -11,9 +11,11 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
+from broker.durability.metadata import Table
 from broker.feature import Core, Feature
 from broker.groups.members import Groups
 from broker.leases.service import Leases
+from broker.retention.clock import Jump, WallClock
 from broker.retention.needs import Need, needs_of_groups
 from broker.retention.plan import RetentionOptions, TrimPlan, TrimReason, plan_trim, soft_end
 from broker.store.disk.errors import StoreError
@@ -23,9 +25,13 @@ from broker.store.message_store import SegmentSpan
 from broker.store.segments.index import LogKey
 from broker.topics.service import Topics
 from model.events import EventKind
-from model.limits import MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
+from model.limits import CLOCK_SAVED_MS, MAX_SEGMENTS_PER_TRIM, RETENTION_CHECK_S, RETENTION_INTERVAL_S
 
 logger = logging.getLogger(__name__)
+
+_SCHEMA = "create table if not exists clock_jumps (before_ms integer primary key, size_ms integer not null);"
+_SEEN = "clock_seen_ms"
+_HOUR_MS = 3_600_000
 
 
 class Retention(Feature):
@@ -50,6 +56,45 @@ class Retention(Feature):
         self._waiting_from = core.features.kept_from()
         self._noted = (self._waiting_from, store.written_position)
         self._reported_holder: tuple[str, str] | None = None
+        core.metadata.add_tables(_SCHEMA)
+        self._jumps = Table(core.metadata, "clock_jumps")
+        self._clock = WallClock(Jump(*row) for row in self._jumps.rows())
+        self._saved_ms = 0
+        self._start_clock()
+
+    def _start_clock(self) -> None:
+        now_ms = int(self._core.clock_ms())
+        # The clock was seen when it was stored, and by each message of an earlier run; the last segment is of this one.
+        seen_ms = max(self._core.metadata.number(_SEEN), *(span.newest_ms for span in self._store.spans()[:-1]), 0)
+        self._note_jump(self._clock.start(seen_ms or now_ms, now_ms, self._core.loop.time() * 1000))
+        self._save_clock(now_ms)
+
+    def _look_at_clock(self, now_ms: int, spans: list[SegmentSpan]) -> list[SegmentSpan]:
+        """The spans, with their times on the clock as it is set now."""
+        self._note_jump(self._clock.look(now_ms, self._core.loop.time() * 1000))
+        self._clock.forget_before(spans[0].newest_ms)
+        if abs(now_ms - self._saved_ms) >= CLOCK_SAVED_MS:
+            self._save_clock(now_ms)
+        return [span._replace(newest_ms=self._clock.stored_ms(span.newest_ms)) for span in spans]
+
+    def _note_jump(self, jump_ms: int) -> None:
+        if not jump_ms:
+            return
+        logger.warning(
+            "broker %s: the clock shows %.1f hours %s than it should: it was set, or the machine slept, or this broker "
+            "was away; retention does not count that as the age of messages",
+            *(self._core.name, abs(jump_ms) / _HOUR_MS, "more" if jump_ms > 0 else "less"),
+        )
+        self._jumps.replace_all(self._clock.jumps)
+
+    def _save_clock(self, now_ms: int) -> None:
+        self._saved_ms = now_ms
+        self._core.metadata.save_number(_SEEN, now_ms)
+        self._core.barrier.metadata_changed()
+
+    def close(self) -> None:
+        """Store what the clock shows."""
+        self._save_clock(int(self._core.clock_ms()))
 
     def next_deadline(self) -> float | None:
         """When to look whether a segment was finished."""
@@ -69,8 +114,8 @@ class Retention(Feature):
             self._act()
 
     def _act(self) -> None:
-        spans = self._store.spans()
         now_ms = int(self._core.clock_ms())
+        spans = self._look_at_clock(now_ms, self._store.spans())
         waiting_from = self._note_waiting()
         needed, need = self._needed_position(spans, now_ms)
         plan_up_to = partial(plan_trim, spans, now_ms, self._options, needed_position=needed)

@@ -13,6 +13,7 @@ import typer
 
 from model.errors import ConfigError
 from model.quirks import CLIENT_QUIRKS, Quirk
+from model.record import FlushMode
 
 if TYPE_CHECKING:
     from broker.retention.plan import RetentionOptions
@@ -42,6 +43,10 @@ Quirks = Annotated[
         help="Reproduce a defect of RocketMQ; may be repeated: "
         f"{', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
     ),
+]
+Flush = Annotated[
+    FlushMode,
+    typer.Option(help="Answer a send after the write to the file (async) or after the sync to the disk (sync)."),
 ]
 RecoverTopics = Annotated[
     bool,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from broker.store.disk.files import Files
@@ -32,6 +33,7 @@ class Reserve:
     def __init__(self, directory: Path, files: Files, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.is_missing = False  # there was no room for it, so nothing but commits may use what is left
+        self.on_missing: Callable[[], None] | None = None  # called when it is missing from now on
         self._path = directory / RESERVE_NAME
         self._files = files
 
@@ -43,6 +45,18 @@ class Reserve:
         except OSError:
             return False
         return was_there
+
+    def leave_to_commits(self) -> bool:
+        """Free the room because a commit has found none; False if there was nothing to free."""
+        if not self.give_up():
+            return False
+        self._is_missing_now()
+        return True
+
+    def _is_missing_now(self) -> None:
+        is_new, self.is_missing = not self.is_missing, True
+        if is_new and self.on_missing is not None:
+            self.on_missing()
 
     def take(self) -> bool:
         """Take the room if there is enough, and return whether the disk has room."""
@@ -56,9 +70,9 @@ class Reserve:
         except OSError as error:
             with contextlib.suppress(OSError):
                 self._files.remove(self._path)  # a part of it would keep room from commits
-            self.is_missing = error.errno in NO_ROOM
-            if not self.is_missing:
-                logger.warning("no reserve of the disk: %s: %s", self._path, error)
-        else:
-            self.is_missing = False
-        return not self.is_missing
+            if error.errno in NO_ROOM:
+                self._is_missing_now()
+                return False
+            logger.warning("no reserve of the disk: %s: %s", self._path, error)
+        self.is_missing = False
+        return True

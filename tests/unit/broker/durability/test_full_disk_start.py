@@ -127,7 +127,7 @@ async def test_commits_that_find_no_room_use_the_reserve_and_sends_are_refused(
     peer = world.peer("a")
     for number in range(100):
         await peer.put_topic(f"{number:050}")
-    assert "commits use its reserve now" in caplog.text
+    assert "the disk is full: it serves reads and commits" in caplog.text
     with pytest.raises(StorageFull):
         await peer.send(f"{0:050}")
     await world.sleep(RESERVE_CHECK_S + 1)

@@ -152,6 +152,9 @@ async def test_a_broker_brings_them_together_before_it_serves_anybody(world: Wor
         await a.send()
     await a.commit(3)
     topic_id = broker.topics.table.existing("t").topic_id
+    await a.put_topic("deleted")
+    deleted_id = broker.topics.table.existing("deleted").topic_id
+    await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "deleted"})
     await world.stop_broker()
     # The end of the log is gone, and so is the deletion of a topic.
     for path in world.data_dir.glob("*.index"):
@@ -162,7 +165,7 @@ async def test_a_broker_brings_them_together_before_it_serves_anybody(world: Wor
     (world.data_dir / FILE_NAME).unlink()
     with MessageStore.open(world.data_dir, StoreOptions(), world.simulation.clock_ms) as store:
         assert store.max_offset(topic_id, 0) == 2
-        store.append(topic_id + 5, 0, b"of a topic that was deleted", 0)
+        store.append(deleted_id, 0, b"of a topic that was deleted", 0)
         store.flush()
     broker = await world.start_broker()
     b = world.peer("b")

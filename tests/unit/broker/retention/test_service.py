@@ -69,6 +69,35 @@ async def test_what_is_older_than_its_time_is_deleted_and_said(world: World, cap
     assert first.queue_offset == deleted
 
 
+@pytest.mark.parametrize("restart", [False, True])
+@simulated
+async def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(
+    world: World, caplog: pytest.LogCaptureFixture, restart: bool
+) -> None:
+    ahead_ms = 0.0
+    options: dict[str, Any] = {
+        "clock_ms": lambda: world.simulation.clock_ms() + ahead_ms,
+        "store": StoreOptions(segment_bytes=SEGMENT_BYTES),
+        "retention": RetentionOptions(retain_ms=HOUR_MS),
+    }
+    broker = await world.start_broker(**options)
+    peer = await filled(world, 32)
+    await world.sleep(60)
+    if restart:
+        await world.stop_broker()
+    ahead_ms = 90 * 24 * HOUR_MS
+    if restart:
+        broker = await world.start_broker(**options)
+    await world.sleep(1800)
+    await send(peer, 32)
+    assert low(broker) == 0
+    assert "the clock shows 2160.0 hours more than it should" in caplog.text
+    await world.sleep(1800)
+    assert 20 < low(broker) <= 32, "an hour old, on either clock"
+    await world.sleep(1800 + RETENTION_INTERVAL_S)
+    assert 50 < low(broker) < 64
+
+
 @simulated
 async def test_a_log_that_is_too_long_is_cut_as_soon_as_a_segment_is_finished(world: World) -> None:
     broker = await started(world, retain_bytes=4 * SEGMENT_BYTES)

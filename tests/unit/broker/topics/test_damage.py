@@ -12,7 +12,7 @@ from broker.topics import damage
 from model.events import EventKind
 from model.response_code import ResponseCode
 from remoting.request_code import RequestCode
-from tests.unit.broker.harness import Peer, World, consumer, records, simulated
+from tests.unit.broker.harness import Peer, World, consumer, payload_of, records, simulated
 
 SMALL = StoreOptions(segment_bytes=1_000, tail_bytes=0)
 
@@ -25,7 +25,7 @@ async def stored(world: World, n: int = 40) -> tuple[Peer, list[Path]]:
     for _ in range(n):
         await a.send()
     await world.stop_broker()
-    return a, [path for path in sorted(world.data_dir.glob("*.log")) if path.stat().st_size > 200]
+    return a, [path for path in sorted(world.data_dir.glob("*.log")) if payload_of(b"m") in path.read_bytes()]
 
 
 async def told_damage(peer: Peer) -> Any:
@@ -131,7 +131,7 @@ async def test_messages_of_a_deleted_topic_are_not_missed(world: World) -> None:
     await a.put_topic()
     for _ in range(40):
         await a.send()
-    segments = [path for path in sorted(world.data_dir.glob("*.log")) if path.stat().st_size > 200]
+    segments = [path for path in sorted(world.data_dir.glob("*.log")) if payload_of(b"m") in path.read_bytes()]
     await a.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
     await world.stop_broker()
     segments[1].unlink()
