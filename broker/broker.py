@@ -273,9 +273,10 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             if not stopping:
                 broker.features.connection_closed(connection)
 
+        most = config.max_connections
         try:
             async with (
-                serve(broker.features.handlers(), config.listen, on_closed=closed) as server,
+                serve(broker.features.handlers(), config.listen, on_closed=closed, max_connections=most) as server,
                 background_tasks() as tasks,
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)

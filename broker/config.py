@@ -14,7 +14,13 @@ from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, MAX_BROKER_EXPIRY_S, RECONNECT_MAX_S
+from model.limits import (
+    BROKER_EXPIRY_S,
+    BROKER_REGISTER_INTERVAL_S,
+    MAX_BROKER_EXPIRY_S,
+    MAX_CONNECTIONS,
+    RECONNECT_MAX_S,
+)
 from model.names import check_id
 from model.quirks import Quirk, check_quirks
 from model.record import FlushMode
@@ -65,6 +71,7 @@ class BrokerConfig:
         clock_ms: wall clock in milliseconds.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
+        max_connections: the connection after that is refused.
         rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
     Raises:
@@ -93,6 +100,7 @@ class BrokerConfig:
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: Random = field(default_factory=SystemRandom)
     recover_topics: bool = False
+    max_connections: int = MAX_CONNECTIONS
     parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:
@@ -111,6 +119,8 @@ class BrokerConfig:
             raise ConfigError(
                 f"expiry_s={self.expiry_s}: name servers keep a silent broker for at most {MAX_BROKER_EXPIRY_S:g} s"
             )
+        if not 1 <= self.max_connections <= MAX_CONNECTIONS:
+            raise ConfigError(f"max_connections must be 1 to {MAX_CONNECTIONS}, got {self.max_connections}")
         if self.broker_id < MASTER_ID or self.restore_grace_s < 0:
             raise ConfigError(
                 f"broker_id={self.broker_id} and restore_grace_s={self.restore_grace_s} must not be negative"

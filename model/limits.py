@@ -39,6 +39,9 @@ MAX_IN_FLIGHT_REQUESTS = 65_536
 """Unanswered requests that one connection may have, on either side."""
 MAX_CONNECTIONS = 16_384
 """Connections of one server; the next one is answered SYSTEM_BUSY and closed."""
+RESERVED_DESCRIPTORS = 256
+"""Descriptors of a broker that no connection gets: 32 files for reading, some for writing and for the database, and as
+many as the loop accepts at once (100) before it refuses them."""
 
 KEEPALIVE_IDLE_S = 60.0
 KEEPALIVE_INTERVAL_S = 20.0

@@ -1,4 +1,4 @@
-"""What the wall clock did that time did not: jumps, which are not the age of any message. Pure.
+"""Jumps of the wall clock, which make no message older. Pure.
 
 Messages have the time of the wall clock at which they were stored. If that clock jumps ahead by 90 days, all of them
 look 90 days older, and retention would delete them. So the clock is compared with one that nobody sets; the difference

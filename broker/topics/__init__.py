@@ -1,6 +1,7 @@
 """Topics of a broker: which there are, how many queues each has, and how name servers learn of them.
 
 `table.py` decides (pure): names, queue counts, permissions, and the topic ids by which stored records know their topic.
+`lost.py` decides which topics of the log the metadata has lost, and as what they are made again (pure).
 `service.py` acts: it stores topics, announces changes, and drops queues of the log that belong to no topic.
 `damage.py` tells which stored messages are damaged or missing. `registration.py` keeps the broker registered with every
 name server.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, NameServers, Verbose
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
+from cli.servers.descriptors import connections_within_limits
 from cli.servers.options import (
     RETAIN_AGE,
     SEGMENT_AGE,
@@ -38,7 +40,13 @@ from cli.servers.trace_file import TraceFile
 from cli.servers.verify import verify
 from model.errors import ConfigError
 from model.event_log import EventSink
-from model.limits import BROKER_EXPIRY_S, BROKER_REGISTER_INTERVAL_S, RECONNECT_MAX_S, TRACE_FLUSH_INTERVAL_S
+from model.limits import (
+    BROKER_EXPIRY_S,
+    BROKER_REGISTER_INTERVAL_S,
+    MAX_CONNECTIONS,
+    RECONNECT_MAX_S,
+    TRACE_FLUSH_INTERVAL_S,
+)
 from model.record import FlushMode
 from remoting.address import is_loopback, parse_address, parse_addresses
 from remoting.tasks import background_tasks
@@ -153,6 +161,7 @@ async def _serve_broker(
 
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
         config = made(None if trace_file is None else trace_file.write)
+        config = replace(config, max_connections=connections_within_limits(MAX_CONNECTIONS))
         async with run_broker(config) as running, flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()

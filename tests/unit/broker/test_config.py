@@ -9,7 +9,7 @@ import pytest
 
 from broker.config import RESTORE_GRACE_S, BrokerConfig, wall_clock_ms
 from model.errors import ConfigError, InvalidParameter
-from model.limits import RECONNECT_MAX_S
+from model.limits import MAX_CONNECTIONS, RECONNECT_MAX_S
 
 
 def config(**options: Any) -> BrokerConfig:
@@ -63,3 +63,10 @@ def test_negative_numbers_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must not be negative"):
         config(**options)
     config(**dict.fromkeys(options, 0))
+
+
+@pytest.mark.parametrize("max_connections", [0, MAX_CONNECTIONS + 1])
+def test_other_numbers_of_connections_are_refused(max_connections: int) -> None:
+    with pytest.raises(ConfigError, match=f"must be 1 to {MAX_CONNECTIONS}, got {max_connections}"):
+        config(max_connections=max_connections)
+    assert config(max_connections=1).max_connections == 1

@@ -1,0 +1,58 @@
+"""Connections never get the descriptors that files need, whatever the limit of the process is."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+import pytest
+
+from cli.servers.descriptors import connections_within_limits
+from model.errors import ConfigError
+from model.limits import MAX_CONNECTIONS, RESERVED_DESCRIPTORS
+
+NEEDED = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
+INFINITY = resource.RLIM_INFINITY
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The limits of the process, (soft, hard); the last entry counts."""
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, to: limits.append(to))
+    return limits
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1024, 1_000_000), (NEEDED, 1_000_000)),
+        ((1024, INFINITY), (NEEDED, INFINITY)),
+        ((NEEDED, NEEDED), (NEEDED, NEEDED)),
+        ((INFINITY, INFINITY), (INFINITY, INFINITY)),
+    ],
+)
+def test_a_limit_that_may_be_raised_is_and_all_connections_fit(
+    limits: list[tuple[int, int]], before: tuple[int, int], after: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    limits.append(before)
+    assert connections_within_limits(MAX_CONNECTIONS) == MAX_CONNECTIONS
+    assert limits[-1] == after
+    assert caplog.messages == []
+
+
+def test_with_a_low_limit_fewer_connections_are_taken_and_that_is_said(
+    limits: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    limits.append((1024, 4096))
+    with caplog.at_level(logging.WARNING):
+        assert connections_within_limits(MAX_CONNECTIONS) == 4096 - RESERVED_DESCRIPTORS
+    assert limits[-1] == (4096, 4096)
+    assert f"raise the limit with 'ulimit -n {NEEDED}'" in caplog.text
+
+
+def test_a_limit_that_leaves_nothing_is_refused(limits: list[tuple[int, int]]) -> None:
+    limits.append((RESERVED_DESCRIPTORS, RESERVED_DESCRIPTORS))
+    with pytest.raises(ConfigError, match=f"ulimit -n {NEEDED}"):
+        connections_within_limits(MAX_CONNECTIONS)
