@@ -326,6 +326,12 @@ class GroupFigures:
             for queue in self._queues()
         }
 
+    def owners_of(self, queue: MessageQueue) -> tuple[str, ...]:
+        """The owners of one queue, in the order in which they acquired it."""
+        topic = self._topics.get(queue.topic)
+        found = None if topic is None else topic.queues.get((queue.broker_name, queue.queue_id))
+        return () if found is None else tuple(tenure.owner for tenure in found.owners)
+
     def rebalances(self) -> list[Rebalance]:
         """Those that were not returned yet, as far as they are known, in the order of their begin."""
         running = [*self._running.values(), *self._held.values()]

@@ -140,7 +140,8 @@ class _Story:
         await wait_until(lambda: not check.lost, DRAIN_S, _LOOK_S)
         # Duplicates arrive soon after the first delivery.
         await anyio.sleep(min(SETTLE_S, self._options.pace_s))
-        state.tracker.account(state.clock_ms())
+        state.tracker.figures.advance(state.clock_ms())
+        totals = state.tracker.figures.totals()
         return DemoResult(
             ok=not check.lost and all(step.converged_ms is not None for step in state.steps),
             sent=check.sent,
@@ -149,8 +150,8 @@ class _Story:
             duplicates=check.duplicates,
             consumers=len(self._members()),
             queues=len(self._queues()),
-            double_owner_ms=state.tracker.double_owner_ms,
-            orphan_ms=state.tracker.orphan_ms,
+            double_owner_ms=totals.double_ms,
+            orphan_ms=totals.orphan_ms,
             rebalances=state.steps,
         )
 
@@ -207,12 +208,10 @@ class _Story:
 
     async def _silence(self, name: str) -> None:
         self._valves.hold(name)
-        self._state.tracker.mute(f"{_HOST}@{name}", self._state.clock_ms())
         self._is_now(name, Health.SILENT)
         self._state.note(f"{name}: is silent from now on, with its connections open")
 
     async def _speak(self, name: str) -> None:
-        self._state.tracker.unmute(f"{_HOST}@{name}", self._state.clock_ms())
         self._is_now(name, Health.LIVE)
         self._valves.release(name)
         self._state.note(f"{name}: speaks again")

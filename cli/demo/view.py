@@ -136,15 +136,15 @@ def _orphans(owners: dict[MessageQueue, tuple[str, ...]], cell: int) -> Text:
 
 
 def _counters(state: DemoState) -> Text:
-    check, tracker = state.check, state.tracker
+    check, totals = state.check, state.tracker.figures.totals()
     line = Text(" ", no_wrap=True, overflow="crop")
     for label, value, alarming in (
         ("sent", f"{check.sent:,}", False),
         ("received", f"{check.received_unique:,}", False),
         ("lag", f"{check.lost:,}", check.lost >= LAG_ALARM),
         ("duplicates", f"{check.duplicates:,}", False),
-        ("two owners", f"{tracker.double_owner_ms:,.0f} ms", tracker.double_owner_ms > 0),
-        ("no owner", f"{tracker.orphan_ms:,.0f} ms", False),
+        ("two owners", f"{totals.double_ms:,.0f} ms", totals.double_ms > 0),
+        ("no owner", f"{totals.orphan_ms:,.0f} ms", False),
     ):
         line.append(f"{label} ", "dim")
         line.append(f"{value}  ", "bold yellow" if alarming else "bold")
@@ -189,6 +189,6 @@ def live_view(console: Console) -> Iterator[Live]:
 async def keep_drawing(live: Live, state: DemoState) -> None:
     """Draw the state `FRAMES_PER_S` times a second. Cancellation: harmless."""
     while True:
-        state.tracker.account(state.clock_ms())
+        state.tracker.figures.advance(state.clock_ms())
         live.update(frame(state, *live.console.size), refresh=True)
         await anyio.sleep(1 / FRAMES_PER_S)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from cli.swarm.run import SwarmRunOptions
-    from simulation.checks.ownership import RebalanceStep
-    from simulation.swarm.observer import SwarmSummary
+    from simulation.swarm.observer import Convergence, SwarmSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -113,7 +112,7 @@ async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
 
     swarm_run = SwarmRun(
         options,
-        on_rebalance=lambda rebalance: say(rebalance_line(rebalance, pulls=pulls)),
+        on_converged=lambda convergence: say(converged_line(convergence, pulls=pulls)),
         on_status=lambda summary: say(status_line(summary, pulls=pulls)),
     )
     try:
@@ -130,15 +129,15 @@ async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def rebalance_line(rebalance: RebalanceStep, *, pulls: bool = True) -> str:
-    """A rebalance in a line; without queues to own, the number of members."""
+def converged_line(convergence: Convergence, *, pulls: bool = True) -> str:
+    """A convergence in a line; without queues to own, the number of members."""
     if not pulls:
-        return f"{rebalance.step}: {rebalance.members} members"
-    took = "never" if rebalance.converged_ms is None else f"{rebalance.converged_ms:,.0f} ms"
+        return f"{convergence.what}: {convergence.members} members"
+    took = "never" if convergence.converged_ms is None else f"{convergence.converged_ms:,.0f} ms"
     return (
-        f"{rebalance.step}: converged in {took}, {rebalance.queues_moved} queues moved, {rebalance.members} members"
-        + (f" ({rebalance.trigger})" if rebalance.trigger else "")
-    )
+        f"{convergence.what}: converged in {took}, {convergence.moves} queues moved ({convergence.needed} needed), "
+        f"{convergence.members} members"
+    ) + (f" ({convergence.trigger})" if convergence.trigger else "")
 
 
 def status_line(summary: SwarmSummary, *, pulls: bool = True) -> str:
@@ -162,7 +161,10 @@ def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) 
 
 def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, object]:
     """The JSON document of the summary; figures about queues are null in mode pop."""
-    of_queues = ("rebalances", "queues_moved", "converged_ms_p50", "converged_ms_p95", "double_owner_ms", "orphan_ms")
+    of_queues = (
+        *("rebalances", "queues_moved", "needed", "balance_ms_p50", "balance_ms_p95"),
+        *("double_owner_ms", "orphan_ms"),
+    )
     return {**document(summary), **({} if pulls else dict.fromkeys(of_queues))}
 
 
@@ -185,8 +187,9 @@ def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:
     of_queues = [
         ("rebalances", f"{summary.rebalances:,}"),
         ("queues moved", f"{summary.queues_moved:,}"),
-        ("converged in, median", _ms(summary.converged_ms_p50)),
-        ("converged in, 95th percentile", _ms(summary.converged_ms_p95)),
+        ("moves needed", f"{summary.needed:,}"),
+        ("time to balance, median", _ms(summary.balance_ms_p50)),
+        ("time to balance, 95th percentile", _ms(summary.balance_ms_p95)),
         ("queues with two owners", _ms(summary.double_owner_ms)),
         ("queues without an owner", _ms(summary.orphan_ms)),
     ]

@@ -15,16 +15,15 @@ from client.config import wall_clock_ms
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions
 from model.errors import NetworkError, ServiceNotAvailable, TopicNotExist
 from remoting.tasks import background_tasks
-from simulation.checks.ownership import RebalanceStep
-from simulation.swarm.observer import SwarmObserver, SwarmSummary
+from simulation.swarm.observer import Convergence, SwarmObserver, SwarmSummary
 from simulation.swarm.swarm import SwarmOptions
 
 READY_TIMEOUT_S = 10.0
 """Time for a broker to appear in the cluster: compose starts everything at once."""
 BALANCE_TIMEOUT_S = 30.0
 DRAIN_TIMEOUT_S = 5.0
-SETTLE_MS = 200.0
-"""Events of other processes are held back for this time, several times their usual delay, to sort them."""
+SETTLE_MS = 1_000.0
+"""Events of other processes are held back for this time, twenty times their usual delay, to sort them."""
 STATUS_INTERVAL_S = 10.0
 KEYS = 100
 """Keys of each producer, if consumers keep the order of keys."""
@@ -110,7 +109,7 @@ def _split(total: int, n: int) -> list[int]:
 class SwarmRun:
     """A run; `summary` is set when `run` has ended, also by an error or a signal.
 
-    `on_rebalance` is called with each rebalance that ended, `on_status` when the producers begin and every
+    `on_converged` is called each time that the group has converged, `on_status` when the producers begin and every
     `STATUS_INTERVAL_S`.
     """
 
@@ -118,7 +117,7 @@ class SwarmRun:
         self,
         options: SwarmRunOptions,
         *,
-        on_rebalance: Callable[[RebalanceStep], object] = lambda rebalance: None,
+        on_converged: Callable[[Convergence], object] = lambda convergence: None,
         on_status: Callable[[SwarmSummary], object] = lambda summary: None,
     ) -> None:
         self.summary: SwarmSummary | None = None
@@ -132,7 +131,7 @@ class SwarmRun:
             strategy_named(options.strategy),
             settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
             # The leaves at the end are not reported.
-            on_rebalance=lambda rebalance: on_rebalance(rebalance) if self.summary is None and self._pulls else None,
+            on_converged=lambda found: on_converged(found) if self.summary is None and self._pulls else None,
         )
 
     async def run(self) -> None:

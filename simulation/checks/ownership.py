@@ -1,16 +1,12 @@
-"""Tracks the owners of queues by the events of a run: convergence, moves, double and missing owners. Pure.
+"""Compares the owners of queues with what a strategy assigns to the members that run: has a group converged? Pure.
 
-A member claims a queue from its QUEUE_ACQUIRED to its QUEUE_DROPPED. The claim does not count from LOCK_EXPIRED to a
-new LOCK_GRANTED: the lease has ended, and the broker fences off whatever the member still does. Claims of a muted
-member do not count either: the caller knows that it does not consume.
+Who owns what, and every figure (moves, orphan time, double owners), are those of `figures/`. Here is what events do not
+tell: which owner each queue should have. The group has converged when every queue has exactly that owner, and no other
+queue is owned.
 
-    orphan     a queue that should have an owner has none
-    double     a queue has two owners or more
-    converged  every queue has exactly the owner that the strategy assigns, and no other queue is claimed
-
-    t=0   expect(members c1 c2, queues 0 1); step "c2 joins" begins; c1 claims 0 and 1: not converged, 1 should be c2's
-    t=3   c1 drops 1                        1 is an orphan
-    t=5   c2 acquires 1                     converged after 5 ms; 1 queue moved; orphans for 2 ms
+    t=0   expect(members c1 c2, queues 0 1); step "c2 joins" begins; c1 owns 0 and 1: not converged, 1 should be c2's
+    t=3   c1 drops 1
+    t=5   c2 acquires 1                     converged after 5 ms; 1 queue moved
     t=6   the pass of c2 ends               its trigger, LOCK, is one of the step's
 
 Times are wall clock in milliseconds and come with the events. Pass events in the order of their times: a late one
@@ -24,12 +20,15 @@ from dataclasses import dataclass, field
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.rebalance.plan import allocate_target
+from figures.group import GroupFigures, Row
 from model.events import Event, EventKind
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic
 
-_CLAIM_EVENTS = frozenset({EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED})
+_OWNER_EVENTS = frozenset(
+    {EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED}
+)
 _TIMER = "TIMER"
 
 
@@ -58,39 +57,16 @@ class _Step:
     last_pass_ms: float | None = None
 
 
-@dataclass(slots=True)
-class _Claim:
-    """A member's claim of a queue; `leased` is False once the broker has ended the lease with this fencing token."""
-
-    token: int
-    leased: bool = True
-
-
-@dataclass(slots=True)
-class _TrackedQueue:
-    """One queue: its claims, and the time up to which its owners are counted (`since_ms`)."""
-
-    since_ms: float
-    claims: dict[str, _Claim] = field(default_factory=dict)
-    last_owner: str = ""
-    target: str | None = None
-
-
 class OwnershipTracker:
-    """Follows the queues of one topic in one group; other groups and topics, retry topics too, are ignored."""
+    """Follows the queues of one topic in one group; `figures` has what happened to them."""
 
     def __init__(self, group: str, topic: str, strategy: AllocateMessageQueueStrategy) -> None:
-        self.double_owner_ms = 0.0  # time with two owners or more, summed over the queues, up to `account`
-        self.orphan_ms = 0.0  # the same without an owner, while the group had members
-        self.now_ms = 0.0  # the newest time seen
-        self.acquisitions = 0  # times that a member got a queue, in all steps
-        self.moves = 0  # how many of them were from another member, or of a queue without an earlier owner
+        self.figures = GroupFigures(group)
         self._group = group
         self._topic = topic
         self._strategy = strategy
-        self._queues: dict[MessageQueue, _TrackedQueue] = {}
+        self._targets: dict[MessageQueue, str] = {}
         self._members: tuple[str, ...] = ()
-        self._muted: dict[str, None] = {}
         self._wrong: dict[MessageQueue, None] = {}  # queues that are not with exactly their target
         self._last_change_ms = 0.0
         self._step = _Step("", 0.0)
@@ -99,13 +75,10 @@ class OwnershipTracker:
 
     def expect(self, members: Iterable[str], queues: Iterable[MessageQueue], now_ms: float) -> None:
         """Set the live members, by client id, and the queues of the topic from now on."""
-        self.account(now_ms)
+        self.figures.advance(now_ms)
         self._members = tuple(sorted(members))
         wanted = sorted(queues)
-        for queue in wanted:
-            self._queues.setdefault(queue, _TrackedQueue(now_ms))
-        for state in self._queues.values():
-            state.target = None
+        self._targets = {}
         # A strategy that assigns all topics together assigns the group's retry queues too: one on each broker.
         retry = retry_topic(self._group)
         topics = (self._topic, retry)
@@ -116,62 +89,30 @@ class OwnershipTracker:
             clustering = MessageModel.CLUSTERING
             for queue in allocate_target(self._strategy, self._group, member, clustering, topics, queues_of, view):
                 if queue.topic == self._topic:
-                    self._queues[queue].target = member
-        for queue in self._queues:
+                    self._targets[queue] = member
+        owned = [queue for queue, owners in self.figures.owners().items() if owners and queue.topic == self._topic]
+        for queue in dict.fromkeys((*self._targets, *owned, *self._wrong)):
             self._judge(queue)
-
-    def mute(self, client: str, now_ms: float) -> None:
-        """Stop counting a member's claims: it is known not to consume."""
-        self.account(now_ms)
-        self._muted[client] = None
-        self._judge_claims_of(client)
-
-    def unmute(self, client: str, now_ms: float) -> None:
-        """Count a member's claims again."""
-        self.account(now_ms)
-        self._muted.pop(client, None)
-        self._judge_claims_of(client)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
-        """Record an event; those of other groups and topics are ignored."""
-        self.now_ms = max(self.now_ms, event.t_ms)
-        kind = event.kind
-        if kind == EventKind.REBALANCE_END and event.group == self._group:
-            self._pass_ended(event)
-        elif event.group == self._group and event.topic == self._topic:
-            if kind in _CLAIM_EVENTS:
-                self._claim_changed(event)
-            elif kind == EventKind.LOCK_GRANTED:
-                self._granted(event)
+    def take(self, event: Event) -> list[Row]:
+        """Record an event, and return what is over; see `GroupFigures.feed`. Events of other groups are ignored."""
+        rows = self.figures.feed(event)
+        if event.group == self._group:
+            if event.kind == EventKind.REBALANCE_END:
+                self._pass_ended(event)
+            elif event.kind in _OWNER_EVENTS and event.topic == self._topic:
+                if event.kind != EventKind.LOCK_GRANTED:
+                    self._last_change_ms = self.now_ms
+                self._judge(MessageQueue(event.topic, event.broker, event.queue_id))
         self._look_for_cause(event)
+        return rows
 
-    def _claim_changed(self, event: Event) -> None:
-        queue = MessageQueue(event.topic, event.broker, event.queue_id)
-        state = self._queues.setdefault(queue, _TrackedQueue(self.now_ms))
-        self._account_queue(state)
-        if event.kind == EventKind.QUEUE_ACQUIRED:
-            state.claims[event.client] = _Claim(event.version)
-            self.acquisitions += 1
-            if state.last_owner != event.client:
-                state.last_owner = event.client
-                self.moves += 1
-        elif event.kind == EventKind.QUEUE_DROPPED:
-            state.claims.pop(event.client, None)
-        elif event.client in state.claims and state.claims[event.client].token == event.version:
-            state.claims[event.client].leased = False
-        self._last_change_ms = self.now_ms
-        self._judge(queue)
-
-    def _granted(self, event: Event) -> None:
-        """A disconnected member requests the leases of its queues again, and keeps those that nobody else got."""
-        queue = MessageQueue(event.topic, event.broker, event.queue_id)
-        state = self._queues.get(queue)
-        if state is not None and event.client in state.claims:
-            self._account_queue(state)
-            state.claims[event.client] = _Claim(event.version)
-            self._judge(queue)
+    @property
+    def now_ms(self) -> float:
+        """The newest time seen."""
+        return self.figures.now_ms
 
     def _pass_ended(self, event: Event) -> None:
         triggers = event.detail.partition(" ")[0].split("+")
@@ -196,8 +137,8 @@ class OwnershipTracker:
 
     def begin(self, step: str, now_ms: float) -> None:
         """Begin a step: events from now on are attributed to it. Call before `expect`."""
-        self.account(now_ms)
-        self._step = _Step(step, self.now_ms, self.moves)
+        self.figures.advance(now_ms)
+        self._step = _Step(step, self.now_ms, self.figures.totals().moves)
         self._last_change_ms = self.now_ms
 
     def end(self) -> RebalanceStep:
@@ -208,7 +149,7 @@ class OwnershipTracker:
             cause=step.cause,
             trigger="+".join(step.triggers),
             members=len(self._members),
-            queues_moved=self.moves - step.moves_before,
+            queues_moved=self.figures.totals().moves - step.moves_before,
             noticed_ms=step.noticed_ms,
             converged_ms=self._converged_ms(),
         )
@@ -233,40 +174,18 @@ class OwnershipTracker:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def owners(self) -> dict[MessageQueue, tuple[str, ...]]:
-        """Queue -> owners, sorted, of the queues that have a target or a claim."""
+        """Queue -> owners, of the queues that have a target or an owner."""
+        owners = self.figures.owners()
         return {
-            queue: self._owners(self._queues[queue])
-            for queue in sorted(self._queues)
-            if self._queues[queue].target is not None or self._queues[queue].claims
+            queue: owners.get(queue, ())
+            for queue in sorted({**owners, **self._targets})
+            if queue.topic == self._topic and (queue in self._targets or owners[queue])
         }
-
-    def account(self, now_ms: float) -> None:
-        """Bring `double_owner_ms` and `orphan_ms` up to date."""
-        self.now_ms = max(self.now_ms, now_ms)
-        for state in self._queues.values():
-            self._account_queue(state)
-
-    def _account_queue(self, state: _TrackedQueue) -> None:
-        elapsed_ms = self.now_ms - state.since_ms
-        state.since_ms = self.now_ms
-        owners = len(self._owners(state))
-        if owners > 1:
-            self.double_owner_ms += elapsed_ms
-        elif not owners and state.target is not None:
-            self.orphan_ms += elapsed_ms
-
-    def _owners(self, state: _TrackedQueue) -> tuple[str, ...]:
-        return tuple(client for client, claim in state.claims.items() if claim.leased and client not in self._muted)
-
-    def _judge_claims_of(self, client: str) -> None:
-        for queue, state in self._queues.items():
-            if client in state.claims:
-                self._judge(queue)
 
     def _judge(self, queue: MessageQueue) -> None:
         """Check a queue against its target, and note the time if the whole group has converged."""
-        state = self._queues[queue]
-        if self._owners(state) == (() if state.target is None else (state.target,)):
+        target = self._targets.get(queue)
+        if self.figures.owners_of(queue) == (() if target is None else (target,)):
             if self._wrong.pop(queue, 0) is None and not self._wrong:
                 self._step.right_at_ms = self.now_ms
         else:

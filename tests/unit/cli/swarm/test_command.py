@@ -16,9 +16,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.swarm.command import rebalance_line, status_line, summary_document, summary_table
-from simulation.checks.ownership import RebalanceStep
-from simulation.swarm.observer import SwarmSummary
+from cli.swarm.command import converged_line, status_line, summary_document, summary_table
+from simulation.swarm.observer import Convergence, SwarmSummary
 
 RLAB = [sys.executable, "-m", "cli.main"]
 SUMMARY = SwarmSummary(
@@ -32,28 +31,28 @@ SUMMARY = SwarmSummary(
     queues=16,
     rebalances=12,
     queues_moved=85,
-    converged_ms_p50=41.13,
-    converged_ms_p95=None,
+    needed=70,
+    balance_ms_p50=41.13,
+    balance_ms_p95=None,
     double_owner_ms=0.0,
     orphan_ms=2_558.5,
 )
 
 
-def test_a_rebalance_is_told_in_a_line() -> None:
-    rebalance = RebalanceStep(
-        step="2 joined, 1 left",
-        cause="",
+def test_a_convergence_is_told_in_a_line() -> None:
+    found = Convergence(
+        what="2 joined, 1 left",
         trigger="START+NOTIFY",
         members=8,
-        queues_moved=30,
-        noticed_ms=None,
+        rebalances=3,
+        moves=30,
+        needed=21,
         converged_ms=1_227.4,
     )
-    assert (
-        rebalance_line(rebalance)
-        == "2 joined, 1 left: converged in 1,227 ms, 30 queues moved, 8 members (START+NOTIFY)"
+    assert converged_line(found) == (
+        "2 joined, 1 left: converged in 1,227 ms, 30 queues moved (21 needed), 8 members (START+NOTIFY)"
     )
-    assert rebalance_line(rebalance, pulls=False) == "2 joined, 1 left: 8 members"
+    assert converged_line(found, pulls=False) == "2 joined, 1 left: 8 members"
 
 
 def test_the_state_of_the_messages_is_told_in_a_line() -> None:
@@ -70,8 +69,8 @@ def test_the_summary_is_a_table(ok: bool, verdict: str) -> None:
     rows = [" ".join(line.split()) for line in file.getvalue().splitlines()]
     assert rows[0] == verdict
     assert "messages acknowledged 5,957" in rows
-    assert "converged in, median 41.1 ms" in rows
-    assert "converged in, 95th percentile -" in rows
+    assert "time to balance, median 41.1 ms" in rows
+    assert "time to balance, 95th percentile -" in rows
 
 
 def test_who_shares_messages_is_told_nothing_about_queues() -> None:
@@ -87,7 +86,7 @@ def test_who_shares_messages_is_told_nothing_about_queues() -> None:
     ]
     by_message, by_queue = (summary_document(SUMMARY, pulls=shares) for shares in (False, True))
     assert by_queue["rebalances"] == 12
-    assert (by_message["rebalances"], by_message["converged_ms_p50"], by_message["received_unique"]) == (
+    assert (by_message["rebalances"], by_message["balance_ms_p50"], by_message["received_unique"]) == (
         None,
         None,
         5_958,

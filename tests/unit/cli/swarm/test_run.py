@@ -12,10 +12,9 @@ from cli.swarm.run import READY_TIMEOUT_S, SwarmRun, SwarmRunOptions, parts_of
 from client.admin.admin import Admin
 from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError, ConnectFailed, ServiceNotAvailable
-from simulation.checks.ownership import RebalanceStep
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation
-from simulation.swarm.observer import SwarmSummary
+from simulation.swarm.observer import Convergence, SwarmSummary
 
 OPTIONS = SwarmRunOptions(
     name_servers="127.0.0.1:9876",
@@ -97,11 +96,11 @@ class Run:
     """A run on a simulated cluster, and what it told meanwhile."""
 
     def __init__(self, cluster: SimulatedCluster, **changes: Any) -> None:
-        self.rebalances: list[RebalanceStep] = []
+        self.convergences: list[Convergence] = []
         self.statuses: list[SwarmSummary] = []
         options = {"name_servers": ",".join(cluster.addresses), "clock_ms": cluster.simulation.clock_ms, **changes}
         self.swarm_run = SwarmRun(
-            replace(OPTIONS, **options), on_rebalance=self.rebalances.append, on_status=self.statuses.append
+            replace(OPTIONS, **options), on_converged=self.convergences.append, on_status=self.statuses.append
         )
 
     @property
@@ -135,7 +134,7 @@ class TestOnACluster:
         assert (run.summary.consumers, run.summary.queues) == (8, 8)
         assert run.summary.sent == run.summary.received_unique == pytest.approx(1_000, abs=3)
         assert [status.sent for status in run.statuses] == pytest.approx([0, 400, 800], abs=3)
-        assert run.rebalances[-1].members == 8
+        assert run.convergences[-1].members == 8
 
     def test_consumers_that_pop_share_messages_and_have_no_balance_to_find(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
@@ -146,7 +145,7 @@ class TestOnACluster:
         run = on_cluster(scenario)
         assert run.summary.ok
         assert run.summary.received_unique == run.summary.sent > 400
-        assert run.rebalances == []
+        assert run.convergences == []
 
     def test_when_it_is_cancelled_it_still_counts_before_its_consumers_leave(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
@@ -160,7 +159,7 @@ class TestOnACluster:
         assert run.summary.sent > 300
         assert run.summary.consumers > 0
         assert run.summary.rebalances > 10
-        assert all(rebalance.members for rebalance in run.rebalances)
+        assert all(each.members for each in run.convergences)
 
     def test_it_follows_a_topic_that_is_scaled_meanwhile(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
@@ -175,7 +174,7 @@ class TestOnACluster:
         run = on_cluster(scenario)
         assert run.summary.ok
         assert run.summary.queues == 12
-        assert run.rebalances[-1].step == "queues moved by themselves"
+        assert run.convergences[-1].what == "queues moved by themselves"
 
     def test_it_waits_a_while_for_a_broker(self, on_cluster: Any) -> None:
         async def scenario(cluster: SimulatedCluster) -> Run:
