@@ -72,6 +72,7 @@ class _Topic:
     queues: dict[tuple[str, int], QueueOwners] = field(default_factory=dict)
     loads: Loads = field(default_factory=Loads)
     wanted: bool = False
+    readable: dict[str, int] = field(default_factory=dict)  # broker -> queues that it said it has
 
 
 @dataclass(slots=True)
@@ -183,10 +184,15 @@ class GroupFigures:
         topic = self._topics.get(event.topic)
         if topic is None or event.n < 0:
             return
-        for broker, queue_id in list(topic.queues):
-            queue = topic.queues[broker, queue_id]
-            if broker == event.broker and queue_id >= event.n and not queue.owners:
-                yield from self._remove(topic, queue)
+        topic.readable[event.broker] = event.n
+        for queue in list(topic.queues.values()):
+            if queue.broker == event.broker:
+                yield from self._remove_if_gone(topic, queue)
+
+    def _remove_if_gone(self, topic: _Topic, queue: QueueOwners) -> Iterator[Row]:
+        """Remove a queue that its broker has no more, once its owner has heard of that."""
+        if not queue.owners and queue.queue_id >= topic.readable.get(queue.broker, queue.queue_id + 1):
+            yield from self._remove(topic, queue)
 
     def _remove(self, topic: _Topic, queue: QueueOwners) -> Iterator[Row]:
         yield from self._over(queue, queue.close())
@@ -217,6 +223,7 @@ class GroupFigures:
         yield from self._over(queue, over or ())
         if queue.owners != owners:
             self._owners_changed(topic, queue, owners, event)
+            yield from self._remove_if_gone(topic, queue)
 
     def _owners_changed(self, topic: _Topic, queue: QueueOwners, before: list[Tenure], event: Event) -> None:
         running = self._running_of(event)

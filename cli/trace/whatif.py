@@ -33,9 +33,10 @@ _Notify = Annotated[
     ),
 ]
 _RecordedTimeout = Annotated[
-    float,
+    float | None,
     typer.Option(
-        metavar="SECONDS", help="Session timeout in force when the trace was recorded (events do not contain it)."
+        metavar="SECONDS",
+        help="Session timeout in force when the trace was recorded; by default as its members told, else 120.",
     ),
 ]
 _Capacity = Annotated[
@@ -68,7 +69,7 @@ def whatif(
         typer.Option(metavar="drain|cut|overlap", help="Try this kind of handover. By default drain, overlap."),
     ] = None,
     notify: _Notify = None,
-    recorded_timeout: _RecordedTimeout = 120.0,
+    recorded_timeout: _RecordedTimeout = None,
     recorded_strategy: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +112,7 @@ def _grid(
     timeouts_s: list[float] | None,
     handovers: list[str] | None,
     notify: bool | None,
-    was_timeout_s: float,
+    was_timeout_s: float | None,
 ) -> Grid:
     from pipeline.replay.job import Grid
     from pipeline.replay.rules import Handover
@@ -159,11 +160,19 @@ def _run(
     as_json: bool,
 ) -> None:
     from cli.trace.spark_progress import spark_progress
-    from pipeline.replay.job import baseline_of, collect_events, pareto_front, recorded_in, tried_in, try_all, try_rules
+    from pipeline.replay.job import (
+        as_recorded,
+        baseline_of,
+        collect_events,
+        pareto_front,
+        recorded_in,
+        tried_in,
+        try_all,
+        try_rules,
+    )
     from pipeline.replay.plot import plot_whatif
     from pipeline.spark.session import spark_session
 
-    rules = grid.rules()
     print_note("starting Spark ...")
     with spark_session("rlab whatif", master=master, driver_memory=driver_memory) as spark:
         notes: list[str] = []
@@ -172,8 +181,11 @@ def _run(
         for note in notes:
             print_note(note)
         recorded = recorded_in(events, group)
-        baseline = baseline_of(recorded, grid.was_timeout_s, strategy, grid.strategies)
-        as_recorded = try_rules(recorded, baseline.rules, capacity)
+        grid = grid.recorded_with(recorded.timeout_ms)
+        rules = grid.rules()
+        baseline = baseline_of(recorded, grid.recorded_timeout_s, strategy, grid.strategies)
+        replayed = try_rules(recorded, baseline.rules, capacity)
+        trace = as_recorded(recorded, replayed)
         with spark_progress(spark, "configurations"):
             table = try_all(spark, recorded, rules, capacity).persist()
             tried = tried_in(table, rules)
@@ -181,12 +193,14 @@ def _run(
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             table.write.mode("overwrite").parquet(str(out / "whatif.parquet"))
-            plot_whatif(tried, front, as_recorded, out / "whatif.png")
+            plot_whatif(tried, front, trace, out / "whatif.png")
     best = [each for each, is_on_front in zip(tried, front, strict=True) if is_on_front]
     if as_json:
-        print_json({"recorded": as_recorded._asdict(), "baseline": baseline._asdict(), "front": _dicts(best)})
+        [was, again] = _dicts([trace, replayed])
+        figures = {**was, "figures": recorded.figures}
+        print_json({"recorded": figures, "replayed": again, "baseline": baseline._asdict(), "front": _dicts(best)})
         return
-    _print(recorded, baseline, as_recorded, best, len(tried), top)
+    _print(recorded, baseline, [trace, replayed], best, len(tried), top)
     if out is not None:
         print_line(f"{out / 'whatif.png'}")
 
@@ -195,7 +209,7 @@ def _dicts(tried: list[Tried]) -> list[dict[str, object]]:
     return [{**each._asdict(), "costs": each.costs._asdict()} for each in tried]
 
 
-def _print(recorded: Recorded, baseline: Baseline, as_recorded: Tried, best: list[Tried], tried: int, top: int) -> None:
+def _print(recorded: Recorded, baseline: Baseline, was: list[Tried], best: list[Tried], tried: int, top: int) -> None:
     missing = sorted({change.client for change in recorded.changes} - recorded.passes.keys())
     if missing:
         print_line(f"the trace has no events of {len(missing)} members, for instance {missing[0]}")
@@ -219,17 +233,26 @@ def _print(recorded: Recorded, baseline: Baseline, as_recorded: Tried, best: lis
             "notified",
             ">moves",
             ">orphan",
+            ">silent",
             ">duplicates",
             ">lag p99",
             ">imbalance",
         ],
-        [_cells("recorded", as_recorded), *(_cells("", each) for each in ranked[:top])],
+        [
+            _cells("recorded", was[0], recorded.figures.possible_duplicates),
+            _cells("replayed", was[1]),
+            *(_cells("", each) for each in ranked[:top]),
+        ],
         title=f"group {recorded.group}, {recorded.end_ms / 1000:,.0f} s, {tried} configurations; Pareto front: "
         f"{len(ranked)}",
     )
     if len(ranked) > top:
         print_line(f"{len(ranked) - top} more: --top {len(ranked)}")
-    print_line("orphan: queue-seconds without an owner; duplicates and lag: messages, estimated")
+    print_line(
+        "recorded: moves, orphan and duplicates as counted in the trace; replayed: the same rules, as all below it"
+    )
+    print_line("orphan, silent: queue-seconds without an owner, and with one that was dead or hung")
+    print_line("duplicates and lag of a replay: messages, estimated")
 
 
 def _ranks(one: Tried, others: list[Tried]) -> int:
@@ -237,8 +260,9 @@ def _ranks(one: Tried, others: list[Tried]) -> int:
     return sum(a < b for other in others for a, b in zip(other.costs, one.costs, strict=True))
 
 
-def _cells(what: str, tried: Tried) -> list[str]:
+def _cells(what: str, tried: Tried, possible: int = 0) -> list[str]:
     rules, costs = tried.rules, tried.costs
+    perhaps = f" to {costs.duplicates + possible:,.0f}" if possible else ""
     return [
         what,
         rules.strategy,
@@ -248,7 +272,8 @@ def _cells(what: str, tried: Tried) -> list[str]:
         "yes" if rules.notify else "no",
         f"{costs.moves:,}",
         f"{costs.orphan_s:,.1f} s",
-        f"{costs.duplicates:,.0f}",
+        f"{costs.silent_s:,.1f} s",
+        f"{costs.duplicates:,.0f}{perhaps}",
         f"{costs.lag_p99:,.0f}",
         f"{costs.imbalance:.2f}",
     ]

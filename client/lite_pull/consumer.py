@@ -30,7 +30,6 @@ from client.rebalance.ownership import MemberContext, QueueOwnership
 from client.rebalance.pulled_queues import PulledQueues
 from client.rebalance.unleased_queues import UnleasedQueues
 from model.errors import IllegalOperation, InvalidParameter
-from model.events import EventKind
 from model.heartbeat import ConsumeType, MessageModel
 from model.limits import POLL_TIMEOUT_S
 from model.message import MessageExt
@@ -172,7 +171,7 @@ class LitePullConsumer(GroupConsumer):
             return
         instance, ownership = self._parts()
         assert isinstance(ownership, UnleasedQueues), "assigned queues have no leases"
-        cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
+        cause = self._emit_start(instance)
         new = ownership.begin(self.topics())
         try:
             await instance.update_routes(self.topics(), cause)

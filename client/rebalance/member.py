@@ -229,7 +229,7 @@ class GroupConsumer(ClientLife, GroupMember):
         heartbeat is answered first. Its lite pull consumer sends none at its start, and waits for up to 20 s.
         """
         instance, ownership = self._parts()
-        cause = instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id)
+        cause = self._emit_start(instance)
         new = ownership.begin(self.subscribed_topics()) if isinstance(ownership, UnleasedQueues) else ()
         try:
             await self._update_routes(instance, cause)
@@ -243,6 +243,11 @@ class GroupConsumer(ClientLife, GroupMember):
         if isinstance(ownership, UnleasedQueues):
             await ownership.store_start_offsets(new)
         instance.start_rebalancing(self, cause)
+
+    def _emit_start(self, instance: ClientInstance) -> str:
+        """CLIENT_START; returns its cause."""
+        detail = f"session_timeout_s={self.options.session_timeout_s:g}"
+        return instance.events.emit(EventKind.CLIENT_START, group=self.group, client=instance.client_id, detail=detail)
 
     async def _update_routes(self, instance: ClientInstance, cause: str) -> None:
         await instance.update_routes(self.topics(), cause)

@@ -1,8 +1,8 @@
 """Costs of a replay: moves, time without an owner, duplicate messages, lag, imbalance. Pure.
 
-Moves, orphan time and imbalance are counted. Duplicates and lag are estimated: messages arrive as in the trace, and a
-member processes at most `capacity_per_s` of them, from all its queues in turn. The lag is that of a group that keeps up
-in quiet times; it compares rules and does not predict the effect of a listener that becomes slow.
+Moves, orphan time, silence and imbalance are counted (`counted.py`). Duplicates and lag are estimated: messages arrive
+as in the trace, and a member processes at most `capacity_per_s` of them, from all its queues in turn. The lag is that
+of a group that keeps up in quiet times; it compares rules and does not predict what a slow listener would do.
 
 Retry topics are left out, because their messages depend on what listeners do.
 """
@@ -10,9 +10,8 @@ Retry topics are left out, because their messages depend on what listeners do.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
+from pipeline.replay.counted import counted, silent_ms
 from pipeline.replay.recorded import Recorded
 from pipeline.replay.replay import ReplayOutcome, Span
 from pipeline.replay.rules import Handover
@@ -27,20 +27,18 @@ from pipeline.replay.rules import Handover
 MAX_STEPS = 3_600
 """Steps of the lag estimate; one a second for a trace of an hour."""
 MIN_STEP_MS = 100.0
-Interval = tuple[float, float]
 
 
 class Costs(NamedTuple):
     """Costs of one configuration; less is better.
 
-    Attributes:
-        orphan_s: seconds in which no member consumed a queue, summed over the queues. Counts while the queue is in the
-            route and the group has a member that subscribes to its topic.
+    `moves` and `orphan_s` are defined in `figures/records.py`.
     """
 
-    moves: int  # leases that went to another member than the last time; the first owner of a queue is not a move
+    moves: int
     orphan_s: float
-    duplicates: float  # messages delivered more than once, estimated
+    silent_s: float  # seconds for which queues belonged to members that were dead or hung, summed over the queues
+    duplicates: float  # messages that came twice, estimated
     lag_p99: float  # lag of a queue, 99th percentile over queues and time, estimated
     imbalance: float  # largest minus smallest number of queues of a member, on average over time
 
@@ -53,9 +51,11 @@ def costs_of(recorded: Recorded, handover: Handover, outcome: ReplayOutcome, cap
             spans[span.queue].append(span)
     for of_queue in spans.values():
         of_queue.sort(key=lambda span: span.from_ms)
+    totals = counted(recorded, outcome)
     return Costs(
-        moves=sum(bool(move.from_client) and not is_retry_topic(move.queue.topic) for move in outcome.moves),
-        orphan_s=_orphan_ms(recorded, outcome, spans) / 1000,
+        moves=totals.moves,
+        orphan_s=totals.orphan_ms / 1000,
+        silent_s=silent_ms(recorded, outcome) / 1000,
         duplicates=_duplicates(recorded, handover, spans),
         lag_p99=_lag_p99(recorded, spans, capacity_per_s),
         imbalance=_imbalance(outcome, spans),
@@ -74,72 +74,6 @@ def capacity_of(recorded: Recorded) -> float:
 
 
 # --- counted ---------------------------------------------------------------------------------------------------------
-
-
-def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The intervals without their overlaps, sorted; empty ones are left out."""
-    found: list[Interval] = []
-    for since, until in sorted(intervals):
-        if found and since <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], until))
-        elif since < until:
-            found.append((since, until))
-    return found
-
-
-def intersection(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """The overlaps of two lists; each is sorted and without overlaps in itself, as `union` returns it."""
-    found: list[Interval] = []
-    place = 0
-    for since, until in some:
-        while place < len(others) and others[place][1] <= since:
-            place += 1
-        for begin, end in itertools.islice(others, place, None):
-            if begin >= until:
-                break
-            found.append((max(since, begin), min(until, end)))
-    return found
-
-
-def _length(intervals: Iterable[Interval]) -> float:
-    return sum(until - since for since, until in intervals)
-
-
-def _orphan_ms(recorded: Recorded, outcome: ReplayOutcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:
-    total = 0.0
-    for topic, wanted in _wanted(recorded, outcome).items():
-        for queue, there in _times_of_queues(recorded.routes.of_topic.get(topic, []), recorded.end_ms).items():
-            due = intersection(wanted, there)
-            consumed = union((span.from_ms, span.to_ms) for span in spans.get(queue, ()))
-            total += _length(due) - _length(intersection(due, consumed))
-    return total
-
-
-def _wanted(recorded: Recorded, outcome: ReplayOutcome) -> dict[str, list[Interval]]:
-    """Topic -> when a member that subscribed to it was alive."""
-    subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
-    for change in recorded.changes:
-        if change.topics is not None:  # leaves are in `outcome.alive`
-            subscribed[change.client].append((change.at_ms, change.topics))
-    found: dict[str, list[Interval]] = defaultdict(list)
-    for since, until, client in outcome.alive:
-        for (begin, topics), (end, _) in itertools.pairwise([*subscribed[client], (math.inf, ())]):
-            for topic in topics:
-                if not is_retry_topic(topic):
-                    found[topic].append((max(since, begin), min(until, end)))
-    return {topic: union(found[topic]) for topic in sorted(found)}
-
-
-def _times_of_queues(
-    states: Sequence[tuple[float, Sequence[MessageQueue]]], end_ms: float
-) -> dict[MessageQueue, list[Interval]]:
-    """When each queue was in the route of its topic."""
-    found: dict[MessageQueue, list[Interval]] = defaultdict(list)
-    for number, (since, queues) in enumerate(states):
-        until = states[number + 1][0] if number + 1 < len(states) else end_ms
-        for queue in queues:
-            found[queue].append((since, until))
-    return {queue: union(times) for queue, times in found.items()}
 
 
 def _imbalance(outcome: ReplayOutcome, spans: Mapping[MessageQueue, Sequence[Span]]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from client.allocate.registry import BUILT_IN_STRATEGIES
 from model.errors import ConfigError
 from model.events import Event
+from model.limits import MEMBER_EXPIRY_S
 from pipeline.replay.costs import Costs, capacity_of, costs_of
 from pipeline.replay.recorded import Recorded, groups_in, read_recorded
 from pipeline.replay.replay import ReplayOutcome, replay
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 COSTS_SCHEMA = (
     "number int, strategy string, interval_s double, timeout_s double, handover string, notify boolean, moves bigint, "
-    "orphan_s double, duplicates double, lag_p99 double, imbalance double, passes bigint"
+    "orphan_s double, silent_s double, duplicates double, lag_p99 double, imbalance double, passes bigint"
 )
 MAX_CONFIGURATIONS = 10_000
 
@@ -36,7 +37,18 @@ class Grid:
     timeouts_s: tuple[float, ...] = (30.0, 120.0)
     handovers: tuple[Handover, ...] = (Handover.DRAIN, Handover.OVERLAP)
     notify: tuple[bool, ...] = (True, False)
-    was_timeout_s: float = 120.0  # the session timeout in force when the trace was recorded
+    was_timeout_s: float | None = None  # the session timeout in force when the trace was recorded, if it is known
+
+    @property
+    def recorded_timeout_s(self) -> float:
+        """The session timeout in force when the trace was recorded, or else the default of all clients."""
+        return MEMBER_EXPIRY_S if self.was_timeout_s is None else self.was_timeout_s
+
+    def recorded_with(self, timeout_ms: float | None) -> Grid:
+        """The grid for a trace that says its session timeout; one that was given before counts more."""
+        if self.was_timeout_s is not None or timeout_ms is None:
+            return self
+        return replace(self, was_timeout_s=timeout_ms / 1000)
 
     def rules(self) -> list[Rules]:
         """All combinations.
@@ -50,7 +62,7 @@ class Grid:
                 strategy=strategy,
                 interval_ms=interval_s * 1000,
                 timeout_ms=timeout_s * 1000,
-                was_timeout_ms=self.was_timeout_s * 1000,
+                was_timeout_ms=self.recorded_timeout_s * 1000,
                 handover=handover,
                 notify=notify,
             )
@@ -144,6 +156,15 @@ def try_rules(recorded: Recorded, rules: Rules, capacity_per_s: float | None = N
     outcome = replay(recorded, rules)
     capacity = capacity_of(recorded) if capacity_per_s is None else capacity_per_s
     return Tried(rules, costs_of(recorded, rules.handover, outcome, capacity), outcome.passes)
+
+
+def as_recorded(recorded: Recorded, replayed: Tried) -> Tried:
+    """The trace itself beside its replay: what is counted is that of the trace, what is estimated stays."""
+    figures = recorded.figures
+    counted = replayed.costs._replace(
+        moves=figures.moves, orphan_s=figures.orphan_ms / 1000, duplicates=float(figures.duplicates)
+    )
+    return replayed._replace(costs=counted)
 
 
 def try_all(

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple, TypeVar
 
 from client.trigger import Trigger
+from figures.records import GroupTotals
+from figures.trace import figures_of
 from model.errors import ConfigError
 from model.events import Event, EventKind
 from model.limits import COMMIT_STORE_S, REBALANCE_INTERVAL_S
@@ -29,6 +32,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 STEP_MS = 1e-4
+_TIMEOUT = re.compile(r"\bsession_timeout_s=([0-9.]+)")
 _HEARD = frozenset({EventKind.MEMBER_JOIN, EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED, EventKind.OFFSET_COMMITTED})
 _CHANGES = frozenset({EventKind.MEMBER_JOIN, EventKind.MEMBER_LEAVE, EventKind.SUBSCRIPTION_CHANGE})
 _LOCKS = frozenset({EventKind.LOCK_GRANTED, EventKind.LOCK_REFUSED})
@@ -103,6 +107,8 @@ class Recorded:
         drains: (client, queue) -> (the member stopped consuming, the lease was released; infinite if never).
         arrivals: queue -> (time, end of the queue), as far as commits and grants show it.
         dispatched: client -> (time, messages that listeners got since the last time).
+        timeouts_ms: client -> its session timeout, if the trace says it.
+        figures: what happened, as every report counts it.
     """
 
     group: str
@@ -121,6 +127,13 @@ class Recorded:
     timing: Timing
     arrivals: Mapping[MessageQueue, list[tuple[float, int]]]
     dispatched: Mapping[str, list[tuple[float, int]]]
+    timeouts_ms: Mapping[str, float]
+    figures: GroupTotals
+
+    @property
+    def timeout_ms(self) -> float | None:
+        """The session timeout of most members; None if the trace does not say it, because clients were too old."""
+        return Counter(self.timeouts_ms.values()).most_common(1)[0][0] if self.timeouts_ms else None
 
 
 Timed = tuple[float, Event]
@@ -137,7 +150,8 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
     Raises:
         ConfigError: no member joins the group in the trace, or the members' own events are missing.
     """
-    timed = in_order(event for event in events if event.group in ("", group))
+    of_all = [event for event in events if event.group in ("", group)]
+    timed = in_order(of_all)
     of_group = [(at_ms, event) for at_ms, event in timed if event.group == group]
     joins = [event for _, event in of_group if event.kind == EventKind.MEMBER_JOIN]
     if not joins:
@@ -165,6 +179,8 @@ def read_recorded(events: Iterable[Event], group: str) -> Recorded:
         timing=_timing(of_group, passes, drains),
         arrivals=_arrivals(of_group),
         dispatched=_grouped((e.client, (at_ms, e.n)) for at_ms, e in of_group if e.kind == "MESSAGES_HANDED_OUT"),
+        timeouts_ms=_timeouts_ms(event for _, event in of_group),
+        figures=figures_of(of_all, group).totals(),
     )
 
 
@@ -293,6 +309,11 @@ def _grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     for key, value in pairs:
         grouped[key].append(value)
     return dict(grouped)
+
+
+def _timeouts_ms(events: Iterable[Event]) -> dict[str, float]:
+    told = ((event.client, _TIMEOUT.search(event.detail)) for event in events if event.kind == EventKind.CLIENT_START)
+    return {client: float(found[1]) * 1000 for client, found in told if found is not None}
 
 
 def _interval_ms(passes: Mapping[str, list[RecordedPass]]) -> float:

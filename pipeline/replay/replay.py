@@ -54,6 +54,7 @@ class ReplayOutcome:
     moves: tuple[Move, ...]
     spans: tuple[Span, ...]
     alive: tuple[tuple[float, float, str], ...]  # (from, to, client): while the client ran
+    expired: tuple[Move, ...]  # leases that a broker ended because it removed their owner, `from_client`
     passes: int  # how many passes all members ran
 
 
@@ -109,6 +110,7 @@ class _Replay:
         self._grants: list[tuple[float, MessageQueue, str]] = []
         self._spans: list[Span] = []
         self._alive: list[tuple[float, float, str]] = []
+        self._expired: list[Move] = []
         self._passes = 0
         self._readable: dict[tuple[MessageQueue, ...], frozenset[MessageQueue]] = {}
         self._changes = shifted_changes(recorded.changes, rules)
@@ -128,7 +130,13 @@ class _Replay:
                 for queue, since_ms in member.owned.items():
                     self._spans.append(Span(queue, client, since_ms, end_ms, end_ms, "open"))
         moves = tuple(moves_of(self._grants))
-        return ReplayOutcome(moves=moves, spans=tuple(self._spans), alive=tuple(self._alive), passes=self._passes)
+        return ReplayOutcome(
+            moves=moves,
+            spans=tuple(self._spans),
+            alive=tuple(self._alive),
+            expired=tuple(self._expired),
+            passes=self._passes,
+        )
 
     # --- what comes from outside -------------------------------------------------------------------------------------
 
@@ -238,6 +246,7 @@ class _Replay:
         for queue in [queue for queue in member.owned if queue.broker_name == leave.broker]:
             since_ms = member.owned.pop(queue)
             member.missed[queue] = at_ms
+            self._expired.append(Move(at_ms, queue, leave.client, ""))
             if member.alive_since is not None:
                 self._spans.append(Span(queue, leave.client, since_ms, at_ms, at_ms, "silent"))
         for queue, lease in self._leases.items():

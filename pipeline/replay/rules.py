@@ -34,7 +34,7 @@ class Rules:
     """One configuration of a group to replay.
 
     Attributes:
-        was_timeout_ms: session timeout in force when the trace was recorded; events do not contain it.
+        was_timeout_ms: session timeout in force when the trace was recorded, of members that did not tell theirs.
     """
 
     strategy: str
@@ -92,7 +92,8 @@ def leaves_under(recorded: Recorded, rules: Rules) -> list[tuple[float, MemberLe
         if leave.reason == "close":
             silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - LEASE_CLOSE_GRACE_S * 1000))
         elif leave.reason == "expiry":
-            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - rules.was_timeout_ms))
+            was_timeout_ms = recorded.timeouts_ms.get(leave.client, rules.was_timeout_ms)
+            silent_ms = max(leave.heard_ms, min(leave.unheard_ms, leave.at_ms - was_timeout_ms))
             at_ms = max(silent_ms, leave.at_ms + rules.expiry_shift_ms)
             if _is_back(leave, recorded.changes, rules):
                 at_ms = float("inf")

@@ -110,3 +110,13 @@ def test_a_queue_without_an_owner_counts_from_moment_to_moment_until_its_broker_
     figures.feed(story.events[-1])
     figures.advance(900)
     assert (figures.totals().orphans, figures.totals().orphan_ms) == (0, 200)
+
+
+def test_an_owner_that_hears_later_that_its_queue_is_gone_leaves_no_orphan() -> None:
+    story = Story()
+    story.client(0, "c1", E.CLIENT_START)
+    story.queue(10, "c1", E.QUEUE_ACQUIRED, queue_id=3, version=1, offset=0)
+    story.tell(50, "b", E.ROUTE_CHANGED, group="", topic="t", broker="b", n=2)
+    story.queue(90, "c1", E.QUEUE_DROPPED, queue_id=3, version=1, detail="revoked")
+    figures, _, _ = story.run(500)
+    assert (figures.totals().orphans, figures.totals().orphan_ms) == (0, 0)

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.allocate.registry import BUILT_IN_STRATEGIES
+from figures.trace import figures_of
 from model.errors import ConfigError
+from model.events import Event
 from pipeline.replay.costs import Costs
-from pipeline.replay.job import Grid, baseline_of, pareto_front, recorded_in, try_rules
+from pipeline.replay.job import Grid, as_recorded, baseline_of, pareto_front, recorded_in, try_rules
 from pipeline.replay.rules import Handover
 from tests.unit.pipeline.golden_trace import golden_events
 
-COSTS = st.builds(Costs, *([st.integers(0, 3)] * 5))
+COSTS = st.builds(Costs, *([st.integers(0, 3)] * 6))
 
 
 def test_a_grid_is_every_combination() -> None:
@@ -21,6 +23,13 @@ def test_a_grid_is_every_combination() -> None:
     assert len(rules) == len(set(rules)) == len(BUILT_IN_STRATEGIES) * 3 * 2 * 2 * 2
     assert {each.was_timeout_ms for each in rules} == {5_000.0}
     assert {each.handover for each in rules} == {Handover.DRAIN, Handover.OVERLAP}
+
+
+def test_the_session_timeout_is_the_one_given_or_the_one_told_or_the_default() -> None:
+    assert Grid(was_timeout_s=5.0).recorded_with(3_000.0).recorded_timeout_s == 5.0
+    assert Grid().recorded_with(3_000.0).recorded_timeout_s == 3.0
+    assert Grid().recorded_with(None).recorded_timeout_s == 120.0
+    assert {each.was_timeout_ms for each in Grid().recorded_with(3_000.0).rules()} == {3_000.0}
 
 
 def test_a_grid_that_cannot_be_tried_is_refused() -> None:
@@ -60,8 +69,25 @@ def test_the_strategy_of_a_trace_is_also_looked_for_among_candidates_that_are_no
 def test_one_configuration_is_replayed_and_counted() -> None:
     recorded = recorded_in(golden_events(), "g")
     tried = try_rules(recorded, baseline_of(recorded, 5.0).rules)
-    assert tried.costs.moves == 4
+    assert tried.costs.moves == 6
     assert tried.passes == 8
+
+
+def test_beside_its_replay_the_trace_has_the_figures_that_a_report_counts_in_it() -> None:
+    place = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "version": 1}
+    at = golden_events()[0].t_ms
+    events = [
+        *golden_events(),
+        Event(at + 100, "c1", 901, "QUEUE_ACQUIRED", "c1/901", client="c1", **place),  # type: ignore[arg-type]
+        Event(at + 200, "c1", 902, "QUEUE_DROPPED", "c1/902", client="c1", **place),  # type: ignore[arg-type]
+        Event(at + 230, "c2", 903, "QUEUE_ACQUIRED", "c2/903", client="c2", **place),  # type: ignore[arg-type]
+    ]
+    recorded = recorded_in(events, "g")
+    replayed = try_rules(recorded, baseline_of(recorded, 5.0).rules)
+    found = as_recorded(recorded, replayed).costs
+    figures = figures_of(events, "g").totals()
+    assert (found.moves, found.orphan_s, found.duplicates) == (figures.moves, figures.orphan_ms / 1000, 0)
+    assert (found.moves, found.lag_p99) == (2, replayed.costs.lag_p99)
 
 
 def test_a_trace_with_several_groups_asks_which_one() -> None:

@@ -13,11 +13,13 @@ from tests.unit.pipeline.replay.test_replay import rules
 
 
 def test_every_configuration_is_a_point(tmp_path: Path) -> None:
-    recorded = Tried(rules(), Costs(10, 2.5, 0.0, 4.0, 0.5), 9)
+    recorded = Tried(rules(), Costs(10, 2.5, 0.0, 0.0, 4.0, 0.5), 9)
     tried = [
         recorded,
-        Tried(replace(rules(), strategy="BALANCED_STICKY", handover=Handover.CUT), Costs(2, 1.0, 7.0, 4.0, 0.5), 9),
-        Tried(replace(rules(), notify=False, handover=Handover.OVERLAP), Costs(0, 0.0, 0.0, 0.0, 0.0), 1),
+        Tried(
+            replace(rules(), strategy="BALANCED_STICKY", handover=Handover.CUT), Costs(2, 1.0, 0.0, 7.0, 4.0, 0.5), 9
+        ),
+        Tried(replace(rules(), notify=False, handover=Handover.OVERLAP), Costs(0, 0.0, 0.0, 0.0, 0.0, 0.0), 1),
     ]
     plot_whatif(tried, [False, True, True], recorded, tmp_path / "whatif.png")
     assert (tmp_path / "whatif.png").read_bytes().startswith(b"\x89PNG")

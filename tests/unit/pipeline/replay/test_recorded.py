@@ -105,3 +105,15 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         read_recorded(events, "other")
     with pytest.raises(ConfigError, match="SYS_TRACE"):
         read_recorded([event for event in events if event.node == "b"], "g")
+
+
+def test_session_timeouts_are_those_that_members_told() -> None:
+    assert read_recorded(golden_events(), "g").timeout_ms is None
+    told = [
+        Event(
+            0.0, client, 1, EventKind.CLIENT_START, f"{client}/1", "g", client=client, detail=f"session_timeout_s={s}"
+        )
+        for client, s in (("c1", "3"), ("c2", "0.5"), ("c3", "3"))
+    ]
+    recorded = read_recorded([*told, *golden_events()], "g")
+    assert (recorded.timeouts_ms, recorded.timeout_ms) == ({"c1": 3_000.0, "c2": 500.0, "c3": 3_000.0}, 3_000.0)

@@ -1,0 +1,101 @@
+"""Counts what a replay did, with the figures of `figures/`: a replay is told once more as events. Pure.
+
+    span c1 16 .. 1004 revoked      QUEUE_ACQUIRED at 16, QUEUE_DROPPED at 1004
+    span c1 10 .. 15000 silent      QUEUE_ACQUIRED at 10; LOCK_EXPIRED at 20000, when its broker removes c1
+
+A member that hangs owns its queues until their leases end, so its silence is no orphan time: it is counted by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from figures.records import GroupTotals
+from figures.trace import figures_of
+from model.events import Event, EventKind
+from model.message_queue import MessageQueue
+from pipeline.replay.recorded import Recorded
+from pipeline.replay.replay import ReplayOutcome
+
+_MEMBERS = "members"
+"""Stands for the brokers, which all know the members."""
+
+
+def counted(recorded: Recorded, outcome: ReplayOutcome) -> GroupTotals:
+    """The figures of a replay, up to the end of the trace; what came twice is not among them."""
+    told = [*_of_members(recorded, outcome), *_of_routes(recorded), *_of_queues(outcome)]
+    events = (
+        event._replace(seq=seq, cause=f"{event.node}/{seq}", group="" if event.kind == _ROUTE else recorded.group)
+        for seq, event in enumerate(told, 1)
+    )
+    figures = figures_of(events, recorded.group)
+    figures.advance(recorded.end_ms)
+    return figures.totals()
+
+
+def silent_ms(recorded: Recorded, outcome: ReplayOutcome) -> float:
+    """Time for which queues belonged to members that were dead or hung, summed over the queues."""
+    ends: dict[tuple[MessageQueue, str], list[float]] = defaultdict(list)
+    for each in outcome.expired:
+        ends[each.queue, each.from_client].append(each.at_ms)
+    for span in outcome.spans:
+        ends[span.queue, span.client].append(span.from_ms)  # it is back before its lease has ended
+    for times in ends.values():
+        times.sort()
+    total = 0.0
+    for span in outcome.spans:
+        if span.ended == "silent":
+            times = ends[span.queue, span.client]
+            place = bisect_left(times, span.to_ms)
+            total += (times[place] if place < len(times) else recorded.end_ms) - span.to_ms
+    return total
+
+
+_ROUTE = EventKind.ROUTE_CHANGED
+
+
+def _of_members(recorded: Recorded, outcome: ReplayOutcome) -> Iterator[Event]:
+    subscribed: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    for change in recorded.changes:
+        if change.topics is not None:  # leaves are in `outcome.alive`
+            subscribed[change.client].append((change.at_ms, change.topics))
+    for since, until, client in outcome.alive:
+        for (begin, topics), (end, _) in itertools.pairwise([*subscribed[client], (float("inf"), ())]):
+            if begin < until and end > since:
+                at_ms, detail = max(since, begin), " ".join(f"{topic}=*" for topic in topics)
+                yield Event(at_ms, _MEMBERS, 0, EventKind.MEMBER_JOIN, broker=_MEMBERS, client=client, detail=detail)
+        if until < recorded.end_ms:
+            yield Event(until, _MEMBERS, 0, EventKind.MEMBER_LEAVE, broker=_MEMBERS, client=client)
+
+
+def _of_routes(recorded: Recorded) -> Iterator[Event]:
+    for topic, states in recorded.routes.of_topic.items():
+        brokers: set[str] = set()
+        for at_ms, queues in states:
+            brokers.update(queue.broker_name for queue in queues)
+            for broker in sorted(brokers):
+                yield Event(at_ms, broker, 0, _ROUTE, topic=topic, broker=broker, n=_queues_of(broker, queues))
+
+
+def _queues_of(broker: str, queues: Iterable[MessageQueue]) -> int:
+    return max((queue.queue_id + 1 for queue in queues if queue.broker_name == broker), default=0)
+
+
+def _of_queues(outcome: ReplayOutcome) -> Iterator[Event]:
+    for span in outcome.spans:
+        yield _of_queue(span.from_ms, span.client, EventKind.QUEUE_ACQUIRED, span.queue, span.client)
+        if span.ended not in ("silent", "open"):
+            yield _of_queue(span.to_ms, span.client, EventKind.QUEUE_DROPPED, span.queue, span.client)
+    for each in outcome.expired:
+        yield _of_queue(each.at_ms, each.queue.broker_name, EventKind.LOCK_EXPIRED, each.queue, each.from_client)
+
+
+def _of_queue(at_ms: float, node: str, kind: EventKind, queue: MessageQueue, client: str) -> Event:
+    topic, broker, queue_id = queue
+    # All leases have one token: a replay has no lease that outlives the next one of the same member.
+    return Event(
+        at_ms, node, 0, kind, topic=topic, broker=broker, queue_id=queue_id, client=client, version=1, detail="replay"
+    )
