@@ -22,6 +22,7 @@ from typing import NamedTuple
 import anyio
 
 from model.events import Event, EventKind
+from model.limits import RUN_SEQS
 from model.message import MessageExt
 from model.names import is_retry_topic
 from simulation.cluster.cluster import SimulatedCluster
@@ -159,16 +160,22 @@ def render(scene: Scene) -> str:
         (
             f"{event.t_ms - began.t_ms:.0f}",
             event.node,
-            str(event.seq),
+            str(event.seq % RUN_SEQS),
             event.kind,
             f"{event.broker[-1:]}{event.queue_id}" if event.queue_id >= 0 else "",
             _what(event),
-            event.cause,
+            _short(event.cause),
         )
         for event in shown
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join("  ".join(_aligned(row, widths)).rstrip() for row in rows)
+
+
+def _short(cause: str) -> str:
+    """A cause without the run of its node, which is a random number for clients."""
+    node, _, seq = cause.rpartition("/")
+    return f"{node}/{int(seq) % RUN_SEQS}"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -72,6 +72,10 @@ class EventLog:
             self._sink(event)
         return cause
 
+    def begin_run(self, run: int) -> None:
+        """Take the numbers of another run; see `run` above."""
+        self._seq = run * RUN_SEQS
+
     def next_id(self) -> str:
         """The id that the next event will have: a cause to send ahead of the event itself."""
         return f"{self.node}/{self._seq + 1}"

@@ -58,8 +58,9 @@ class Event(NamedTuple):
     Attributes:
         t_ms: wall clock in milliseconds (a float: microseconds matter when pauses are measured).
         node: name of the broker, or client id, that recorded it.
-        seq: number of the event on that node: the first run of a node counts from 1, a broker's next run from the next
-            billion plus 1 (`RUN_SEQS`), so that no two events have one id. A gap means that events were lost.
+        seq: number of the event on that node: the first run of a broker counts from 1, its next run from the next
+            billion plus 1 (`RUN_SEQS`), each run of a client from a billion chosen at random plus 1, so that no two
+            events have one id. A gap means that events were lost.
         group, topic, broker, queue_id, client: its subject.
         version: depends on the kind: the group version, the fencing token of a lease, or the version of an assignment
             by a broker.

@@ -256,8 +256,11 @@ MAX_STOPPED_MEMBERS = 1_000
 """Members that have stopped and may be told of once more, by brokers that learn of it later."""
 RUN_SEQS = 1_000_000_000
 """Event numbers of one run of a node: a thousand a second for eleven days; further events use those of the next run."""
+MAX_CLIENT_RUN = 8_000_000
+"""Runs of clients, chosen at random: numbers of all their events stay exact in tools that have only floats (2^53)."""
 
 assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES, "one largest frame must be admitted"
+assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of an event"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"
 assert WRITE_LOW_WATER_BYTES < WRITE_HIGH_WATER_BYTES < MAX_UNSENT_BYTES
 assert MAX_FRAME_BYTES < MAX_UNSENT_BYTES, "one largest answer must not cut its own peer off"

@@ -29,7 +29,7 @@ from client.trigger import Trigger
 from model.errors import ConnectFailed, IllegalOperation, RlabError
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
-from model.limits import CONNECT_TIMEOUT_S, TRACE_FLUSH_INTERVAL_S
+from model.limits import CONNECT_TIMEOUT_S, MAX_CLIENT_RUN, TRACE_FLUSH_INTERVAL_S
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.names import TRACE_TOPIC, check_id
@@ -82,7 +82,9 @@ class ClientInstance:
             name = self.config.instance_name or f"{os.getpid()}#{self.config.rng.getrandbits(48):012x}"
             self.client_id = check_id("client id", f"{host}@{name}")
             self.events.node = self.client_id
-            self.heartbeats.epoch = f"{self.config.rng.getrandbits(64):016x}"
+            run_id = self.config.rng.getrandbits(64)
+            self.heartbeats.epoch = f"{run_id:016x}"
+            self.events.begin_run(1 + run_id % MAX_CLIENT_RUN)
             await self.background.start()
         except BaseException:
             with anyio.CancelScope(shield=True):

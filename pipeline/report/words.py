@@ -38,6 +38,8 @@ def what_happened(rebalance: dict[str, Any]) -> str:
     kind, client = str(rebalance["kind"]), member_name(rebalance["client"])
     if kind == EventKind.MEMBER_LEAVE:
         return f"{client} {_LEFT.get(str(rebalance['detail']), 'is gone')}"
+    if kind == EventKind.BROKER_DOWN and rebalance["client"]:
+        return f"{client} lost its connection to {rebalance['detail']}"
     return _change(kind)[1].format(client=client)
 
 

@@ -53,3 +53,30 @@ def test_a_change_is_as_its_first_event_tells_even_if_an_effect_comes_first() ->
     story.client(7, "c2", E.CLIENT_START, "c2/1")
     known = changes.of(story.events[-1])
     assert (known.kind, known.client, known.t_ms) == ("CLIENT_START", "c2", 5)
+
+
+def causes_of(story: Story) -> list[str]:
+    changes = Changes()
+    return [changes.of(event).cause for event in story.events]
+
+
+def test_a_member_that_stops_has_not_changed_its_subscriptions_as_well() -> None:
+    story = Story()
+    story.client(0, "c1", E.CLIENT_STOP)
+    for broker in ("a", "b"):
+        story.tell(20, broker, E.SUBSCRIPTION_CHANGE, client="c1", broker=broker)
+    story.tell(900, "a", E.MEMBER_LEAVE, client="c1", broker="a", detail="close")
+    assert set(causes_of(story)) == {"c1/1"}
+    story.client(1_000, "c1", E.CLIENT_START)
+    story.tell(2_000, "a", E.SUBSCRIPTION_CHANGE, client="c1", broker="a", detail="t=*")
+    story.tell(2_000, "a", E.SUBSCRIPTION_CHANGE, client="c2", broker="a", detail="t=*")
+    assert causes_of(story)[-3:] == ["c1/2", "a/3", "a/4"]
+
+
+def test_a_member_that_was_removed_and_loses_its_queues_is_one_change() -> None:
+    story = Story()
+    story.tell(0, "a", E.MEMBER_LEAVE, client="c1", broker="a", detail="close")
+    for queue_id in range(3):
+        story.queue(500, "c1", E.QUEUE_DROPPED, queue_id=queue_id, detail="lost")
+        story.queue(500, "c2", E.QUEUE_DROPPED, queue_id=queue_id, detail="lost")
+    assert causes_of(story) == ["a/1", *["a/1", "c2/1"] * 3]

@@ -69,6 +69,12 @@ def test_a_kind_that_a_rebalance_may_begin_with_has_words_of_its_own(kind: Event
     assert (what_happened(rebalance(kind)) == kind) == (kind in SHOWN_BY_NAME)
 
 
+def test_a_lost_connection_is_told_apart_from_a_broker_that_stopped() -> None:
+    row = {"kind": "BROKER_DOWN", "detail": "10.0.0.1:1", "client": ""}
+    assert what_happened(row) == "a broker went down"
+    assert what_happened(row | {"client": "127.0.0.1@c4"}) == "c4 lost its connection to 10.0.0.1:1"
+
+
 def test_members_go_by_the_name_that_people_gave_them() -> None:
     assert [member_name(client) for client in ("10.0.0.1@c1", "c2", None)] == ["c1", "c2", "nobody"]
 
