@@ -8,12 +8,14 @@ from __future__ import annotations
 import msgpack
 
 from broker.feature import Core, Feature
+from broker.groups.group import ConsumerGroupInfo
 from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
+from broker.leases.start_offsets import policy_offset
 from broker.leases.table import QueueKey
 from broker.topics.service import Topics
-from broker.topics.table import queue_count
+from broker.topics.table import TopicEntry, queue_count
 from model.errors import GroupNotExist
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -84,6 +86,7 @@ class GroupStatsHandlers(Feature):
             topics.update(topic for member in info.members.values() for topic in member.subscriptions)
         rows: list[list[object]] = []
         damaged: list[list[object]] = []
+        starts: list[list[object]] = []
         for topic in sorted(topics if only is None else topics & {only}):
             entry = self._topics.get(topic)
             if entry is None:
@@ -92,6 +95,8 @@ class GroupStatsHandlers(Feature):
                 lease = self._leases.table.owner_of(group, QueueKey(topic, queue_id))
                 if lost := store.damage.total((entry.topic_id, queue_id)):
                     damaged.append([topic, queue_id, lost])
+                if (topic, queue_id) not in committed and (start := self._start(info, entry, queue_id)) is not None:
+                    starts.append([topic, queue_id, start])
                 rows.append(
                     [
                         topic,
@@ -104,4 +109,16 @@ class GroupStatsHandlers(Feature):
                     ]
                 )
         # In the header: a client of an older version reads rows of exactly these columns.
-        return Reply({"damaged": damaged} if damaged else {}, msgpack.packb(rows))
+        more = {"damaged": damaged, "starts": starts}
+        return Reply({name: found for name, found in more.items() if found}, msgpack.packb(rows))
+
+    def _start(self, info: ConsumerGroupInfo | None, entry: TopicEntry, queue_id: int) -> int | None:
+        """Where a group without a commit begins on a queue; None if no member subscribes to the topic.
+
+        Members of one group may differ in where they begin, although they should not: the first place counts.
+        """
+        topic = entry.config.topic
+        members = [] if info is None else [m for m in info.members.values() if topic in m.subscriptions]
+        if info is None or not members:
+            return None
+        return min(policy_offset(self._core.store, entry, queue_id, member.data, info.created_ms) for member in members)

@@ -12,10 +12,11 @@ from cli.output import print_json, print_line, print_table
 from cli.runtime import ask_cluster
 from model.assignment import RequestMode
 from model.errors import GroupNotExist
+from model.heartbeat import ConsumeType, MessageModel
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
-    from client.admin.records import AssignmentInfo
+    from client.admin.records import AssignmentInfo, GroupMemberInfo
 
 
 class Mode(StrEnum):
@@ -55,33 +56,67 @@ def mode(
 
     Example: rlab group mode billing orders pop --share 2
     """
-    from client.admin.requests import listed
-
     if (topic is None) != (to is None):
         raise typer.BadParameter("name a topic and pull or pop, or neither to see the modes")
     if share is not None and to is not Mode.pop:
         raise typer.BadParameter("--share needs pop")
 
-    async def set_and_show(admin: Admin) -> AssignmentInfo:
-        if topic is not None and to is not None:
-            pop_share = -1 if share is None else share
-            await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=pop_share)
-        info = await admin.assignment(group)
-        if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
-            raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
-        return info
-
-    info = ask_cluster(namesrv, set_and_show)
+    info, alone, members = ask_cluster(namesrv, lambda admin: set_and_show(admin, group, topic, to, share))
     if json:
-        print_json({"group": group, "modes": info.modes})
+        print_json({"group": group, "modes": info.modes, "members_that_share_out_by_themselves": alone})
     elif topic is not None and to is not None:
-        print_line(f"group {group} {'pops' if to is Mode.pop else 'pulls'} {topic} from now on")
+        print_line(outcome(group, topic, to, alone, members))
     else:
         print_table(
             ["topic", "mode", ">share"],
             [(each.topic, each.mode.value, _share(each.pop_share_queue_num)) for each in info.modes],
             empty=f"no mode is set for group {group}: it pulls",
         )
+
+
+async def set_and_show(
+    admin: Admin, group: str, topic: str | None, to: Mode | None, share: int | None
+) -> tuple[AssignmentInfo, list[str], int]:
+    """Set a mode, unless only the modes are asked for.
+
+    Returns the modes, the client ids of members that go on by themselves, and the number of members.
+
+    Raises:
+        GroupNotExist: no broker knows the group; nothing was set.
+        RlabError: see `Admin.set_request_mode`.
+
+    Cancellation: some brokers may have taken the mode.
+    """
+    from client.admin.requests import listed
+
+    info = await admin.assignment(group)
+    if not info.modes and group not in (known := [each.group for each in await admin.groups()]):
+        raise GroupNotExist(f"no broker knows group {group!r}; {listed('known groups', known)}")
+    if topic is None or to is None:
+        return info, [], 0
+    await admin.set_request_mode(group, topic, to.value.upper(), pop_share_queue_num=-1 if share is None else share)
+    members = (await admin.group(group)).members
+    return await admin.assignment(group), [each.client_id for each in members if by_itself(each)], len(members)
+
+
+def by_itself(member: GroupMemberInfo) -> bool:
+    """Whether a member computes its queues itself, so that no request mode reaches it."""
+    from client.allocate.strategy import LeftToBroker
+
+    shares = member.consume_type is not ConsumeType.POP and member.model is MessageModel.CLUSTERING
+    return shares and member.strategy != LeftToBroker.name
+
+
+def outcome(group: str, topic: str, to: Mode, alone: list[str], members: int) -> str:
+    """What was set, and who does not follow it."""
+    does = "pops" if to is Mode.pop else "pulls"
+    if not alone:
+        return f"group {group} {does} {topic} from now on"
+    who = "its members" if len(alone) == members else f"{len(alone)} of its {members} members, e.g. {alone[0]},"
+    return (
+        f"the mode is set, but {who} share out queues by themselves and go on pulling {topic}: "
+        f'only members with assignment="broker" follow it'
+    )
 
 
 def _share(number: int) -> str:

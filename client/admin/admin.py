@@ -335,7 +335,7 @@ class Admin(ClientLife):
         asked = [await self._cluster.ask_reachable(masters, code, header) for code in _GROUP_REQUESTS]
         lists, stats, pops, configs = (answers for answers, _ in asked)
         reports = [
-            GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), _damaged(stats[name]))
+            GroupReport.from_wire(name, unpack_group(lists[name]), unpack_group(stats[name]), _header(stats[name]))
             for name in lists
             if name in stats
         ]
@@ -491,9 +491,9 @@ class Admin(ClientLife):
         return await find_messages(self._cluster, RequestCode.VIEW_MESSAGE_BY_ID, {"message_id": message_id}, max_n)
 
 
-def _damaged(answer: Command | RlabError) -> Any:
-    """What a broker says of damaged messages beside the progress of a group; an older broker says nothing."""
-    return () if isinstance(answer, RlabError) else answer.header.get("damaged", ())
+def _header(answer: Command | RlabError) -> Mapping[str, Any]:
+    """What a broker says beside the progress of a group: of damaged messages, of where it begins."""
+    return {} if isinstance(answer, RlabError) else answer.header
 
 
 def _unknown(group: str, known: Iterable[str]) -> GroupNotExist:

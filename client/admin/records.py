@@ -112,10 +112,11 @@ class QueueProgress:
     # or views differ, and always in BROADCASTING; none if no member subscribes to the topic.
     targets: tuple[str, ...] = ()
     damaged: int = 0  # messages of the queue that are damaged or missing in the broker's files, as far as it knows
+    start: int | None = None  # where the group begins, if nothing was committed yet and a member subscribes
 
     @classmethod
-    def from_wire(cls, broker_name: str, wire: Any, damaged: int = 0) -> QueueProgress:
-        """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the damage."""
+    def from_wire(cls, broker_name: str, wire: Any, damaged: int = 0, start: int | None = None) -> QueueProgress:
+        """Read one row of the answer to GET_CONSUME_STATS, which has no targets; its header has the other two."""
         topic, queue_id, min_offset, max_offset, committed, owner, _ = wire
         return cls(
             queue=MessageQueue(topic, broker_name, queue_id),
@@ -124,13 +125,15 @@ class QueueProgress:
             committed=None if committed < 0 else committed,
             owner=owner or None,
             damaged=damaged,
+            start=start,
         )
 
     @property
     def lag(self) -> int | None:
         """Messages left to consume; None when that depends on where the group will start."""
-        if self.committed is not None:
-            return max(0, self.max_offset - max(self.committed, self.min_offset))
+        begin = self.start if self.committed is None else self.committed
+        if begin is not None:
+            return max(0, self.max_offset - max(begin, self.min_offset))
         return 0 if self.min_offset == self.max_offset else None
 
     @property
@@ -177,6 +180,7 @@ class AssignmentInfo:
         return frozenset(topic for member in self.members.values() for topic in member.popped)
 
 
+NO_HEADER: Mapping[str, Any] = {}
 NO_ASSIGNMENT = AssignmentInfo(coordinator="", version=0, members={}, modes=())
 
 
@@ -311,12 +315,16 @@ class GroupReport:
     queues: tuple[QueueProgress, ...] = ()
 
     @classmethod
-    def from_wire(cls, broker_name: str, connections: Any, stats: Any, damaged: Any = ()) -> GroupReport:
+    def from_wire(
+        cls, broker_name: str, connections: Any, stats: Any, more: Mapping[str, Any] = NO_HEADER
+    ) -> GroupReport:
         """Read the answers to GET_CONSUMER_CONNECTION_LIST and GET_CONSUME_STATS; None where the group is unknown.
 
-        `damaged` is the field of the header of the latter.
+        `more` is the header of the latter.
         """
-        lost = {(topic, queue_id): n for topic, queue_id, n in damaged}
+        lost, starts = (
+            {(topic, queue_id): n for topic, queue_id, n in more.get(name, ())} for name in ("damaged", "starts")
+        )
         connections = connections or {"version": 0, "created_ms": 0, "members": []}
         return cls(
             broker_name=broker_name,
@@ -335,6 +343,7 @@ class GroupReport:
                 for member in connections["members"]
             ),
             queues=tuple(
-                QueueProgress.from_wire(broker_name, row, lost.get((row[0], row[1]), 0)) for row in stats or ()
+                QueueProgress.from_wire(broker_name, row, lost.get((row[0], row[1]), 0), starts.get((row[0], row[1])))
+                for row in stats or ()
             ),
         )

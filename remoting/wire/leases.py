@@ -79,7 +79,8 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
         (GROUP, Field("topic", str, "only this topic", required=False)),
         answer="body: msgpack array of [topic, queue id, min offset, max offset, committed offset or -1, "
         "owner or empty, -1]. The last one is kept for old clients: the fencing token is shown to the owner only. "
-        "Header `damaged`, only if there are some: [topic, queue id, messages that are damaged or missing]",
+        "Header, only if there are some: `damaged`, [topic, queue id, messages that are damaged or missing]; `starts`, "
+        "[topic, queue id, offset at which the group begins] of queues without a committed offset",
     ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: RequestSchema(
         "admin -> broker",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from model.errors import GroupNotExist
+from model.heartbeat import ConsumeFrom
 from remoting.request_code import RequestCode
 from tests.unit.broker.harness import Peer, World, consumer, simulated, unpacked
 
@@ -66,3 +67,23 @@ async def test_the_progress_of_a_group_is_shown_for_every_queue_of_its_topics(wo
     assert await ask(a, RequestCode.GET_CONSUME_STATS, group="g", topic="u") == rows[-1:]
     with pytest.raises(GroupNotExist, match="nobody"):
         await ask(a, RequestCode.GET_CONSUME_STATS, group="nobody")
+
+
+@simulated
+async def test_a_queue_without_a_commit_is_shown_with_the_offset_at_which_the_group_begins(world: World) -> None:
+    a = await operator(world)
+    for _ in range(3):
+        await a.send()
+    await world.sleep(1)
+    await a.heartbeat(consumer("late"), consumer("first", consume_from=ConsumeFrom.FIRST_OFFSET))
+    for _ in range(2):
+        await a.send()
+    starts = {}
+    for group in ("late", "first"):
+        starts[group] = (await a.call(RequestCode.GET_CONSUME_STATS, {"group": group})).header["starts"]
+    assert starts["late"][0] == ["t", 0, 3]
+    assert starts["first"][0] == ["t", 0, 0]
+    assert {queue_id for _, queue_id, _ in starts["first"]} == {0, 1, 2, 3}
+    await a.commit(1, await a.token_of(0, group="late"), group="late")
+    answer = await a.call(RequestCode.GET_CONSUME_STATS, {"group": "late"})
+    assert ["t", 0] not in [row[:2] for row in answer.header["starts"]]

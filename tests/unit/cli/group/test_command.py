@@ -219,6 +219,7 @@ def test_the_document_has_the_record_and_what_follows_from_it() -> None:
         "owner": "c@1",
         "targets": ["c@2"],
         "damaged": 0,
+        "start": None,
         "lag": 3,
         "deleted": 0,
         "settled": False,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 
-from cli.group.mode import Mode, mode, print_assignment
+from cli.group.mode import Mode, mode, outcome, print_assignment, set_and_show
+from client.admin.admin import Admin
 from client.admin.records import NO_ASSIGNMENT, AssignmentInfo, TopicModeInfo
 from model.assignment import RequestMode
+from model.errors import GroupNotExist
+from simulation.cluster.cluster import SimulatedCluster
+from tests.unit.client.admin.admin_cluster import administer
 
 INFO = AssignmentInfo(
     coordinator="broker-a",
@@ -39,3 +45,27 @@ def test_half_a_command_is_refused() -> None:
         mode("g", "t")
     with pytest.raises(typer.BadParameter, match="needs pop"):
         mode("g", "t", Mode.pull, share=2)
+
+
+def test_a_mode_that_no_member_follows_is_not_said_to_have_begun() -> None:
+    assert outcome("g", "t", Mode.pop, [], 3) == "group g pops t from now on"
+    assert outcome("g", "t", Mode.pop, ["c1"], 1).startswith(
+        "the mode is set, but its members share out queues by themselves and go on pulling t"
+    )
+    assert "but 2 of its 3 members, e.g. c1, share out" in outcome("g", "t", Mode.pull, ["c1", "c2"], 3)
+
+
+@pytest.mark.simulation
+def test_a_group_that_nobody_knows_is_refused_and_members_on_their_own_are_named(tmp_path: Path) -> None:
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.create_topic("t", queues=2)
+        with pytest.raises(GroupNotExist, match="no broker knows group 'typo'"):
+            await set_and_show(admin, "typo", "t", Mode.pop, None)
+        assert (await admin.assignment("typo")).modes == ()
+        consumer = await cluster.start_consumer("g", "t")
+        await cluster.start_consumer("g", "t", assignment="broker")
+        info, alone, members = await set_and_show(admin, "g", "t", Mode.pop, 2)
+        assert [(each.topic, each.mode, each.pop_share_queue_num) for each in info.modes] == [("t", "POP", 2)]
+        assert (alone, members) == ([consumer.client_id], 2)
+
+    administer(scenario, tmp_path)

@@ -65,6 +65,14 @@ def test_the_lag_counts_what_can_still_be_consumed(committed: int | None, end: i
     assert progress(committed=committed, max_offset=end).lag == lag
 
 
+@pytest.mark.parametrize(("start", "lag"), [(12, 18), (4, 20), (30, 0)])
+def test_a_queue_without_a_commit_has_the_lag_of_where_it_will_begin(start: int, lag: int) -> None:
+    queue = progress(committed=None, start=start, max_offset=30)
+    assert queue.lag == lag
+    assert group(queue, progress()).lag == lag + 5
+    assert progress(committed=25, start=start, max_offset=30).lag == 5
+
+
 @pytest.mark.parametrize(
     ("owner", "targets", "settled"),
     [
@@ -129,6 +137,11 @@ def test_what_a_broker_knows_of_a_group_is_read_from_its_two_answers() -> None:
     assert report.members[0].address == ""
     assert report.queues[0] == QueueProgress(queue=QUEUE, min_offset=1, max_offset=9, committed=None, owner=None)
     assert (report.queues[1].committed, report.queues[1].owner) == (4, "c1")
+    more = {"starts": [["t", 0, 3]], "damaged": [["t", 1, 2]]}
+    told = GroupReport.from_wire(
+        "broker-a", connections, [["t", 0, 1, 9, -1, "", -1], ["t", 1, 1, 9, 4, "c1", 77]], more
+    )
+    assert [(each.start, each.damaged) for each in told.queues] == [(3, 0), (None, 2)]
 
 
 def test_a_broker_that_does_not_know_the_group_gives_an_empty_report() -> None:
