@@ -159,13 +159,20 @@ def _print_summary(summary: SwarmSummary | None, *, pulls: bool, as_json: bool) 
     return summary.ok
 
 
+_TOLD_BY_BROKERS = ("backlog_max", "possible_duplicates")
+"""Figures that a swarm cannot have, because it gets the events of its clients only."""
+
+
 def summary_document(summary: SwarmSummary, *, pulls: bool = True) -> dict[str, object]:
     """The JSON document of the summary; figures about queues are null in mode pop."""
     of_queues = (
         *("rebalances", "queues_moved", "needed", "balance_ms_p50", "balance_ms_p95"),
         *("double_owner_ms", "orphan_ms"),
     )
-    return {**document(summary), **({} if pulls else dict.fromkeys(of_queues))}
+    found = document(summary)
+    if found["in_all"] is not None:
+        found["in_all"] = {name: value for name, value in found["in_all"].items() if name not in _TOLD_BY_BROKERS}
+    return {**found, **({} if pulls else dict.fromkeys(of_queues))}
 
 
 def summary_table(summary: SwarmSummary, *, pulls: bool = True) -> Table:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.swarm.command import converged_line, status_line, summary_document, summary_table
+from figures.records import GroupTotals
 from simulation.swarm.observer import Convergence, SwarmSummary
 
 RLAB = [sys.executable, "-m", "cli.main"]
@@ -91,6 +92,14 @@ def test_who_shares_messages_is_told_nothing_about_queues() -> None:
         None,
         5_958,
     )
+
+
+def test_the_figures_of_the_whole_run_leave_out_what_only_brokers_tell() -> None:
+    document = summary_document(replace(SUMMARY, in_all=GroupTotals(group="g", moves=7, orphan_ms=2.5)))
+    in_all = document["in_all"]
+    assert isinstance(in_all, dict)
+    assert (in_all["moves"], in_all["orphan_ms"]) == (7, 2.5)
+    assert not {"backlog_max", "possible_duplicates"} & in_all.keys()
 
 
 @pytest.mark.parametrize(
