@@ -82,8 +82,8 @@ NOTIFY_WINDOW_MEMBERS = 100
 """In a larger group the window is longer in proportion: each fan-out sets off a pass of every member."""
 MAX_NOTIFY_WINDOW_S = 2.0
 """Longest window: the queues of a member that leaves may wait that long for another owner."""
-MAX_PAUSE_S = 1.0
-"""So long without a join, and members that joined are a group whose members can be notified."""
+MAX_PAUSE_S = 2.0
+"""So long without a join, and a group has stopped growing."""
 MAX_GROWTH_WAIT_S = 3.0
 """A notification of members that joined waits so long at most while more join; Kafka waits so long in any new group."""
 MAX_BIRTH_S = 10.0

@@ -14,6 +14,7 @@ from model.limits import MAX_MEMBER_CHANGES, MAX_PAUSE_S
 from model.subscription import SubscriptionData
 
 NEVER = float("inf")
+_FEW_JOINS = 4
 RESTORED = -1
 """Connection key of a member that an earlier run of the broker knew and that has not come back yet."""
 
@@ -58,7 +59,8 @@ class ConsumerGroupInfo:
     notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
     born_at: float = -NEVER  # loop time in seconds when it got its first member
     joined_at: float = -NEVER  # when the newest member joined
-    join_distance_s: float = 0.0  # recent time from join to join, 0 when none was recent
+    growth: int = 0  # members that joined since joins last paused for `MAX_PAUSE_S`
+    longest_gap_s: float = 0.0  # between two of them
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
     # What the members say that all have to say the same of.
     settings: SettingsTally = field(default_factory=SettingsTally)
@@ -81,11 +83,17 @@ class ConsumerGroupInfo:
         """Note the moment of a join, before the member is in `members`."""
         if not self.members:
             self.born_at = now
-        since_s, self.joined_at = now - self.joined_at, now
-        if since_s > MAX_PAUSE_S:
-            self.join_distance_s = 0.0
+        gap_s, self.joined_at = now - self.joined_at, now
+        if gap_s > MAX_PAUSE_S:
+            self.growth, self.longest_gap_s = 1, 0.0
         else:
-            self.join_distance_s = (self.join_distance_s + since_s) / 2 if self.join_distance_s else since_s
+            # Not the gap behind the first one, which may have been alone for a while.
+            self.growth, self.longest_gap_s = self.growth + 1, max(self.longest_gap_s, gap_s if self.growth > 1 else 0)
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether more than a few members have joined in a row: a quarter of the group."""
+        return self.growth >= max(_FEW_JOINS, len(self.members) / 4)
 
     def changed_since(self, known_version: int) -> list[str] | None:
         """The members that changed after a version; None if that is not known, or is as long as the list."""

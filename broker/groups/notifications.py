@@ -4,13 +4,15 @@ The first change of a quiet group is notified at once, further ones at most once
 longer in proportion in a group of more than a hundred, and longer when the broker is late itself: each notification
 sets off a pass of every member.
 
-While members go on joining, a notification of nothing but joins waits until they pause for half a window, or for four
-times their usual distance: a group that is being born settles once, and not once for each member. Nothing is missed
-meanwhile, because others own the queues; so a leave does not wait.
+While a group grows, which is when a quarter of its members joined in a row, a notification of nothing but joins waits
+until they pause: for half a window, or twice the longest gap between those joins. So a group that is being born settles
+once, and not once for each member. Nothing is missed meanwhile, because others own the queues; so a leave does not
+wait.
 
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
-    t=0.05  C joins   version 3, no second notification: that of B waits until no member joins for 0.10, to 0.15
+    t=0.05  C joins   version 3, no second notification: the one at 0.10 carries version 3
+    t=0.09  D joins   version 4, the fourth in a row: notify when no member joins for 2 * 0.04, at 0.17
 
 RocketMQ notifies all members at each change: DefaultConsumerIdsChangeListener. Kafka lets every new group wait for
 `group.initial.rebalance.delay.ms`, 3 s.
@@ -30,8 +32,8 @@ from model.limits import (
 
 _WINDOWS_PER_DELAY = 4
 """A window is at least so many times as long as the delay of the broker: it notifies in a small part of its time."""
-_DISTANCES_PER_PAUSE = 4
-"""Joins have paused when none came for so many times their usual distance."""
+_GAPS_PER_PAUSE = 2
+"""Joins have paused when none came for so many times their longest gap."""
 
 
 class Notifications:
@@ -47,8 +49,7 @@ class Notifications:
             info.owed_since, info.owed_joins_only = now, True
         info.owed_joins_only = info.owed_joins_only and joined
         earliest = max(now, info.quiet_until)
-        is_due = info.notify_at <= now or (info.notify_at == NEVER and info.quiet_until <= now)
-        if is_due or not info.owed_joins_only:
+        if info.notify_at <= now or not (info.owed_joins_only and info.is_growing):
             info.notify_at = min(info.notify_at, earliest)
         else:
             latest = max(info.owed_since + MAX_GROWTH_WAIT_S, info.born_at + MAX_BIRTH_S)
@@ -75,7 +76,7 @@ class Notifications:
         return min((info.notify_at for info in self._owed.values()), default=NEVER)
 
     def _pause_s(self, info: ConsumerGroupInfo) -> float:
-        return max(self._window_s(info) / 2, min(_DISTANCES_PER_PAUSE * info.join_distance_s, MAX_PAUSE_S))
+        return max(self._window_s(info) / 2, min(_GAPS_PER_PAUSE * info.longest_gap_s, MAX_PAUSE_S))
 
     def _window_s(self, info: ConsumerGroupInfo, delay_s: float = 0.0) -> float:
         window_s = self._base_window_s * max(1.0, len(info.members) / NOTIFY_WINDOW_MEMBERS)

@@ -104,20 +104,21 @@ class Twin:
             owed.append((now, joined))
             quiet_until = self.told_at.get(group, -FOREVER) + WINDOW_S
             due = self.owed_at.get(group, FOREVER)
-            is_due = due <= now or (due == FOREVER and quiet_until <= now)
-            if all(each for _, each in owed) and not is_due:
+            growth, pause_s = self._growth(group)
+            grows = growth >= max(4, len(self.members[group]) / 4)
+            if all(each for _, each in owed) and grows and due > now:
                 latest = max(owed[0][0] + MAX_GROWTH_WAIT_S, self.born_at[group] + MAX_BIRTH_S)
-                self.owed_at[group] = max(quiet_until, min(now + self._pause_s(group), latest))
+                self.owed_at[group] = max(quiet_until, min(now + pause_s, latest))
             else:
                 self.owed_at[group] = min(due, max(now, quiet_until))
 
-    def _pause_s(self, group: str) -> float:
-        """From all joins there ever were: half a window, or four times the mean of their distances since a pause."""
-        mean = 0.0
-        for sooner, later in itertools.pairwise(self.joins[group]):
-            distance = later - sooner
-            mean = 0.0 if distance > MAX_PAUSE_S else (mean + distance) / 2 if mean else distance
-        return max(WINDOW_S / 2, min(4 * mean, MAX_PAUSE_S))
+    def _growth(self, group: str) -> tuple[int, float]:
+        """How many joined in a row, and how long nobody joins when they have paused."""
+        joins, gaps = self.joins.get(group, []), list[float]()
+        for sooner, later in itertools.pairwise(joins):
+            gaps = [*gaps, later - sooner] if later - sooner <= MAX_PAUSE_S else []
+        growth = len(gaps) + 1 if joins else 0
+        return growth, max(WINDOW_S / 2, min(2 * max(gaps[1:], default=0.0), MAX_PAUSE_S))
 
 
 groups, clients, connections = st.sampled_from("gh"), st.sampled_from("ABC"), st.integers(1, 3)
