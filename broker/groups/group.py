@@ -14,7 +14,7 @@ from model.limits import MAX_MEMBER_CHANGES, MAX_PAUSE_S
 from model.subscription import SubscriptionData
 
 NEVER = float("inf")
-_FEW_JOINS = 4
+_FEW_JOINS = 8
 RESTORED = -1
 """Connection key of a member that an earlier run of the broker knew and that has not come back yet."""
 
@@ -59,7 +59,7 @@ class ConsumerGroupInfo:
     notify_at: float = NEVER  # loop time in seconds of the notification that is owed, or NEVER
     born_at: float = -NEVER  # loop time in seconds when it got its first member
     joined_at: float = -NEVER  # when the newest member joined
-    growth: int = 0  # members that joined since joins last paused for `MAX_PAUSE_S`
+    growth: int = 0  # members that joined in a row, with no other change and no pause of `MAX_PAUSE_S` between them
     longest_gap_s: float = 0.0  # between two of them
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
     # What the members say that all have to say the same of.

@@ -12,7 +12,7 @@ wait.
     t=0.00  A joins   version 1, notify at 0.00
     t=0.02  B joins   version 2, notify at 0.10 (window)
     t=0.05  C joins   version 3, no second notification: the one at 0.10 carries version 3
-    t=0.09  D joins   version 4, the fourth in a row: notify when no member joins for 2 * 0.04, at 0.17
+    t=0.09  five join   version 8, the eighth in a row: notify when no member joins for 2 * 0.04, at 0.17
 
 RocketMQ notifies all members at each change: DefaultConsumerIdsChangeListener. Kafka lets every new group wait for
 `group.initial.rebalance.delay.ms`, 3 s.
@@ -48,6 +48,8 @@ class Notifications:
         if info.notify_at == NEVER:
             info.owed_since, info.owed_joins_only = now, True
         info.owed_joins_only = info.owed_joins_only and joined
+        if not joined:
+            info.growth, info.longest_gap_s = 0, 0.0
         earliest = max(now, info.quiet_until)
         if info.notify_at <= now or not (info.owed_joins_only and info.is_growing):
             info.notify_at = min(info.notify_at, earliest)

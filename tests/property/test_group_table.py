@@ -96,6 +96,8 @@ class Twin:
         self.versions[group] = self.versions.get(group, 0) + 1
         if joined:
             self.joins.setdefault(group, []).append(now)
+        else:
+            self.joins[group] = []
         if not any(member.clustering for member in self.members[group].values()):
             self.owed_at.pop(group, None)
             self.owed.pop(group, None)
@@ -105,7 +107,7 @@ class Twin:
             quiet_until = self.told_at.get(group, -FOREVER) + WINDOW_S
             due = self.owed_at.get(group, FOREVER)
             growth, pause_s = self._growth(group)
-            grows = growth >= max(4, len(self.members[group]) / 4)
+            grows = growth >= max(8, len(self.members[group]) / 4)
             if all(each for _, each in owed) and grows and due > now:
                 latest = max(owed[0][0] + MAX_GROWTH_WAIT_S, self.born_at[group] + MAX_BIRTH_S)
                 self.owed_at[group] = max(quiet_until, min(now + pause_s, latest))
