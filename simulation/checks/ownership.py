@@ -25,6 +25,7 @@ from model.events import Event, EventKind
 from model.heartbeat import GroupView, MessageModel
 from model.message_queue import MessageQueue
 from model.names import retry_topic
+from model.topic_route import SortedQueues
 
 _OWNER_EVENTS = frozenset(
     {EventKind.QUEUE_ACQUIRED, EventKind.QUEUE_DROPPED, EventKind.LOCK_EXPIRED, EventKind.LOCK_GRANTED}
@@ -77,13 +78,13 @@ class OwnershipTracker:
         """Set the live members, by client id, and the queues of the topic from now on."""
         self.figures.advance(now_ms)
         self._members = tuple(sorted(members))
-        wanted = sorted(queues)
+        wanted = SortedQueues(sorted(queues))
         self._targets = {}
         # A strategy that assigns all topics together assigns the group's retry queues too: one on each broker.
         retry = retry_topic(self._group)
         topics = (self._topic, retry)
-        queues_of = {self._topic: wanted}
-        queues_of[retry] = [MessageQueue(retry, name, 0) for name in sorted({queue.broker_name for queue in wanted})]
+        brokers = sorted({queue.broker_name for queue in wanted})
+        queues_of = {self._topic: wanted, retry: SortedQueues(MessageQueue(retry, name, 0) for name in brokers)}
         view = GroupView(group=self._group, version=0, members=dict.fromkeys(self._members, topics))
         for member in self._members:
             clustering = MessageModel.CLUSTERING

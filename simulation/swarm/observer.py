@@ -23,6 +23,10 @@ from model.message_queue import MessageQueue
 from simulation.checks.delivery import DeliveryCheck
 from simulation.checks.ownership import OwnershipTracker
 
+TARGETS_AT_ONCE = 100_000
+"""Members times queues up to which the targets of all members are computed at each join and leave: some 10 ms."""
+TARGETS_PER_MS = 4_000
+"""Above it they are computed so seldom that it takes a small part of the time, also while a thousand members join."""
 MAX_TIMES = 10_000
 """Rebalances whose times the percentiles are computed from; the oldest are forgotten."""
 
@@ -107,6 +111,8 @@ class SwarmObserver:
         self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
         self._members: dict[str, None] = {}
         self._queues: tuple[MessageQueue, ...] = ()
+        self._expect_due = False  # members or queues have changed since the tracker was told
+        self._expected_ms = -math.inf
         self._converging = False
         self._joined = self._left = 0
         self._before = GroupTotals(group=group)
@@ -137,6 +143,10 @@ class SwarmObserver:
         while self._held and self._held[0][0][0] <= now_ms - self._settle_ms:
             self._pass(heapq.heappop(self._held)[1])
         self.tracker.figures.advance(now_ms - self._settle_ms)
+        if self._expect_due and now_ms - self._expected_ms >= self._targets / TARGETS_PER_MS:
+            self._expected_ms = now_ms
+            self._tell_tracker(now_ms - self._settle_ms)
+            self._look_for_end()
 
     def in_all(self) -> GroupTotals:
         """Count all held events, and return the figures of the whole run; to be called once its consumers have left."""
@@ -163,7 +173,18 @@ class SwarmObserver:
                 self._times.append(row.balance_ms)
         self._look_for_end()
 
+    @property
+    def _targets(self) -> int:
+        return len(self._members) * len(self._queues)
+
     def _expect(self, now_ms: float) -> None:
+        if self._targets <= TARGETS_AT_ONCE:
+            self._tell_tracker(now_ms)
+        else:
+            self._expect_due = True  # for `advance`
+
+    def _tell_tracker(self, now_ms: float) -> None:
+        self._expect_due = False
         self.tracker.expect(self._members, self._queues, now_ms)
 
     def _begin(self, now_ms: float) -> None:
@@ -174,7 +195,7 @@ class SwarmObserver:
             self._before = self.tracker.figures.totals()
 
     def _look_for_end(self) -> None:
-        if not self._converging or not self.tracker.converged:
+        if not self._converging or self._expect_due or not self.tracker.converged:
             return
         self._converging = False
         step, before, now = self.tracker.end(), self._before, self.tracker.figures.totals()
