@@ -55,13 +55,10 @@ _OF_QUEUES = frozenset(
         EventKind.QUEUE_DROPPED,
         EventKind.LOCK_GRANTED,
         EventKind.LOCK_EXPIRED,
-        EventKind.FIRST_PULL,
-        EventKind.FIRST_MESSAGE,
-        EventKind.MESSAGES_HANDED_OUT,
         EventKind.OFFSET_RESET,
     }
 )
-KINDS = _OF_CAUSES | _OF_QUEUES
+KINDS = _OF_CAUSES | _OF_QUEUES | {EventKind.FIRST_PULL, EventKind.FIRST_MESSAGE, EventKind.MESSAGES_HANDED_OUT}
 """Kinds of events that the figures are computed from."""
 
 
@@ -130,6 +127,9 @@ class GroupFigures:
             return []
         if event.t_ms < self.now_ms:
             event = event._replace(t_ms=self.now_ms)
+        if kind in _PROGRESS:
+            self._progress(event)
+            return []
         rows: list[Row] = []
         if not event.group:
             self._changes.of(event)  # a cause, maybe
@@ -210,8 +210,6 @@ class GroupFigures:
             topic = self._topics[event.topic] = _Topic()
             topic.wanted = self.members.wants(event.topic)
         queue = topic.queues.get((event.broker, event.queue_id))
-        if event.kind == EventKind.MESSAGES_HANDED_OUT:
-            self._sums.handed_out += event.n
         if queue is None:
             if event.kind not in (EventKind.QUEUE_ACQUIRED, EventKind.LOCK_GRANTED, EventKind.OFFSET_RESET):
                 return
@@ -224,6 +222,17 @@ class GroupFigures:
         if queue.owners != owners:
             self._owners_changed(topic, queue, owners, event)
             yield from self._remove_if_gone(topic, queue)
+
+    def _progress(self, event: Event) -> None:
+        """An owner tells how far it is: most events of a long trace, which change no owner and no rebalance."""
+        if event.queue_id < 0 or is_retry_topic(event.topic):
+            return
+        if event.kind == EventKind.MESSAGES_HANDED_OUT:
+            self._sums.handed_out += event.n
+        topic = self._topics.get(event.topic)
+        queue = None if topic is None else topic.queues.get((event.broker, event.queue_id))
+        if queue is not None:
+            _PROGRESS[event.kind](queue, event)
 
     def _owners_changed(self, topic: _Topic, queue: QueueOwners, before: list[Tenure], event: Event) -> None:
         running = self._running_of(event)
@@ -373,8 +382,10 @@ _STEPS: dict[str, Callable[[QueueOwners, Event], Iterable[Tenure] | None]] = {
     EventKind.QUEUE_DROPPED: QueueOwners.dropped,
     EventKind.LOCK_GRANTED: QueueOwners.granted,
     EventKind.LOCK_EXPIRED: QueueOwners.expired,
+    EventKind.OFFSET_RESET: QueueOwners.reset,
+}
+_PROGRESS: dict[str, Callable[[QueueOwners, Event], None]] = {
     EventKind.FIRST_PULL: QueueOwners.pulled,
     EventKind.FIRST_MESSAGE: QueueOwners.messaged,
     EventKind.MESSAGES_HANDED_OUT: QueueOwners.handed_out,
-    EventKind.OFFSET_RESET: QueueOwners.reset,
 }
