@@ -29,10 +29,6 @@ ROWS_AT_ONCE = 20_000
 MOST_TASKS = 200
 """A task for each group, up to so many."""
 
-_WITHOUT_DETAIL = (
-    *(EventKind.QUEUE_ACQUIRED, EventKind.LOCK_GRANTED, EventKind.FIRST_PULL, EventKind.FIRST_MESSAGE),
-    EventKind.MESSAGES_HANDED_OUT,
-)
 _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -75,8 +71,8 @@ def figures_of(events: DataFrame, end_ms: float) -> DataFrame:
     parts = wanted.repartition(max(1, min(len(groups), MOST_TASKS)), "of")
     # As `figures.records.order_of`.
     ordered = parts.sortWithinPartitions("of", "t_ms", F.col("node") == F.col("client"), "node", "seq")
-    # Strings dominate the shuffle, and most events have a detail of which no figure is made.
-    detail = F.when(~is_kind(*_WITHOUT_DETAIL), F.col("detail")).otherwise("")
+    # Strings dominate the shuffle, and the most frequent events have a detail of which no figure is made.
+    detail = F.when(is_kind(EventKind.MESSAGES_HANDED_OUT), F.lit("")).otherwise(F.col("detail"))
     columns = [detail.alias(name) if name == "detail" else F.col(name) for name in Event._fields]
     return ordered.select("of", *columns).mapInArrow(partial(_rows_in, end_ms=end_ms), from_arrow_schema(SCHEMA))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -9,11 +10,14 @@ import anyio
 import pytest
 
 from client.allocate.registry import BUILT_IN_STRATEGIES, strategy_named
-from model.events import EventKind
+from figures.records import GroupTotals
+from figures.trace import figures_of
+from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.message_queue import MessageQueue
+from pipeline.replay.recorded import read_recorded
 from simulation.cluster.cluster import SimulatedCluster
-from simulation.swarm.observer import SwarmObserver, SwarmSummary
+from simulation.swarm.observer import SwarmObserver, SwarmSummary, rounded
 from simulation.swarm.swarm import SwarmOptions, run_swarm
 from tests.simulation.conftest import Simulate
 
@@ -44,6 +48,18 @@ async def watch(observer: SwarmObserver, cluster: SimulatedCluster, seconds: flo
             summary = observer.summary()
     assert swarm.consumers == {}
     return summary
+
+
+class RecordingObserver(SwarmObserver):
+    """Keeps the events of the swarm's clients as well."""
+
+    def __init__(self, *options: Any) -> None:
+        super().__init__(*options)
+        self.events: list[Event] = []
+
+    def event(self, event: Event) -> None:
+        super().event(event)
+        self.events.append(event)
 
 
 def new_observer(strategy: str = "AVG") -> SwarmObserver:
@@ -77,6 +93,25 @@ def test_under_churn_the_group_finds_its_balance_each_time_and_nothing_is_lost_o
     assert (summary.lost, summary.duplicates, summary.double_owner_ms) == (0, 0, 0)
     assert summary.balance_ms_p95 is not None
     assert summary.balance_ms_p95 < 250
+
+
+def test_swarm_report_and_what_if_have_the_same_figures_to_the_unit(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> tuple[GroupTotals, list[Event]]:
+        observer = RecordingObserver("g", "t", strategy_named("AVG"))
+        options = {"consumers": 100, "producers": 1, "rate": 50.0, "churn_s": 0.5, "seed": 4}
+        await watch(observer, cluster, 15.0, **options)
+        return observer.in_all(), [*cluster.events, *observer.events]
+
+    swarm, events = simulate(scenario, seed=4)
+    report = rounded(figures_of(events, "g").totals())  # what Spark runs for each group
+    # Brokers alone tell these two.
+    swarm = replace(swarm, backlog_max=report.backlog_max, possible_duplicates=report.possible_duplicates)
+    assert swarm == report
+    assert rounded(read_recorded(events, "g").figures) == report
+    assert report.moves > 50
+    assert report.orphan_ms > 10
+    assert report.needed < report.moves
+    assert report.members_left == report.members_joined > 100
 
 
 def test_messages_of_another_run_in_the_same_topic_are_left_out(simulate: Simulate) -> None:
