@@ -89,6 +89,28 @@ def test_two_instances_of_one_host_without_a_name_have_different_ids(simulate: S
     simulate(scenario, brokers=0)
 
 
+def test_each_life_of_a_client_id_has_causes_of_its_own(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        ids: list[str] = []
+        for seed in range(3):
+            config = ClientConfig(
+                name_servers=cluster.addresses,
+                instance_name="fixed",
+                rng=Random(seed),
+                event_sink=cluster.events.append,
+            )
+            with cluster.simulation.on_host("c"):
+                instance = ClientInstance(config)
+                await instance.start()
+                ids += [instance.events.emit(EventKind.CLIENT_START), instance.events.emit(EventKind.CLIENT_STOP)]
+                await instance.stop()
+        assert [cause.partition("/")[0] for cause in ids] == ["c@fixed"] * 6
+        assert len(set(ids)) == 6
+        assert all(event.seq < 2**53 for event in cluster.events)
+
+    simulate(scenario, brokers=0)
+
+
 def test_a_stop_ends_every_task_and_may_be_repeated(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
