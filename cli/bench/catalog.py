@@ -18,6 +18,7 @@ from cli.bench.rebalance.moves import bench_moves
 from cli.bench.rebalance.stalls import bench_stalls
 from cli.bench.rebalance.sticky import bench_sticky
 from cli.bench.rebalance.twice import bench_twice
+from cli.bench.rebalance.width import bench_width
 from cli.bench.spark import bench_spark
 from cli.bench.throughput.contrast import bench_contrast
 from cli.bench.throughput.half_away import bench_half_away
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "twice": bench_twice,
     "moves-100": bench_moves,
     "consumers-2000": bench_memory,
+    "width": bench_width,
     "store-async": bench_store_async,
     "store-sync": bench_store_sync,
     "catch-up": bench_catch_up,

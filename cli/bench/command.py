@@ -25,6 +25,7 @@ NAMES = (
     "twice",
     "moves-100",
     "consumers-2000",
+    "width",
     "store-async",
     "store-sync",
     "catch-up",
@@ -32,7 +33,7 @@ NAMES = (
     "store-memory",
     "spark",
 )
-BY_NAME_ONLY = ("twice", "store-memory", "spark")
+BY_NAME_ONLY = ("twice", "width", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

@@ -95,26 +95,31 @@ class GroupViews:
 
     async def _ask(self, group: str, address: str) -> FetchedView:
         shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-        known = shared.get((address, group))
-        view, notify_in_s = await self._ask_since(known, group, address)
-        if view is None:
-            view, notify_in_s = await self._ask_since(None, group, address)
-        assert view is not None, f"a broker answered with a difference from no list of group {group}"
+        fetched = await self._ask_since(shared.get((address, group)), shared, group, address)
+        if fetched is None:
+            fetched = await self._ask_since(None, shared, group, address)
+        assert fetched is not None, f"a broker answered with a difference from no list of group {group}"
         newest = shared.get((address, group))
-        if newest is None or newest.version <= view.version:
-            shared[address, group] = view
-        self._views.setdefault(group, {})[address] = view
-        return FetchedView(address, view, notify_in_s)
+        if newest is None or newest.version <= fetched.view.version:
+            shared[address, group] = fetched.view
+        self._views.setdefault(group, {})[address] = fetched.view
+        return fetched
 
-    async def _ask_since(self, known: GroupView | None, group: str, address: str) -> tuple[GroupView | None, float]:
+    async def _ask_since(
+        self, known: GroupView | None, shared: _Shared, group: str, address: str
+    ) -> FetchedView | None:
         """Ask for the list, or for its difference from a known one; None if the difference does not fit."""
         header = {"group": group, "known_version": -1 if known is None else known.version, "difference": True}
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         answer = await self._remoting.request(address, code, header, None, self._timeout_s)
         notify_in_s = answer.header.get("notify_in_ms", 0) / 1000
+        # A thousand clients that were notified together ask together: the first answer serves all of them.
+        newest = shared.get((address, group))
+        if newest is not None and newest.version == answer.header["version"]:
+            return FetchedView(address, newest, notify_in_s)
         if known is not None and answer.header.get("unchanged"):
-            return known, notify_in_s
+            return FetchedView(address, known, notify_in_s)
         body = msgpack.unpackb(answer.body or b"")
-        if known is not None and answer.header.get("difference"):
-            return known.changed(body), notify_in_s
-        return GroupView.from_wire(group, body), notify_in_s
+        is_difference = known is not None and answer.header.get("difference")
+        view = known.changed(body) if known is not None and is_difference else GroupView.from_wire(group, body)
+        return None if view is None else FetchedView(address, view, notify_in_s)

@@ -36,6 +36,8 @@ class Goal:
         return f"{'≥' if self.at_least else '≤'} {self.bound:,g}{' ×' if self.of_ratio else ''}"
 
 
+_LINEAR = Goal(1.15, of_ratio=False, at_least=False)
+
 GOALS = {
     "send-64": Goal(0.6, of_ratio=True, at_least=True),
     "send-1": Goal(0.4, of_ratio=True, at_least=True),
@@ -57,6 +59,7 @@ GOALS = {
     "moves-100-duplicates": Goal(0.0, of_ratio=False, at_least=False),
     "moves-100-two-owners": Goal(0.0, of_ratio=False, at_least=False),
     "moves-overlapping-duplicates": Goal(1.0, of_ratio=False, at_least=True),
+    **{f"width-{change}-{what}": _LINEAR for change in ("join", "leave", "crash") for what in ("bytes", "cpu")},
     "memory-idle-consumer": Goal(20.0, of_ratio=False, at_least=False),
     "store-async": Goal(0.85, of_ratio=True, at_least=True),
     "catch-up": Goal(200_000.0, of_ratio=False, at_least=True),
