@@ -55,6 +55,9 @@ class Feature:
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """A member left its group; the reason is the value of a `LeaveReason`."""
 
+    def process_replaced(self, group: str, client_id: str, cause: str) -> None:
+        """A new process has taken over a member and its assignment; what the old one held is not the new one's."""
+
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """A client said that it leaves a group, whether it was a member or not."""
 
@@ -138,6 +141,10 @@ class Features:
     def member_left(self, group: str, client_id: str, cause: str, reason: str) -> None:
         """See `Feature`."""
         self._ask("member_left", group, client_id, cause, reason)
+
+    def process_replaced(self, group: str, client_id: str, cause: str) -> None:
+        """See `Feature.process_replaced`."""
+        self._ask("process_replaced", group, client_id, cause)
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """See `Feature`."""

@@ -26,6 +26,7 @@ from model.limits import (
     MAX_PROCESS_QUEUE_COUNT,
     MAX_PROCESS_QUEUE_SPAN,
     MAX_PULL_BATCH,
+    MAX_REJOIN_S,
     MAX_UNACKED,
     MEMBER_EXPIRY_S,
     MIN_SUSPEND_S,
@@ -76,6 +77,8 @@ class MemberOptions:
         max_queue_bytes: the same for the bytes of their bodies.
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.
         session_timeout_s: time without a heartbeat after which brokers remove this member.
+        rejoin_within_s: how long this member keeps its assignment after its process has ended, because the process
+            comes back under the same `instance_name`; 0: not at all. Nobody consumes its queues meanwhile.
         rebalance_interval_s: longest time between two passes.
         shutdown_grace_s: how long a shutdown, or the release of a queue, waits for messages that are with a listener or
             were returned by the last poll.
@@ -91,6 +94,7 @@ class MemberOptions:
     max_queue_bytes: int = MAX_PROCESS_QUEUE_BYTES
     max_queue_span: int = MAX_PROCESS_QUEUE_SPAN
     session_timeout_s: float = MEMBER_EXPIRY_S
+    rejoin_within_s: float = 0.0
     rebalance_interval_s: float = REBALANCE_INTERVAL_S
     shutdown_grace_s: float = SHUTDOWN_GRACE_S
 
@@ -106,6 +110,8 @@ class MemberOptions:
             raise ConfigError(f"assignment must be one of {', '.join(AssignedBy)}; got {self.assignment!r}")
         if self.assignment == AssignedBy.BROKER and self.model is MessageModel.BROADCASTING:
             raise ConfigError("assignment='broker' needs model=CLUSTERING: in BROADCASTING everybody has every queue")
+        if self.rejoin_within_s and self.model is MessageModel.BROADCASTING:
+            raise ConfigError("rejoin_within_s needs model=CLUSTERING: in BROADCASTING there is no assignment to keep")
         if not isinstance(self.consume_from, ConsumeFrom):
             raise ConfigError(f"consume_from must be a ConsumeFrom, got {self.consume_from!r}")
         if self.consume_from is ConsumeFrom.TIMESTAMP and self.consume_timestamp_ms <= 0:
@@ -202,6 +208,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("poll_batch", 1, 65_535),
     ("auto_commit_interval_s", 1, 3600),
     ("session_timeout_s", 0.1, 3600),
+    ("rejoin_within_s", 0, MAX_REJOIN_S),
     ("rebalance_interval_s", 0.01, 3600),
     ("shutdown_grace_s", 0, 3600),
 )

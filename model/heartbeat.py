@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from model.errors import InvalidParameter
-from model.limits import MAX_NAME_CHARS, MAX_SUBSCRIPTIONS_PER_MEMBER
+from model.limits import MAX_NAME_CHARS, MAX_REJOIN_S, MAX_SUBSCRIPTIONS_PER_MEMBER
 from model.names import check_group, check_id
 from model.subscription import SubscriptionData, subscription_of
 
@@ -48,6 +48,12 @@ def _check_number(what: str, value: object) -> int:
     return value
 
 
+def _check_rejoin(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= MAX_REJOIN_S:
+        raise InvalidParameter(f"rejoin_within_s of a heartbeat must be 0 to {MAX_REJOIN_S:g} s, got {value!r}")
+    return float(value)
+
+
 def _check_distinct(what: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
@@ -65,7 +71,9 @@ class ConsumerData:
         consume_timestamp_ms: where `ConsumeFrom.TIMESTAMP` starts, wall clock in milliseconds.
         group_created_ms: when the group was created, as far as this member knows, else 0. Brokers keep the earliest
             time that they get, so that `LAST_OFFSET` is the same moment for all of them.
-        suspended: whether this member calls no listeners for now. Not in the flat form, which has a fixed length.
+        suspended: whether this member calls no listeners for now.
+        rejoin_within_s: how long it stays a member after its process has ended, because the process comes back under
+            the same client id; 0: not at all. It and `suspended` are not in the flat form, which has a fixed length.
     """
 
     group: str
@@ -78,9 +86,10 @@ class ConsumerData:
     consume_timestamp_ms: int = 0
     group_created_ms: int = 0
     suspended: bool = False
+    rejoin_within_s: float = 0.0
 
     def to_wire(self) -> list[Any]:
-        """Flat form for a frame's body, and for the broker's table of members."""
+        """Flat form for a frame's body."""
         return [
             self.group,
             self.consume_type.value,
@@ -93,15 +102,22 @@ class ConsumerData:
             [[s.topic, s.expression, s.version] for s in self.subscriptions],
         ]
 
+    def to_stored(self) -> list[Any]:
+        """Form for the broker's table of members: the flat form, and a map of what came later, which can grow."""
+        return [*self.to_wire(), {"rejoin_within_s": self.rejoin_within_s}]
+
     @classmethod
     def from_wire(cls, wire: Any) -> ConsumerData:
-        """Read the flat form.
+        """Read the flat form, or the stored one.
 
         Raises:
             InvalidParameter: an illegal name, or a value out of range.
             TypeError, ValueError: it has another form; `HeartbeatData.from_wire` turns that into `InvalidParameter`.
         """
-        group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
+        (group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics) = (
+            wire[:9]
+        )
+        more = wire[9] if len(wire) > 9 else {}
         if len(topics) > MAX_SUBSCRIPTIONS_PER_MEMBER:
             raise InvalidParameter(
                 f"group {group!r} has {len(topics)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
@@ -127,6 +143,7 @@ class ConsumerData:
             consume_timestamp_ms=_check_number("consume_timestamp_ms", timestamp_ms),
             group_created_ms=_check_number("group_created_ms", created_ms),
             subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
+            rejoin_within_s=_check_rejoin(more.get("rejoin_within_s", 0.0)),
         )
 
 
@@ -156,6 +173,7 @@ class HeartbeatData:
             "producers": list(self.producer_groups),
             "consumers": [consumer.to_wire() for consumer in self.consumers],
             "suspended": [consumer.group for consumer in self.consumers if consumer.suspended],
+            "rejoin": {each.group: each.rejoin_within_s for each in self.consumers if each.rejoin_within_s},
         }
 
     @classmethod
@@ -166,9 +184,13 @@ class HeartbeatData:
             InvalidParameter: a part is missing, of the wrong type, or has an illegal name or value.
         """
         try:
-            suspended = wire.get("suspended", ())
+            suspended, rejoin = wire.get("suspended", ()), wire.get("rejoin", {})
             consumers = tuple(
-                replace(data, suspended=data.group in suspended)
+                replace(
+                    data,
+                    suspended=data.group in suspended,
+                    rejoin_within_s=_check_rejoin(rejoin.get(data.group, 0.0)),
+                )
                 for data in map(ConsumerData.from_wire, wire["consumers"])
             )
             _check_distinct("group", [consumer.group for consumer in consumers])

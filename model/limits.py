@@ -90,6 +90,8 @@ MAX_BIRTH_S = 10.0
 """The same since the first member of a group: a thousand members that are started together take seconds."""
 MAX_MEMBER_CHANGES = 1_024
 """Changes of a group that a broker remembers; a member that knows an older list gets the whole list."""
+MAX_REJOIN_S = 3_600.0
+"""Longest time for which a broker keeps the assignment of a member whose process is to come back."""
 MAX_GROUPS = 100_000
 MAX_MEMBERS_PER_GROUP = 10_000
 MAX_SUBSCRIPTIONS_PER_MEMBER = 1_024

@@ -120,3 +120,18 @@ class ConsumerGroupInfo:
             copies[member.client_id] = copies.get(member.client_id, 0) + 1
         more_than_one = {client_id: count for client_id, count in copies.items() if count > 1}
         return GroupView(group=self.group, version=self.version, members=members, copies=more_than_one)
+
+
+def update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]:
+    """Bring a member's subscriptions up to date; returns (topics changed, an expression changed)."""
+    new = {subscription.topic: subscription for subscription in data.subscriptions}
+    topics_changed = new.keys() != member.subscriptions.keys()
+    expression_changed = False
+    for topic, subscription in new.items():
+        old = member.subscriptions.get(topic)
+        if old is not None and old.version >= subscription.version:
+            new[topic] = old
+        elif old is not None and old.expression != subscription.expression:
+            expression_changed = True
+    member.subscriptions = new
+    return topics_changed, expression_changed

@@ -105,6 +105,9 @@ class GroupHandlers(Feature):
         evicted = groups.table.evict_previous_process(data.group, client_id, heartbeat.epoch, cause=cause, now=now)
         if evicted is not None:
             groups.take_out(evicted, cause)
+        if groups.table.rejoin(data.group, client_id, heartbeat.epoch):
+            self._emit_member(EventKind.MEMBER_BACK, data.group, client_id, cause)
+            core.features.process_replaced(data.group, client_id, cause)
         outcome = groups.table.heartbeat(
             client_id,
             data,
@@ -141,12 +144,22 @@ class GroupHandlers(Feature):
         cause = core.events.cause_of(header.get("cause"))
         now = core.loop.time()
         for group in header["groups"]:
+            if header.get("rejoin") and groups.table.go_away(group, client_id, now) is not None:
+                self._emit_member(EventKind.MEMBER_AWAY, group, client_id, cause)
+                core.driver.wake_by(groups.table.next_deadline() or now)
+                core.features.client_unregistered(connection, group, client_id)
+                continue
             leave = groups.table.unregister(group, client_id, cause=cause, now=now, connection=connection.number)
             if leave is not None:
                 groups.take_out(leave, cause)
             core.features.client_unregistered(connection, group, client_id)
         groups.notify_members(now)
         return Reply({})
+
+    def _emit_member(self, kind: EventKind, group: str, client_id: str, cause: str) -> None:
+        info = self._groups.table.get(group)
+        assert info is not None, "a member's group exists"
+        self._core.emit(kind, cause=cause, group=group, client=client_id, version=info.version, n=len(info.members))
 
     def consumer_list(self, connection: Connection, request: Command) -> Reply:
         """Members of a group; to a caller that knows an older version the difference, if it is shorter."""

@@ -71,7 +71,7 @@ class Groups(Feature):
 
     def save_member(self, client_id: str, data: ConsumerData, epoch: str) -> None:
         """Store a member of a group, new or changed, and which run of the client it is."""
-        self._members.put(data.group, client_id, msgpack.packb(data.to_wire()))
+        self._members.put(data.group, client_id, msgpack.packb(data.to_stored()))
         self._epochs.put(data.group, client_id, epoch)
 
     def save_group(self, info: ConsumerGroupInfo) -> None:

@@ -21,10 +21,10 @@ of the network moves queues twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member
+from broker.groups.group import NEVER, RESTORED, ConsumerGroupInfo, Member, update_subscription
 from broker.groups.notifications import Notifications
 from model.errors import ClientIdConflict, GroupNotExist, SystemBusy
 from model.heartbeat import ConsumerData, MessageModel
@@ -207,7 +207,7 @@ class GroupTable:
             if old_data is not None:
                 info.settings.remove(old_data)
             info.settings.add(data)
-        topics_changed, expression_changed = _update_subscription(member, data)
+        topics_changed, expression_changed = update_subscription(member, data)
         if Quirk.GROUP_WIDE_SUBSCRIPTION in self._quirks:
             topics = tuple(sorted(subscription.topic for subscription in data.subscriptions))
             topics_changed, info.shared_topics = topics != info.shared_topics, topics
@@ -270,7 +270,37 @@ class GroupTable:
         member = self.find(group, client_id)
         if member is None or member.epoch in ("", epoch) or Quirk.DUPLICATE_MEMBERS in self._quirks:
             return None
+        if member.data.rejoin_within_s:
+            return None  # see `rejoin`
         return self._leave(group, client_id, LeaveReason.CLOSE, cause, now)
+
+    def rejoin(self, group: str, client_id: str, epoch: str) -> bool:
+        """Let a new process take over the assignment of a member that said it would come back; whether there is one.
+
+        Kafka: static membership, `group.instance.id`. Its leases end, so that the tokens of both processes differ.
+        """
+        member = self.find(group, client_id)
+        if member is None or member.connected or member.epoch in ("", epoch) or not member.data.rejoin_within_s:
+            return False
+        # The new process counts the versions of its subscriptions from the beginning.
+        member.subscriptions = {topic: replace(s, version=-1) for topic, s in member.subscriptions.items()}
+        return True
+
+    def go_away(self, group: str, client_id: str, now: float) -> Member | None:
+        """Keep the assignment of a member that unregisters and comes back; None if it has not said that it does."""
+        member = self.find(group, client_id)
+        if member is None or not member.data.rejoin_within_s:
+            return None
+        self._forget_connection(member.connection, group, client_id)
+        self._keep(member, now)
+        return member
+
+    def _keep(self, member: Member, now: float) -> None:
+        """Begin the time after which a member that is not connected leaves."""
+        member.gone_at = now + max(self._close_grace_s, member.data.rejoin_within_s)
+        if member.data.rejoin_within_s:
+            member.expires_at = max(member.expires_at, member.gone_at)
+        self._earliest_expiry = min(self._earliest_expiry, member.gone_at)
 
     def unregister(
         self, group: str, client_id: str, *, cause: str, now: float, connection: int = RESTORED
@@ -289,11 +319,8 @@ class GroupTable:
         RocketMQ: doChannelCloseEvent, which removes them.
         """
         pairs = self._by_connection.pop(connection, {})
-        gone_at = now + self._close_grace_s
         for group, key in pairs:
-            self._groups[group].members[key].gone_at = gone_at
-        if pairs:
-            self._earliest_expiry = min(self._earliest_expiry, gone_at)
+            self._keep(self._groups[group].members[key], now)
         return len(pairs)
 
     def expire(self, now: float, *, cause: str) -> list[Leave]:
@@ -367,18 +394,3 @@ class GroupTable:
 
 def _reason(member: Member, now: float) -> LeaveReason:
     return LeaveReason.CLOSE if member.gone_at <= now else LeaveReason.EXPIRY
-
-
-def _update_subscription(member: Member, data: ConsumerData) -> tuple[bool, bool]:
-    """Bring a member's subscriptions up to date; returns (topics changed, an expression changed)."""
-    new = {subscription.topic: subscription for subscription in data.subscriptions}
-    topics_changed = new.keys() != member.subscriptions.keys()
-    expression_changed = False
-    for topic, subscription in new.items():
-        old = member.subscriptions.get(topic)
-        if old is not None and old.version >= subscription.version:
-            new[topic] = old
-        elif old is not None and old.expression != subscription.expression:
-            expression_changed = True
-    member.subscriptions = new
-    return topics_changed, expression_changed

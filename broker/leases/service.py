@@ -220,6 +220,11 @@ class Leases(Feature):
         self.queues_freed(freed, cause, reason)
         self._core.driver.wake_by(now + self._grace_s)
 
+    def process_replaced(self, group: str, client_id: str, cause: str) -> None:
+        """Free what the old process had leased: the new one gets leases of its own, and late commits are refused."""
+        freed = self.table.owner_left(group, client_id, now=self._core.loop.time(), grace_s=0.0)
+        self.queues_freed(freed, cause, "replaced")
+
     def knows_group(self, group: str) -> bool:
         """Whether the group has committed offsets."""
         return bool(self.offsets.of_group(group))

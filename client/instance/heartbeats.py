@@ -155,8 +155,10 @@ class Heartbeats:
         """When the group was created, by the earliest time that a broker answered; 0 without an answer."""
         return self._created_ms.get(group, 0)
 
-    async def leave(self, group: str, cause: str) -> None:
+    async def leave(self, group: str, cause: str, *, rejoin: bool = False) -> None:
         """Unregister from a group at every broker; others see the connection close, or the session expire.
+
+        With `rejoin` brokers keep the assignment for the `rejoin_within_s` of the last heartbeat.
 
         Cancellation: some may not have been reached.
         """
@@ -164,7 +166,7 @@ class Heartbeats:
         self.max_attempts = {key: n for key, n in self.max_attempts.items() if key[1] != group}
         self.sessions.forget(group)
         name = {"client_id": self._host.client_id, "epoch": self.epoch}
-        header: dict[str, object] = {**name, "groups": [group], "cause": cause}
+        header: dict[str, object] = {**name, "groups": [group], "cause": cause, "rejoin": rejoin}
         connected = [each for each in self._host.addresses() if self._host.remoting.connected(each) is not None]
         await run_together([partial(self._leave_one, address, header) for address in connected])
 

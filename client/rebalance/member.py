@@ -67,6 +67,8 @@ class GroupConsumer(ClientLife, GroupMember):
             if strategy is not None:
                 raise ConfigError("assignment='broker' leaves no choice to a strategy: give one or the other")
             strategy = LeftToBroker()
+        if options.rejoin_within_s and config.instance_name is None:
+            raise ConfigError("rejoin_within_s needs an instance_name: a member that comes back is known by it")
         self._strategy = AllocateMessageQueueAveragely() if strategy is None else _checked(strategy)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._subscription_version = 0
@@ -134,7 +136,7 @@ class GroupConsumer(ClientLife, GroupMember):
         try:
             await ownership.close(cause)
             if self._is_member:
-                await instance.heartbeats.leave(self.group, cause)
+                await instance.heartbeats.leave(self.group, cause, rejoin=self.options.rejoin_within_s > 0)
         finally:
             instance.unregister(self)
             with anyio.CancelScope(shield=True):
@@ -295,7 +297,9 @@ class GroupConsumer(ClientLife, GroupMember):
             return None
         # In a shutdown it subscribes to nothing, so that others are assigned its queues; but it stays a member until
         # its listeners are done, or its leases would end while they have messages.
-        wanted = self.subscribed_topics() if self._state is ServiceState.RUNNING else ()
+        # One that comes back keeps its queues, and so its subscriptions.
+        stays = self._state is ServiceState.RUNNING or self.options.rejoin_within_s > 0
+        wanted = self.subscribed_topics() if stays else ()
         return ConsumerData(
             group=self.group,
             consume_type=self._consume_type,
@@ -304,6 +308,7 @@ class GroupConsumer(ClientLife, GroupMember):
             consume_timestamp_ms=self.options.consume_timestamp_ms,
             strategy=self._strategy.name,
             session_timeout_s=self.options.session_timeout_s,
+            rejoin_within_s=self.options.rejoin_within_s,
             group_created_ms=instance.heartbeats.group_created_ms(self.group),
             subscriptions=tuple(self._subscriptions[topic] for topic in wanted),
         )

@@ -28,7 +28,13 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.UNREGISTER_CLIENT: RequestSchema(
         "client -> broker",
         "Leave groups at once.",
-        (CLIENT, EPOCH, Field("groups", list, "consumer groups to leave", items=str), CAUSE),
+        (
+            CLIENT,
+            EPOCH,
+            Field("groups", list, "consumer groups to leave", items=str),
+            CAUSE,
+            Field("rejoin", bool, "keep the assignment for `rejoin_within_s` of its heartbeats", required=False),
+        ),
         answer="CLIENT_ID_CONFLICT when another live process is in one of the groups under this client id; then the "
         "sender has left none",
     ),

@@ -113,6 +113,9 @@ async def everything(cluster: SimulatedCluster) -> None:
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await pop_twice(cluster)
     await cluster.start_consumer("assigned", "t", assignment="broker")
+    named = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}
+    await (await cluster.start_consumer("g", "t", **named)).stop()
+    await (await cluster.start_consumer("g", "t", client_ip="restarted", **named)).stop()
     await first.crash()
     await anyio.sleep(1)
     await cluster.brokers["broker-a"].stop()

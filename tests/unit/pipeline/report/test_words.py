@@ -9,6 +9,8 @@ from pipeline.report.words import counted, kind_of, member_name, offsets, summar
 SHOWN_BY_NAME = frozenset(
     EventKind(kind)
     for kind in [
+        "MEMBER_AWAY",
+        "MEMBER_BACK",
         "CONSUMER_SUSPENDED",
         "GROUP_SETTINGS_CHANGED",
         "GROUP_INCONSISTENT",
