@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import anyio
 import pytest
@@ -113,7 +113,7 @@ async def everything(cluster: SimulatedCluster) -> None:
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await pop_twice(cluster)
     await cluster.start_consumer("assigned", "t", assignment="broker")
-    named = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}
+    named: dict[str, Any] = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}
     await (await cluster.start_consumer("g", "t", **named)).stop()
     await (await cluster.start_consumer("g", "t", client_ip="restarted", **named)).stop()
     await first.crash()
