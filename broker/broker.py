@@ -96,7 +96,7 @@ class Broker(Feature):
         metadata.save_number("data_id", self._data_id)
         self.events = EventLog(config.name, config.clock_ms, sink=config.event_sink, buffered=config.trace, run=run)
         self.features = features = Features()
-        self.driver = DeadlineDriver(features.next_deadline, features.expire)
+        self.driver = DeadlineDriver(features.next_deadline, features.expire, reads_first=True)
         self.barrier = WriteBarrier(loop, store, metadata, features.queue_changed, config.flush)
         core = Core(
             *(loop, config.name, config.quirks, config.clock_ms, store, metadata),

@@ -134,9 +134,10 @@ class SystemError_(ServerError):
 
 
 class SystemBusy(ServerError):
-    """A table or queue of the server is at its limit."""
+    """A table or queue of the server is at its limit, or it is late; `retry_after_s` is the wait it asks for, or 0."""
 
     code = ResponseCode.SYSTEM_BUSY
+    retry_after_s = 0.0
 
 
 class PollingFull(ServerError):

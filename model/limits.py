@@ -48,6 +48,27 @@ KEEPALIVE_INTERVAL_S = 20.0
 KEEPALIVE_PROBES = 3
 """When the system probes the peer of an idle connection, how often, and how many unanswered ones close it."""
 
+# --- overload --------------------------------------------------------------------------------------------------------
+LATE_S = 0.05
+"""An event-loop iteration that handles requests for so long is late: others wait in sockets, unsorted."""
+SLICE_S = 0.01
+"""So long a late server serves before it reads again; the number of requests is adapted to it."""
+MIN_SLICE_REQUESTS = 16
+MAX_SLICE_REQUESTS = 512
+"""Requests in one slice."""
+STANDING_QUEUE_S = 1.0
+"""A queue that was not empty for so long is no burst (CoDel's interval): its requests wait only for each other."""
+MAX_WAITING_REQUESTS = 65_536
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""Requests that a late server keeps, and the bytes of their bodies; those beyond are refused as they come."""
+MIN_RETRY_AFTER_S = 0.1
+MAX_RETRY_AFTER_S = 2.0
+"""Bounds of the time that a busy server asks to wait: a group has to be balanced within 5 s of the end of a load."""
+READ_FIRST_S = 0.1
+"""A server whose timer was late reads for so long what has come meanwhile, before it lets anything expire."""
+MAX_READ_FIRST = 5
+"""How often in a row: a server that is late for ever has to act at some time."""
+
 # --- requests --------------------------------------------------------------------------------------------------------
 REQUEST_TIMEOUT_S = 3.0
 CONNECT_TIMEOUT_S = 3.0

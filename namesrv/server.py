@@ -52,7 +52,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
     def name() -> str:
         return config.name or server.address
 
-    driver = DeadlineDriver(table.next_deadline, expire)
+    driver = DeadlineDriver(table.next_deadline, expire, reads_first=True)
     handlers = NameServerHandlers(table, name=name, wake_by=driver.wake_by)
     server: RemotingServer
     async with (

@@ -1,7 +1,8 @@
 """The wire: frames, connections, the asyncio server and client, and the table of all requests. RocketMQ: remoting.
 
 Sans-IO: `command` is one frame, `codec` makes frames of bytes, `session` matches answers to requests, `request_code`
-numbers the requests, `wire` has the fields of each, `body` checks the rows of bodies. Shell: `connection` joins them on
+numbers the requests, `wire` has the fields of each, `body` checks the rows of bodies, `overload` decides for servers
+that are late. Shell: `connection` joins them on
 one socket, `server` dispatches requests to handlers, `client` keeps one connection per address. `deadline_driver` is
 the one timer of a pure core, `tasks` runs tasks side by side, `address` reads addresses.
 

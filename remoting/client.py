@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConnectFailed, InvalidParameter, error_of
+from model.errors import ConnectFailed, InvalidParameter, SystemBusy, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.command import Command
@@ -31,7 +31,10 @@ def raise_for_code(response: Command) -> Command:
         RlabError: the class that stands for the code, with the server's remark.
     """
     if response.code:
-        raise error_of(response.code, str(response.header.get("remark", "no remark")))
+        error = error_of(response.code, str(response.header.get("remark", "no remark")))
+        if isinstance(error, SystemBusy) and type(retry_after_ms := response.header.get("retry_after_ms")) is int:
+            error.retry_after_s = retry_after_ms / 1000
+        raise error
     return response
 
 

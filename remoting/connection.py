@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError
+from model.errors import ConnectionLost, ProtocolError, RequestTimeout, RlabError, SystemBusy
 from model.limits import (
     COMMANDS_PER_ITERATION,
     FRAME_TIMEOUT_S,
@@ -53,6 +54,7 @@ from remoting.address import format_address
 from remoting.codec import CODEC, Codec
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
 from remoting.frame_budget import FrameBudget
+from remoting.request_code import RequestCode
 from remoting.session import RequestSession
 
 logger = logging.getLogger(__name__)
@@ -129,7 +131,7 @@ class Connection(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        on_request: Callable[[Connection, Command], None],
+        on_request: Callable[[Connection, Command], object],
         on_opened: Callable[[Connection], None] | None = None,
         on_closed: Callable[[Connection, Exception | None], None] | None = None,
         pause_reads_when_blocked: bool,
@@ -206,6 +208,9 @@ class Connection(asyncio.Protocol):
         opaque = self._session.start(deadline, waiter)
         if deadline < self._timer_at:
             self._arm(deadline)
+        if code != RequestCode.SEND_MESSAGE:
+            # Single sends, of which there are most, do not pay for it: a late server refuses them sooner than they end.
+            header = {**header, "wait_ms": int(timeout_s * 1000)}
         try:
             frame = self._encode(REQUEST, code, opaque, header, body)
         except (TypeError, ValueError, OverflowError):
@@ -239,7 +244,14 @@ class Connection(asyncio.Protocol):
         """Answer a request of the peer with an error that has a wire code."""
         assert error.code is not None, f"{type(error).__name__} has no wire code"
         # Cut, because messages quote what the peer sent, and that may be as long as a frame.
-        self.respond(request, {"remark": str(error)[:_MAX_REMARK_CHARS]}, None, error.code)
+        header: dict[str, object] = {"remark": str(error)[:_MAX_REMARK_CHARS]}
+        if isinstance(error, SystemBusy) and error.retry_after_s:
+            header["retry_after_ms"] = math.ceil(error.retry_after_s * 1000)
+        self.respond(request, header, None, error.code)
+
+    def forget(self) -> None:
+        """Learn that a request of the peer, who does not wait for it any more, is not going to be answered."""
+        self.unanswered -= 1
 
     @property
     def in_flight(self) -> int:
@@ -374,15 +386,16 @@ class Connection(asyncio.Protocol):
         inbox, budget = self._inbox, COMMANDS_PER_ITERATION
         while inbox and budget > 0:
             command = inbox.popleft()
-            budget -= request_cost(command)
-            self._handle(command)
+            if not self._handle(command):
+                budget -= request_cost(command)
         self._update_reading()
         if inbox:
             self._loop.call_soon(self._handle_some)
         else:
             self._check_stream()
 
-    def _handle(self, command: Command) -> None:
+    def _handle(self, command: Command) -> object:
+        """Handle a command; returns whether it was only put aside, which costs next to nothing."""
         if command.flags == RESPONSE:
             future = self._session.finish(command.opaque)
             if future is not None:
@@ -392,7 +405,8 @@ class Connection(asyncio.Protocol):
                 # About the connection and not about a request: the peer says why it is going to close it.
                 self._parting_words = f"; it said: {str(command.header.get('remark'))[:_MAX_REMARK_CHARS]}"
         elif not self.closed:
-            self._on_request(self, command)
+            return self._on_request(self, command)
+        return None
 
     def _check_stream(self) -> None:
         error = self._decoder.error

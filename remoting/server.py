@@ -7,6 +7,10 @@ A handler is called as `handler(connection, request)` and returns one of
 - a coroutine of a `Reply`: run in the server's task group, so that one connection's requests are answered
   concurrently.
 
+A server that is late does not call the handlers as requests come, but sorts them first, as
+`remoting/overload/admission.py` decides. Lateness is measured once per event-loop iteration with requests, and not for
+each of them.
+
 This module is one of the two supervisors that may catch `Exception`: a handler that fails unexpectedly answers its
 caller with SYSTEM_ERROR, and affects no other request.
 """
@@ -37,6 +41,7 @@ from remoting.address import format_address, parse_address
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.frame_budget import FrameBudget
+from remoting.overload.admission import WAITS, Admission
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
 from remoting.wire.schema import check_header
@@ -55,8 +60,10 @@ class RemotingServer:
         tasks: TaskGroup,
         on_closed: Callable[[Connection], None] | None,
         max_connections: int,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.address = ""
+        self._loop = loop
         self._handlers: dict[int, Handler] = {int(code): handler for code, handler in handlers.items()}
         self._tasks = tasks
         self._on_closed = on_closed
@@ -64,6 +71,13 @@ class RemotingServer:
         self._connections: dict[int, Connection] = {}
         self._numbers = count(1)
         self._frames: FrameBudget[Connection] = FrameBudget()
+        self._admission: Admission[tuple[Connection, Command]] = Admission()
+        self._attentive = True  # the next request is the first of its iteration, or is put into the admission
+        self._serving_taken = False
+        self._read_from: float | None = None  # when the first request of the iteration was read
+        self._refused = self._forgotten = 0  # since the last line about it
+        self._told_at = float("-inf")
+        self._began: float | None = None  # when the iteration began, of whose end `_iterated` is told
         self._running = 0
         self._idle = anyio.Event()
         self._stopping = False
@@ -80,7 +94,7 @@ class RemotingServer:
     def make_connection(self) -> Connection:
         """Protocol factory for the loop."""
         return Connection(
-            asyncio.get_running_loop(),
+            self._loop,
             on_request=self._dispatch,
             on_opened=self._opened,
             on_closed=self._closed,
@@ -106,8 +120,11 @@ class RemotingServer:
         if self._connections.pop(connection.number, None) is not None and self._on_closed is not None:
             self._on_closed(connection)
 
-    def _dispatch(self, connection: Connection, request: Command) -> None:
+    def _dispatch(self, connection: Connection, request: Command) -> bool:
+        """Serve a request or put it aside; returns whether it was put aside."""
         connection.unanswered += 1
+        if self._attentive and self._put_aside(connection, request):
+            return True
         try:
             handler = self._handlers.get(request.code)
             if handler is None:
@@ -119,7 +136,7 @@ class RemotingServer:
             check_header(request)
             outcome = handler(connection, request)
             if outcome is None:
-                return
+                return False
             if isinstance(outcome, Reply):
                 connection.respond(request, outcome.header, outcome.body, outcome.code)
             else:
@@ -127,6 +144,74 @@ class RemotingServer:
                 self._tasks.start_soon(self._run, connection, request, outcome)
         except Exception as error:
             _answer_error(connection, request, error)
+        return False
+
+    # --- being late --------------------------------------------------------------------------------------------------
+
+    def _put_aside(self, connection: Connection, request: Command) -> bool:
+        """Watch how long the iteration takes that begins with this request; and while late, sort it."""
+        now = self._loop.time()
+        if self._began is None:
+            self._began = now
+            self._loop.call_soon(self._iterated)
+        if self._read_from is None and not self._serving_taken:
+            self._read_from = now
+        admission = self._admission
+        if not admission.engaged or self._serving_taken:
+            self._attentive = admission.engaged
+            return False
+        wait_ms = request.header.get("wait_ms")
+        wait_s = wait_ms / 1000 if type(wait_ms) is int else None
+        retry_after_s = admission.arrive(now, request.code, wait_s, len(request.body or b""), (connection, request))
+        if retry_after_s is None:
+            return False
+        if retry_after_s != WAITS:
+            self._refuse_busy(connection, request, retry_after_s)
+        return True
+
+    def _iterated(self) -> None:
+        """Called by the loop, once for each iteration with requests, and in each while requests wait."""
+        assert self._began is not None, "an iteration was begun"
+        now, admission = self._loop.time(), self._admission
+        # From the end of the slice on it has read. A loop may have one time for all that it does between two readings.
+        serving_s = (now if self._read_from is None else self._read_from) - self._began
+        admission.iteration_took(now - self._began, now=now, serving_s=serving_s)
+        self._read_from = None
+        if admission.engaged:
+            self._began = now
+            self._serve_slice(now)
+            self._loop.call_soon(self._iterated)
+        else:
+            self._began = None
+        self._attentive = True
+
+    def _serve_slice(self, now: float) -> None:
+        taken = self._admission.take(now)
+        self._serving_taken = True
+        try:
+            for connection, request in taken.serve:
+                connection.forget()  # it is counted again
+                if not connection.closed:  # else a lease would be granted to a member that is known to be gone
+                    self._dispatch(connection, request)
+        finally:
+            self._serving_taken = False
+        for connection, request in taken.refuse:
+            self._refuse_busy(connection, request, taken.retry_after_s)
+        for connection, _ in taken.forget:
+            connection.forget()
+        self._forgotten += len(taken.forget)
+        if (self._refused or self._forgotten) and now >= self._told_at + 1.0:
+            logger.warning(
+                "%s is late: %d requests were refused and %d forgotten since the last such line, %d wait",
+                *(self.address, self._refused, self._forgotten, len(self._admission)),
+            )
+            self._refused, self._forgotten, self._told_at = 0, 0, now
+
+    def _refuse_busy(self, connection: Connection, request: Command, retry_after_s: float) -> None:
+        self._refused += 1
+        error = SystemBusy(f"more requests wait here than can be served: try again in {retry_after_s:.1f} s")
+        error.retry_after_s = retry_after_s
+        connection.respond_error(request, error)
 
     async def _run(self, connection: Connection, request: Command, outcome: Awaitable[Reply]) -> None:
         try:
@@ -178,9 +263,10 @@ async def serve(
     """
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
-        server = RemotingServer(handlers, tasks, on_closed, max_connections)
+        loop = asyncio.get_running_loop()
+        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop)
         try:
-            listener = await asyncio.get_running_loop().create_server(server.make_connection, host, port)
+            listener = await loop.create_server(server.make_connection, host, port)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listen} ({error.strerror or error}): is another process using the port? "

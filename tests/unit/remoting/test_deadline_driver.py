@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from model.limits import MAX_READ_FIRST, READ_FIRST_S
 from remoting.deadline_driver import DeadlineDriver
 from simulation.kernel.run import Simulation, run_simulation
 
@@ -67,3 +69,37 @@ def test_a_later_deadline_does_not_wake_it() -> None:
     run(core, {1.0: 20.0, 2.0: 30.0})
     assert core.calls == 3
     assert core.done == [(10.0, 10.0), (20.0, 20.0), (30.0, 30.0)]
+
+
+@pytest.mark.parametrize(("reads_first", "acted_at"), [(True, 15.0 + READ_FIRST_S), (False, 15.0)])
+def test_after_a_time_in_which_nothing_ran_a_server_reads_before_it_acts(reads_first: bool, acted_at: float) -> None:
+    core = Deadlines(12.0)
+
+    async def main(simulation: Simulation) -> None:
+        driver = DeadlineDriver(core.next_deadline, core.act, reads_first=reads_first)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(driver.run)
+            await anyio.sleep_until(10)
+            simulation.loop.kernel.now_s += 5.0  # the process did not run
+            await anyio.sleep(1)
+            tasks.cancel_scope.cancel()
+
+    run_simulation(main)
+    assert [round(acted, 3) for _, acted in core.done] == [acted_at]
+
+
+def test_a_server_that_is_late_again_and_again_acts_in_the_end() -> None:
+    core = Deadlines(12.0)
+
+    async def main(simulation: Simulation) -> None:
+        driver = DeadlineDriver(core.next_deadline, core.act, reads_first=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(driver.run)
+            await anyio.sleep_until(10)
+            for _ in range(2 * (MAX_READ_FIRST + 2)):
+                simulation.loop.kernel.now_s += 5.0
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+
+    run_simulation(main)
+    assert len(core.done) == 1

@@ -1,0 +1,200 @@
+"""Admission: which requests a server that is late serves next, which it refuses, and which it forgets. Pure.
+
+A server of one thread has its queue in the sockets, where it cannot be sorted. So a server that is late reads first: it
+puts the requests here as they come, and serves a slice of them per event-loop iteration, just so many that the next
+reading is not late. While it is on time nothing is put here, and no request pays for any of this.
+
+- Requests that keep a group alive (heartbeats, releases, commits) never wait: they are served as they are read. A
+  deadline of a session therefore counts from what the server has read.
+- Those that tell members where they stand (leases, lists, routes) go before what is new (sends, pulls), which still
+  has a quarter of each slice: a storm of one kind shall not starve the other.
+- A request whose sender does not wait any more is forgotten. The sender says so itself: the field `wait_ms`.
+- The others may wait for as long as the queue is a burst. If it has not been empty for an interval it is a standing
+  queue, which makes everybody late and nobody faster, and then what has waited longer than a small target is refused:
+  SYSTEM_BUSY, with the time to wait, which grows while the queue stands. This is CoDel (Nichols, Jacobson: Controlling
+  Queue Delay, ACM Queue 2012; RFC 8289) in the form for servers (Maurer: Fail at Scale, ACM Queue 2015).
+
+    admission.iteration_took(0.2, now=10.0)                      engaged: 0.2 s is late
+    admission.arrive(10.0, HEART_BEAT, 3.0, 0, a) -> None        serve it at once
+    admission.arrive(10.0, SEND_MESSAGE, None, 9, b) -> WAITS
+    admission.take(10.1) -> serve [b]                            nothing is left, so it is not engaged any more
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from model.limits import (
+    LATE_S,
+    MAX_RETRY_AFTER_S,
+    MAX_SLICE_REQUESTS,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_REQUESTS,
+    MIN_RETRY_AFTER_S,
+    MIN_SLICE_REQUESTS,
+    SLICE_S,
+    STANDING_QUEUE_S,
+)
+from remoting.request_code import RequestCode
+
+Item = TypeVar("Item")
+
+WAITS = -1.0
+"""The answer of `arrive` for a request that was put into the queue."""
+
+
+class Rank(IntEnum):
+    """What a late server serves first."""
+
+    KEEPS = 0  # keeps a group alive, or ends something
+    TELLS = 1  # tells members and operators where they stand
+    NEW = 2  # new work
+
+
+_RANKS: dict[int, Rank] = {
+    **dict.fromkeys(
+        (
+            RequestCode.HEART_BEAT,
+            RequestCode.UNREGISTER_CLIENT,
+            RequestCode.UNLOCK_BATCH_MQ,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.REGISTER_BROKER,
+            RequestCode.UNREGISTER_BROKER,
+            RequestCode.ACK_MESSAGE,
+            RequestCode.BATCH_ACK_MESSAGE,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        ),
+        Rank.KEEPS,
+    ),
+    **dict.fromkeys(
+        (
+            RequestCode.SEND_MESSAGE,
+            RequestCode.SEND_BATCH_MESSAGE,
+            RequestCode.PULL_MESSAGE,
+            RequestCode.POP_MESSAGE,
+            RequestCode.QUERY_MESSAGE,
+            RequestCode.VIEW_MESSAGE_BY_ID,
+            RequestCode.SINK_STAGE,
+        ),
+        Rank.NEW,
+    ),
+}
+
+
+def rank_of(code: int) -> Rank:
+    """Return the rank of a request code."""
+    return _RANKS.get(code, Rank.TELLS)
+
+
+class Decided(NamedTuple, Generic[Item]):
+    """The decisions of one `take`."""
+
+    serve: list[Item]
+    refuse: list[Item]
+    forget: list[Item]
+    retry_after_s: float  # for those that are refused
+
+
+@dataclass(slots=True)
+class _Lane(Generic[Item]):
+    """The requests of one rank, oldest first."""
+
+    target_s: float
+    empty_at: float = 0.0
+    # arrival, when its sender gives up, bytes, the request
+    waiting: deque[tuple[float, float, int, Item]] = field(default_factory=deque)
+
+
+class Admission(Generic[Item]):
+    """The waiting requests of one server. `engaged` says whether requests are to be put here."""
+
+    def __init__(self) -> None:
+        self.engaged = False
+        # A member's pass is several requests one after the other; to refuse the last of them wastes the others.
+        self._lanes: dict[Rank, _Lane[Item]] = {Rank.TELLS: _Lane(0.25), Rank.NEW: _Lane(0.1)}
+        self._slice = MAX_SLICE_REQUESTS
+        self._n = 0
+        self._bytes = 0
+        self._on_time = True
+
+    def __len__(self) -> int:
+        return self._n
+
+    def iteration_took(self, seconds: float, *, now: float, serving_s: float = 0.0) -> None:
+        """Learn how long the last event-loop iteration was busy with requests, and how long of it with a slice."""
+        # Once late, all that has come has to be read before it can be said that nothing waits.
+        self._on_time = seconds <= LATE_S
+        if seconds > LATE_S and not self.engaged:
+            self.engaged = True
+            self._slice = MIN_SLICE_REQUESTS  # what one of them costs is not known; short rounds find out soon
+            for lane in self._lanes.values():
+                lane.empty_at = now
+        # At least as long as the reading: a server that only reads and refuses helps nobody.
+        goal_s = min(LATE_S, max(SLICE_S, seconds - serving_s))
+        if serving_s > 2 * goal_s:
+            self._slice = max(MIN_SLICE_REQUESTS, self._slice // 2)
+        elif serving_s < goal_s:
+            self._slice = min(MAX_SLICE_REQUESTS, self._slice + MIN_SLICE_REQUESTS)
+
+    def arrive(self, now: float, code: int, wait_s: float | None, size: int, item: Item) -> float | None:
+        """Decide about a request that was read while engaged.
+
+        Args:
+            now: the loop's time, seconds.
+            code: its request code.
+            wait_s: how long its sender waits for the answer; None if it did not say.
+            size: bytes of its body.
+            item: returned by `take`.
+
+        Returns:
+            None: serve it at once. `WAITS`: a later `take` returns it. Else it is refused: the seconds to wait.
+        """
+        rank = rank_of(code)
+        if rank is Rank.KEEPS:
+            return None
+        lane = self._lanes[rank]
+        if self._n >= MAX_WAITING_REQUESTS or self._bytes + size > MAX_WAITING_BYTES:
+            return _retry_after_s(lane, now)
+        lane.waiting.append((now, float("inf") if wait_s is None else now + wait_s, size, item))
+        self._n += 1
+        self._bytes += size
+        return WAITS
+
+    def take(self, now: float) -> Decided[Item]:
+        """Remove the requests of the next slice, and all that are refused or forgotten instead."""
+        tells, new = self._lanes[Rank.TELLS], self._lanes[Rank.NEW]
+        taken: Decided[Item] = Decided([], [], [], max(_retry_after_s(tells, now), _retry_after_s(new, now)))
+        kept_for_new = min(len(new.waiting), self._slice // 4)
+        self._take(tells, now, self._slice - kept_for_new, taken)
+        self._take(new, now, self._slice, taken)
+        if not self._n and self._on_time:
+            self.engaged = False
+        return taken
+
+    def _take(self, lane: _Lane[Item], now: float, up_to: int, taken: Decided[Item]) -> None:
+        serve, waiting = taken.serve, lane.waiting
+        standing = now - lane.empty_at > STANDING_QUEUE_S
+        allowed_s = lane.target_s if standing else STANDING_QUEUE_S
+        while waiting:
+            arrived, gives_up_at, size, item = waiting[0]
+            if gives_up_at <= now:
+                taken.forget.append(item)
+            elif now - arrived > min(allowed_s, (gives_up_at - arrived) / 2):
+                # Half of its sender's time has to be left for the work itself, and for the answer's way.
+                taken.refuse.append(item)
+            elif len(serve) < up_to:
+                serve.append(item)
+            else:
+                return
+            waiting.popleft()
+            self._n -= 1
+            self._bytes -= size
+        lane.empty_at = now
+
+
+def _retry_after_s(lane: _Lane[Item], now: float) -> float:
+    """As long as the queue has stood: half a minute of overload does not end within a tenth of a second."""
+    return min(MAX_RETRY_AFTER_S, max(MIN_RETRY_AFTER_S, now - lane.empty_at))
