@@ -19,6 +19,7 @@ from model.heartbeat import ConsumeFrom, MessageModel
 from model.limits import (
     AUTO_COMMIT_INTERVAL_S,
     CONSUME_RETRY_S,
+    CONSUME_TIMEOUT_S,
     MAX_ATTEMPTS,
     MAX_CONFIGURED_ATTEMPTS,
     MAX_INVISIBLE_MS,
@@ -135,6 +136,7 @@ class ConsumerOptions(MemberOptions):
         max_attempts: retries of a failed message, after which it goes to the DLQ (`%DLQ%group`); in BROADCASTING it is
             logged and skipped.
         retry_delay_ms: wait before each retry; None for 10 s, 30 s, 1 m, ... 2 h.
+        consume_timeout_s: how long a listener may have messages before they count as failed; it is cancelled if async.
         consume_retry_s: wait before a local retry, of a message that no broker takes back, or in BROADCASTING.
     """
 
@@ -149,6 +151,7 @@ class ConsumerOptions(MemberOptions):
     max_attempts: int = MAX_ATTEMPTS
     retry_delay_ms: int | None = None
     consume_retry_s: float = CONSUME_RETRY_S
+    consume_timeout_s: float = CONSUME_TIMEOUT_S
 
     def __post_init__(self) -> None:
         """Refuse values out of range; see `MemberOptions`."""
@@ -202,6 +205,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("max_queue_span", 1, 65_535),
     ("max_attempts", 0, MAX_CONFIGURED_ATTEMPTS),
     ("consume_retry_s", 0, 3600),
+    ("consume_timeout_s", 0.1, 24 * 3600),
     ("invisible_s", 1, MAX_INVISIBLE_MS / 1000),
     ("max_unacked", 1, 65_535),
     ("suspend_s", MIN_SUSPEND_S, 30),

@@ -149,6 +149,10 @@ MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
 CONSUME_RETRY_S = 5.0
 """Wait before a failed message is dispatched again inside the same consumer."""
+CONSUME_TIMEOUT_S = 900.0
+"""How long a listener may have a batch before it counts as failed (RocketMQ: consumeTimeout, 15 minutes)."""
+MAX_HUNG_CALLS = 1_000
+"""Plain listeners of a consumer that were given up, and still run. Each has a thread; beyond it none is replaced."""
 SUSPEND_S = 1.0
 """How long an orderly queue, or key, is paused after a failure (RocketMQ: suspendCurrentQueueTimeMillis)."""
 MIN_SUSPEND_S = 0.01

@@ -1,4 +1,4 @@
-"""Listeners: their types, their results, the threads of plain functions, and the call itself.
+"""Listeners: their types, their results, and the call itself.
 
 This module is one of the two supervisors that may catch `Exception`: a listener is the user's code, and whatever it
 raises fails its messages and nothing else.
@@ -10,14 +10,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import cast
 
-import anyio
-
-from client.instance.background import BackgroundTasks
 from client.listeners.failed import Failed
+from client.listeners.hanging import HangingListeners
+from client.listeners.threads import DaemonThreads, ListenerThreads
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 
@@ -52,63 +50,33 @@ An `async def` runs on the event loop and must not block it; a plain `def` runs 
 """
 
 
-class ListenerThreads:
-    """The threads of one consumer's plain listeners: as many as it has workers, and used by nothing else.
-
-    asyncio's own pool has a few more threads than the machine has cores, for the whole process. Listeners that block
-    would get no more than that, whatever their consumer's workers; a few that hang would stop every other consumer, and
-    the file access of a broker in the same process.
-
-    Threads are made when a plain listener is first called, and released when the consumer ends. Its end waits for no
-    thread, as that would stop the loop. A listener that still runs then runs to its own end; its result is ignored, so
-    its messages are redelivered to another member. One that hangs keeps the process from ending, as any thread of
-    `concurrent.futures` does.
-    """
-
-    def __init__(self, max_workers: int, background: BackgroundTasks) -> None:
-        self._max_workers = max_workers
-        self._background = background
-        self._executor: ThreadPoolExecutor | None = None
-
-    @property
-    def executor(self) -> ThreadPoolExecutor:
-        """Runs the listeners."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._max_workers, thread_name_prefix="rlab listener")
-            if self._background.running:  # else the consumer ends right now, and its threads with this object
-                self._background.start_soon(self._hold, self._executor)
-        return self._executor
-
-    async def _hold(self, executor: ThreadPoolExecutor) -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-
 class ListenerCall:
     """One subscribed listener, ready to be called; the name is for logs."""
 
-    __slots__ = ("_is_async", "_listener", "_name", "_threads")
+    __slots__ = ("_described", "_hanging", "_is_async", "_listener", "_name", "_threads")
 
-    def __init__(self, listener: Listener, name: str, threads: ListenerThreads) -> None:
+    def __init__(self, listener: Listener, name: str, threads: ListenerThreads, hanging: HangingListeners) -> None:
         self._is_async = _is_async(listener)
         self._listener = listener
         self._name = name
         self._threads = threads
+        self._hanging = hanging
+        self._described = f"{getattr(listener, '__qualname__', None) or repr(listener)} of {name}"
 
     async def __call__(self, messages: Sequence[MessageExt]) -> Result:
         """Call the listener with a batch; returns its result.
 
-        An exception, or a value that is not a result, is logged with the traceback and counts as RECONSUME_LATER.
+        An exception, or a value that is not a result, is logged with the traceback and counts as RECONSUME_LATER. So
+        does a call that takes too long, without a traceback.
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
+        hanging, loop, task = self._hanging, asyncio.get_running_loop(), asyncio.current_task()
+        hanging.running[task] = loop.time(), self._described, messages
         try:
             if self._is_async:
                 result = await cast(AsyncListener, self._listener)(messages)
             else:
-                loop = asyncio.get_running_loop()
                 result = await loop.run_in_executor(
                     self._threads.executor, cast(PlainListener, self._listener), messages
                 )
@@ -118,10 +86,18 @@ class ListenerCall:
             if result is None:
                 return ConsumeResult.SUCCESS
             return result if isinstance(result, Failed) else ConsumeResult(result)
+        except asyncio.CancelledError:
+            if task not in hanging.timed_out:
+                raise
+            return ConsumeResult.RECONSUME_LATER
         except Exception:
             first = messages[0]
             logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
             return ConsumeResult.RECONSUME_LATER
+        finally:
+            del hanging.running[task]
+            if hanging.timed_out:
+                hanging.returned(task)
 
 
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
@@ -144,11 +120,11 @@ async def call_observer(listener: Callable[..., object], *args: object) -> None:
             result = listener(*args)
         else:
             # Calls are so rare that a thread for each costs nothing, and one that hangs delays no other.
-            thread = ThreadPoolExecutor(1, thread_name_prefix="rlab observer")
+            thread = DaemonThreads(1, "rlab observer")
             try:
                 result = await asyncio.get_running_loop().run_in_executor(thread, lambda: listener(*args))
             finally:
-                thread.shutdown(wait=False)
+                thread.shutdown()
         if inspect.isawaitable(result):
             await result
     except Exception:

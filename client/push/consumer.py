@@ -15,15 +15,10 @@ from typing import Any
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
 from client.instance.member import ServiceState
-from client.listeners.listener import (
-    ConsumeResult,
-    Listener,
-    ListenerCall,
-    ListenerThreads,
-    MessageQueueListener,
-    Result,
-)
+from client.listeners.hanging import HangingListeners
+from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener, Result
 from client.listeners.send_back import SendBackRequests
+from client.listeners.threads import ListenerThreads
 from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.consumption import PopConsumption
@@ -78,6 +73,7 @@ class PushConsumer(GroupConsumer):
         self._late_results = 0
         self._popped: PopConsumption | None = None
         self._threads = ListenerThreads(self.options.max_workers, self._background)
+        self._hanging = HangingListeners(self.options.consume_timeout_s)
         self._listeners: dict[str, ListenerCall] = {}
         self._pool: WorkerPool | None = None
         self._service: ConsumeConcurrently | ConsumeOrderly | None = None
@@ -85,6 +81,7 @@ class PushConsumer(GroupConsumer):
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     def _begin(self, context: MemberContext) -> MemberContext:
+        self._background.start_soon(self._hanging.run, context.instance, self.group)
         if self.options.mode == ConsumeMode.POP:
             return context
         self._pool = WorkerPool(
@@ -141,7 +138,7 @@ class PushConsumer(GroupConsumer):
         if not callable(listener):  # every message would fail, and be sent to the DLQ
             raise InvalidParameter(f"listener must be a function of messages, got {listener!r}; tags come third")
         self._note_subscription(topic, expression, with_retry=self.options.model is MessageModel.CLUSTERING)
-        self._listeners[topic] = ListenerCall(listener, topic, self._threads)
+        self._listeners[topic] = ListenerCall(listener, topic, self._threads, self._hanging)
         await self._apply_subscriptions()
 
     # --- suspending --------------------------------------------------------------------------------------------------

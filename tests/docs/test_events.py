@@ -91,6 +91,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
     first = await cluster.start_consumer("g", "t", work=lambda message: anyio.sleep(1))
+    hanging = await cluster.start_consumer("h", "t", work=lambda message: anyio.sleep(1), consume_timeout_s=0.5)
     await cluster.wait_converged(1)
     producer = await cluster.start_producer()
     for queue in cluster.target("g"):
@@ -98,6 +99,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     await store_nonsense(cluster, producer)
     await cluster.start_consumer("g", "t")
     await anyio.sleep(10)
+    await hanging.stop()
     with cluster.simulation.on_host(first.host):
         first.consumer.suspend()
         first.consumer.resume()

@@ -33,7 +33,7 @@ MAX_FUNCTION_LINES = 60
 
 # The only places that may catch everything: each runs somebody else's code (a handler, a listener), logs its traceback
 # and must outlive it.
-SUPERVISORS = {"remoting/server.py", "client/listeners/listener.py"}
+SUPERVISORS = {"remoting/server.py", "client/listeners/listener.py", "client/listeners/threads.py"}
 
 # The one place that makes a task outside a group, to hold a group open from a start() to a shutdown().
 TASK_HOLDER = "client/instance/background.py"

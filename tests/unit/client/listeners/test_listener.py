@@ -15,12 +15,18 @@ import pytest
 
 from client.instance.background import BackgroundTasks
 from client.listeners.failed import Failed
-from client.listeners.listener import ConsumeResult, ListenerCall, ListenerThreads, Result, call_observer
+from client.listeners.hanging import HangingListeners
+from client.listeners.listener import ConsumeResult, ListenerCall, Result, call_observer
+from client.listeners.threads import ListenerThreads
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 from simulation.kernel.run import Simulation, run_simulation
 
 MESSAGE = MessageExt(MessageQueue("t", "b", 0), 7, 0, 0, "t", b"x", "", (), {}, 0, "id")
+
+
+def call_of(listener: Any, name: str, threads: ListenerThreads) -> ListenerCall:
+    return ListenerCall(listener, name, threads, HangingListeners(900))
 
 
 def threads_of(background: BackgroundTasks) -> ListenerThreads:
@@ -29,7 +35,7 @@ def threads_of(background: BackgroundTasks) -> ListenerThreads:
 
 def call(listener: Any) -> Result:
     async def main(simulation: Simulation) -> Result:
-        return await ListenerCall(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
+        return await call_of(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
 
     return run_simulation(main)
 
@@ -104,7 +110,7 @@ def test_a_cancelled_listener_is_cancelled_and_not_failed() -> None:
 
     async def main(simulation: Simulation) -> None:
         with anyio.move_on_after(1) as scope:
-            await ListenerCall(forever, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
+            await call_of(forever, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
         assert scope.cancelled_caught
 
     run_simulation(main)
@@ -116,9 +122,7 @@ async def test_plain_listeners_and_observers_run_in_threads_that_are_not_those_o
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1, thread_name_prefix="process"))
     background = BackgroundTasks("test")
     await background.start()
-    await ListenerCall(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))(
-        [MESSAGE]
-    )
+    await call_of(lambda messages: threads.append(threading.current_thread()), "t", threads_of(background))([MESSAGE])
     await call_observer(lambda topic: threads.append(threading.current_thread()), "t")
     await background.stop()
     assert threading.main_thread() not in threads
@@ -177,7 +181,7 @@ async def test_as_many_listeners_block_at_the_same_time_as_the_consumer_has_work
 
     async with consumer() as (_, threads), anyio.create_task_group() as tasks:
         for _ in range(WORKERS):
-            tasks.start_soon(work, ListenerCall(listener, "t", threads))
+            tasks.start_soon(work, call_of(listener, "t", threads))
     assert results == [ConsumeResult.SUCCESS] * WORKERS
 
 
@@ -193,10 +197,10 @@ async def test_listeners_that_hang_hold_up_neither_the_process_nor_another_consu
     try:
         async with consumer() as (mine, threads), consumer() as (_, others):
             for _ in range(WORKERS):
-                mine.start_soon(ListenerCall(hangs, "t", threads), [MESSAGE])
+                mine.start_soon(call_of(hangs, "t", threads), [MESSAGE])
             loop = asyncio.get_running_loop()
             assert await loop.run_in_executor(None, lambda: [hung.acquire(timeout=GIVE_UP_S) for _ in range(WORKERS)])
-            assert await ListenerCall(lambda messages: None, "t", others)([MESSAGE]) is ConsumeResult.SUCCESS
+            assert await call_of(lambda messages: None, "t", others)([MESSAGE]) is ConsumeResult.SUCCESS
             await mine.stop()
             assert ended == []
             with pytest.raises(RuntimeError, match="shutdown"):
@@ -213,7 +217,7 @@ def test_nothing_is_made_for_listeners_that_are_not_plain() -> None:
         background = BackgroundTasks("test")
         await background.start()
         threads = ListenerThreads(WORKERS, background)
-        await ListenerCall(listener, "t", threads)([MESSAGE])
+        await call_of(listener, "t", threads)([MESSAGE])
         assert threads._executor is None
         await background.stop()
 
@@ -225,6 +229,6 @@ def test_a_consumer_that_ends_right_now_still_has_threads_for_the_call_that_come
         background = BackgroundTasks("test")
         await background.start()
         await background.stop()
-        return await ListenerCall(lambda messages: None, "t", ListenerThreads(WORKERS, background))([MESSAGE])
+        return await call_of(lambda messages: None, "t", ListenerThreads(WORKERS, background))([MESSAGE])
 
     assert run_simulation(main) is ConsumeResult.SUCCESS

@@ -27,6 +27,7 @@ SHOWN_BY_NAME = frozenset(
         "FIRST_PULL",
         "FIRST_MESSAGE",
         "MESSAGES_HANDED_OUT",
+        "LISTENER_TIMED_OUT",
         "MESSAGES_UNDECODABLE",
         "OFFSET_COMMITTED",
         "OFFSET_MOVED",
