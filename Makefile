@@ -68,10 +68,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo '"$(PYTHON)" comes without venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo 'Installing the pinned versions into $(VENV) ...'
+	@echo 'Installing into $(VENV) what rlab, its tests and Spark need: about 1.2 GB, of which half is Spark with its Java.'
+	@echo 'It takes a minute or two, depending on the network, and is done again only when constraints.txt changes ...'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --config-settings editable_mode=compat -e '.[dev,spark,spark-jdk]'
 	@touch $(STAMP)
+	@echo 'Installed. To have rlab in your shell: . $(BIN)/activate'
 
 $(CLASSES): $(STAMP)
 	@$(BIN)/python -m pipeline.spark.make_archive || echo 'The tests of Spark start slowly, without an archive.' >&2

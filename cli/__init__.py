@@ -1,8 +1,8 @@
 """The `rlab` command line, the only package that starts daemons.
 
 `main.py` collects the commands; each room or module registers its own. Read `main.py`, `options.py` (shared options and
-where their values come from), `runtime.py` (event loop, signals, exit codes, calls of the admin API) and
-`output.py` (tables, JSON, notes), then any command.
+where their values come from), `variables.py` (those of the environment), `runtime.py` (event loop, signals, exit codes,
+calls of the admin API) and `output.py` (tables, JSON, notes), then any command.
 
 topic, group/      admin commands: one question to the cluster each
 messages/          produce, consume, find and show messages

@@ -6,6 +6,7 @@ of Python.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -18,10 +19,12 @@ from cli.crash import command as crash
 from cli.demo import command as demo
 from cli.group import command as group
 from cli.messages import consume, message, produce
+from cli.output import print_note
 from cli.runtime import report_bug
 from cli.servers import cluster, daemons
 from cli.swarm import command as swarm
 from cli.trace import report, strategies, whatif
+from cli.variables import unknown_variables
 
 app = typer.Typer(
     name="rlab",
@@ -29,7 +32,6 @@ app = typer.Typer(
     "Example: rlab cluster --brokers 2, then in other terminals: rlab topic create orders --queues 8, "
     "rlab consume orders --group g, and rlab produce orders --count 100.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"auto_envvar_prefix": "RLAB", "help_option_names": ["-h", "--help"]},
 )
@@ -77,6 +79,8 @@ def main() -> None:
     # The command is called instead of the app, because the app would set its own excepthook.
     command = get_command(app)
     sys.excepthook = report_bug
+    for text in unknown_variables(os.environ, command):
+        print_note(f"note: {text}")
     command(prog_name="rlab")
 
 

@@ -1,7 +1,8 @@
 """Runs the coroutine of a command on uvloop, and turns its outcome into an exit code.
 
     it returned                            0, or 1 if the command reports a failure
-    it raised one of the project's errors  1, and one line on stderr
+    what was given is wrong in itself      2: the command line, a variable, the file, or a value that a broker refuses
+    it raised another error                1: it was not done; both with one line on stderr
     SIGINT or SIGTERM                      it is cancelled and cleans up; then 0 if it runs until stopped, else 1
     a second signal                        the process ends at once
 
@@ -25,7 +26,7 @@ import typer
 import uvloop
 
 from cli.output import print_error
-from model.errors import RlabError
+from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
 
 if TYPE_CHECKING:
     from client.admin.admin import Admin
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAILED = 1
+MISUSED = 2
+"""The exit code of the parser of the command line, so that one kind of mistake has one code."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -64,7 +67,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
         if debug:
             raise
         print_error(_text(error))
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(_exit_code(error)) from None
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -87,7 +90,7 @@ def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]]) -> T:
 
 @contextmanager
 def exit_with_error() -> Iterator[None]:
-    """Turn the project's errors and Ctrl-C into exit code 1 and one line; `run` does this for coroutines."""
+    """Turn the project's errors and Ctrl-C into an exit code and one line; `run` does this for coroutines."""
     try:
         yield
     except KeyboardInterrupt:
@@ -97,7 +100,7 @@ def exit_with_error() -> Iterator[None]:
         if os.environ.get("RLAB_DEBUG"):
             raise
         print_error(_text(error))
-        raise typer.Exit(FAILED) from None
+        raise typer.Exit(_exit_code(error)) from None
 
 
 def report_bug(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -128,6 +131,12 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if not received:
             raise
         raise _Stopped from None
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, BaseExceptionGroup):
+        return _exit_code(error.exceptions[0])
+    return MISUSED if isinstance(error, ConfigError | InvalidParameter | MessageIllegal) else FAILED
 
 
 def _text(error: BaseException) -> str:

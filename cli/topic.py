@@ -9,6 +9,7 @@ import typer
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, Json, NameServers, TopicName, Yes, confirm, switch
 from cli.output import print_json, print_line, print_note, print_outcome, print_table
 from cli.runtime import ask_cluster
+from model.errors import TopicNotExist
 from model.limits import DEFAULT_TOPIC_QUEUES, MAX_QUEUES_PER_TOPIC
 from model.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from model.topic_route import Perm, TopicConfig, TopicRoute
@@ -45,14 +46,21 @@ def create(
 ) -> None:
     """Create a topic on every broker.
 
-    Returns when every reachable name server lists the topic.
+    Returns when every reachable name server lists the topic. One that exists with these queues is left as it is.
 
     Example: rlab topic create orders --queues 8
     """
-    route = ask_cluster(
-        namesrv, lambda admin: admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
-    )
-    print_route(route, as_json=json, done="created")
+
+    async def created(admin: Admin) -> tuple[TopicRoute, bool]:
+        try:
+            before = (await admin.route(topic)).queues
+        except TopicNotExist:
+            before = ()
+        route = await admin.create_topic(topic, queues, read=read, write=write, brokers=broker)
+        return route, route.queues != before
+
+    route, is_new = ask_cluster(namesrv, created)
+    print_route(route, as_json=json, done="created" if is_new else "exists already")
 
 
 @app.command("list")
@@ -180,9 +188,9 @@ def use_of(config: TopicConfig, queue_id: int) -> str:
 
 
 def print_route(route: TopicRoute, *, as_json: bool, done: str) -> None:
-    """Print the route of a topic that was changed; `done` is the verb: created, scaled."""
+    """Print the route of a topic; `done` is what was done: created, scaled, or that it exists already."""
     if as_json:
-        print_json(route_document(route))
+        print_json({**route_document(route), "done": done})
     else:
         counts = ", ".join(
             f"{q.broker_name} {q.read_queue_nums}"

@@ -1,12 +1,13 @@
 """`rlab namesrv`, `rlab broker` and `rlab cluster`: daemons in this process or in child processes.
 
-daemons.py      one name server or one broker in this process
-options.py      the options of a broker, with sizes and times as people write them
-verify.py       reads a data directory without a broker, and says what is damaged
-descriptors.py  how many connections the limits of this process are enough for
-cluster.py      a name server and brokers as child processes, started and stopped together
-children.py     starts a child process, waits for its announcement, and stops it
-trace_file.py   the file of `--trace`
+daemons.py         one name server or one broker in this process
+options.py         the options of a broker, with sizes and times as people write them
+verify.py          reads a data directory without a broker, and says what is damaged
+descriptors.py     how many connections the limits of this process are enough for
+cluster.py         a name server and brokers as child processes, started and stopped together
+cluster_folder.py  the folder of a cluster that keeps nothing
+children.py        starts a child process, waits for its announcement, and stops it
+trace_file.py      the file of `--trace`
 
 Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.
 """

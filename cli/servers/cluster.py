@@ -5,7 +5,6 @@ Brokers stop before their name server, because they unregister from it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,6 +17,7 @@ from cli.options import AutoCreate, Config, Json
 from cli.output import print_json, print_line
 from cli.runtime import run
 from cli.servers.children import DAEMON, MODULE, Child, broker_name, children, module_process, wait_registered
+from cli.servers.cluster_folder import cluster_folder
 from model.errors import ServiceNotAvailable
 from model.limits import DEFAULT_TOPIC_QUEUES
 
@@ -59,7 +59,7 @@ def cluster(
     """
 
     async def main() -> None:
-        with tempfile.TemporaryDirectory(prefix="rlab-") if data is None else nullcontext(data) as directory:
+        with cluster_folder() if data is None else nullcontext(data) as directory:
             at = ("--listen", f"127.0.0.1:{port}", *DAEMON)
             async with module_process("namesrv", "cli.main", "namesrv", *at) as name_server:
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
@@ -98,7 +98,7 @@ async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[
 def _announce(name_server: str, brokers: Sequence[Child], *, as_json: bool) -> None:
     if as_json:
         addresses = {child.name: child.address for child in brokers}
-        print_json({"kind": "cluster", "name": "cluster", "address": name_server, "brokers": addresses})
+        print_json({"kind": "cluster", "name": "cluster", "ready": True, "address": name_server, "brokers": addresses})
         return
     for child in brokers:
         print_line(f"broker {child.name} listens on {child.address}")

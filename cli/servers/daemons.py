@@ -186,7 +186,7 @@ def announce(kind: str, name: str, address: str, *, as_json: bool, **more: objec
 
     On stderr follows a note of what it means if others than this machine reach the address.
     """
-    line = {"kind": kind, "name": name, "address": address, **more}
+    line = {"kind": kind, "name": name, "ready": True, "address": address, **more}
     print_outcome(line, f"{kind} {name} listens on {address}", as_json=as_json)
     if not is_loopback(parse_address(address)[0]):
         print_note(

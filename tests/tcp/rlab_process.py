@@ -102,7 +102,7 @@ def rlab(*arguments: str, cwd: Path, text: str = "") -> subprocess.CompletedProc
         text=True,
         timeout=TIMEOUT_S,
         cwd=cwd,
-        env=environment(),
+        env=environment(TMPDIR=str(cwd)),
     )
 
 

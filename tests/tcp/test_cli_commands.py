@@ -49,6 +49,7 @@ def terminal(cluster: Daemon) -> Terminal:
 
 def test_a_topic_is_created_listed_shown_scaled_and_deleted(terminal: Terminal) -> None:
     assert terminal.text("topic create life --queues 2") == "topic life created: queues on broker-a 2"
+    assert terminal.text("topic create life --queues 2") == "topic life exists already: queues on broker-a 2"
     assert "life broker-a 2 2" in terminal.text("topic list").splitlines()
     assert "sent 5, failed 0," in terminal.text("produce life --count 5")
     shown = terminal.document("topic show life")
@@ -143,29 +144,31 @@ def test_a_message_is_found_by_its_key_and_shown_by_its_id(terminal: Terminal) -
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "complaint", "code"),
     [
-        ("topic create wrong!name", "topic name 'wrong!name' may only have"),
-        ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a"),
-        ("topic create SYS_TRACE", "is a system topic"),
-        ("produce nowhere --count 1", "no broker creates topics automatically: create it with 'rlab topic create'"),
-        ("consume nowhere --group g", "'nowhere' does not exist: create it"),
-        ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s"),
-        ("group show", "Missing argument"),
-        ("group set g", "use at least one of --consume, --broadcast, --retry-queues and --max-attempts"),
-        ("group set g --max-attempts many", "--max-attempts must be 0 to 65000, or own; got 'many'"),
-        ("group dlq list nobody", "no broker knows group 'nobody'"),
-        ("group dlq resend g", "use either --id ID or --all"),
-        ("group reset g t", "use one of --to earliest|latest|TIME"),
-        ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it"),
-        ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1"),
-        ("topic list --namesrv nonsense", "'nonsense' is not an address"),
-        ("produce nowhere --count 1 --namesrv 127.0.0.1:1", "no name server answers"),
-        ("consume nowhere --group g --namesrv 127.0.0.1:1", "no name server answers"),
+        ("topic create wrong!name", "topic name 'wrong!name' may only have", 2),
+        ("topic create t --broker nope", "broker 'nope' is not registered; registered brokers: broker-a", 2),
+        ("topic create SYS_TRACE", "is a system topic", 1),
+        ("produce nowhere --count 1", "no broker creates topics automatically: create it with 'rlab topic create'", 1),
+        ("consume nowhere --group g", "'nowhere' does not exist: create it", 1),
+        ("consume nowhere --wait --group g --count 1 --timeout 0.1", "received 0 of 1 messages in 0.1 s", 1),
+        ("group show", "Missing argument", 2),
+        ("group set g", "use at least one of --consume, --broadcast, --retry-queues and --max-attempts", 2),
+        ("group set g --max-attempts many", "--max-attempts must be 0 to 65000, or own; got 'many'", 2),
+        ("group dlq list nobody", "no broker knows group 'nobody'", 1),
+        ("group dlq resend g", "use either --id ID or --all", 2),
+        ("group reset g t", "use one of --to earliest|latest|TIME", 2),
+        ("group reset g nowhere --to 1h", "'nowhere' does not exist: create it", 1),
+        ("topic list --namesrv 127.0.0.1:1", "cannot connect to 127.0.0.1:1", 1),
+        ("topic list --namesrv nonsense", "'nonsense' is not an address", 2),
+        ("produce nowhere --count 1 --namesrv 127.0.0.1:1", "no name server answers", 1),
+        ("consume nowhere --group g --namesrv 127.0.0.1:1", "no name server answers", 1),
     ],
 )
-def test_bad_input_is_told_in_one_line(line: str, complaint: str, terminal: Terminal) -> None:
+def test_bad_input_is_told_in_one_line_and_one_kind_of_mistake_has_one_exit_code(
+    line: str, complaint: str, code: int, terminal: Terminal
+) -> None:
     result = terminal.type(line)
-    assert result.exit_code in (1, 2)
+    assert result.exit_code == code
     assert complaint in result.stderr
     assert "Traceback" not in result.stderr

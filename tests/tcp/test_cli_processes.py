@@ -41,7 +41,7 @@ def test_messages_go_in_and_out_and_survive_a_restart_of_the_broker(tmp_path: Pa
             recovery = running.said.pop("recovery")
             assert (recovery["scanned_records"], recovery["cut_bytes"]) == (0, 0)
             assert recovery["seconds"] > 0
-            assert running.said == {"kind": "broker", "name": "broker-a", "address": running.address}
+            assert running.said == {"kind": "broker", "name": "broker-a", "ready": True, "address": running.address}
             created = rlab_json("topic", "create", "orders", "--queues", "2", *at, cwd=tmp_path)
             assert created["read_queues"] == 2
             lines = "".join(f"order {n}\n" for n in range(300))
@@ -182,7 +182,7 @@ def test_a_child_that_cannot_start_ends_its_cluster_with_its_own_words(tmp_path:
     assert done.returncode == 1
     complaint, consequence = done.stderr.splitlines()
     assert complaint.startswith("error: cannot listen on 127.0.0.1:")
-    assert consequence == "error: namesrv did not start (exit code 1)"
+    assert consequence == "error: namesrv did not start (exit code 2)"
 
 
 def test_the_children_of_a_cluster_that_is_killed_stop_by_themselves(tmp_path: Path) -> None:
@@ -198,10 +198,10 @@ def test_a_second_broker_on_one_directory_or_port_is_told_so_and_the_first_goes_
     first = ("broker", "--data", "data", "--namesrv", "127.0.0.1:1")
     with stopped_cleanly(*first, *ANY, cwd=tmp_path) as running:
         second = rlab(*first, *ANY, cwd=tmp_path)
-        assert second.returncode == 1
+        assert second.returncode == 2
         assert f"is in use by process {running.process.pid}: stop it, or give this broker its own" in second.stderr
         third = rlab("broker", "--data", "other", "--listen", running.address, cwd=tmp_path)
-        assert third.returncode == 1
+        assert third.returncode == 2
         assert f"error: cannot listen on {running.address}" in third.stderr
         with socket.create_connection(parse(running.address)) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -209,7 +209,7 @@ def test_a_second_broker_on_one_directory_or_port_is_told_so_and_the_first_goes_
             while connection.recv(4096):
                 pass
         refused = rlab("topic", "list", "--namesrv", running.address, cwd=tmp_path)
-        assert refused.returncode == 1
+        assert refused.returncode == 2
         assert f"error: {running.address} is broker 'broker-a', not a name server" in refused.stderr
 
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 import typer
 
-from cli.runtime import ask_cluster, report_bug, run, wait_for_eof, wait_until
-from model.errors import TopicNotExist
+from cli.runtime import ask_cluster, exit_with_error, report_bug, run, wait_for_eof, wait_until
+from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError, TopicNotExist
 
 
 def raising(error: BaseException) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -57,6 +57,17 @@ def test_an_error_is_one_line_and_exit_code_1(
         run(raising(error))
     assert exit_.value.exit_code == 1
     assert capsys.readouterr() == ("", text)
+
+
+@pytest.mark.parametrize("kind", [ConfigError, InvalidParameter, MessageIllegal])
+def test_what_is_wrong_in_itself_has_the_exit_code_of_the_parser(kind: type[RlabError]) -> None:
+    for error in (kind("wrong"), ExceptionGroup("", [kind("wrong")])):
+        with pytest.raises(typer.Exit) as exit_:
+            run(raising(error))
+        assert exit_.value.exit_code == 2
+        with pytest.raises(typer.Exit) as exit_, exit_with_error():
+            raise kind("wrong")
+        assert exit_.value.exit_code == 2
 
 
 def test_whoever_repairs_the_program_gets_the_error_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +132,12 @@ def test_the_end_of_a_pipe_is_noticed_and_what_came_before_is_not_it() -> None:
     os.close(reading)
 
 
-def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_exit_code_1(
+def test_a_question_to_a_name_server_that_cannot_be_is_one_line_and_the_exit_code_of_a_wrong_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(typer.Exit) as exit_info:
         ask_cluster("nowhere", lambda admin: admin.groups())
-    assert exit_info.value.exit_code == 1
+    assert exit_info.value.exit_code == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 

@@ -22,7 +22,8 @@ def test_a_daemon_says_its_address_to_people_and_to_programs(capsys: pytest.Capt
     announce("broker", "broker-a", "127.0.0.1:1", as_json=True, recovery=None)
     text, document = capsys.readouterr().out.splitlines()
     assert text == "broker broker-a listens on 127.0.0.1:1"
-    assert json.loads(document) == {"kind": "broker", "name": "broker-a", "address": "127.0.0.1:1", "recovery": None}
+    place = {"kind": "broker", "name": "broker-a", "address": "127.0.0.1:1"}
+    assert json.loads(document) == {**place, "ready": True, "recovery": None}
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -104,7 +105,7 @@ def test_what_a_daemon_cannot_start_with_is_one_line_that_says_what_to_do(
     (tmp_path / "file").touch()
     places = {name: str(tmp_path / name) for name in ("file", "full", "new")}
     result = CliRunner().invoke(app, [argument.format(**places) for argument in arguments])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""

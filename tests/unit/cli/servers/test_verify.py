@@ -103,11 +103,11 @@ def test_a_long_list_is_cut_for_people(tmp_path: Path, monkeypatch: pytest.Monke
 def test_other_directories_and_running_brokers_are_refused_in_one_line(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "gone"):
         result = CliRunner().invoke(app, ["broker", "verify", str(directory)])
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "is not the data directory of a broker" in result.stderr
     with MessageStore.open(tmp_path / "open", StoreOptions(), lambda: 0):
         result = CliRunner().invoke(app, ["broker", "verify", str(tmp_path / "open")])
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "is in use by process" in result.stderr
 
 

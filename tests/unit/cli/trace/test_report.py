@@ -16,7 +16,7 @@ from tests.unit.pipeline.report.report_tables import write
 
 def test_a_trace_that_is_not_there_is_one_line_before_spark_starts(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tmp_path / "gone.jsonl"), "--out", str(tmp_path / "out")])
-    assert (done.exit_code, done.stderr) == (1, f"error: there is no trace {tmp_path / 'gone.jsonl'}\n")
+    assert (done.exit_code, done.stderr) == (2, f"error: there is no trace {tmp_path / 'gone.jsonl'}\n")
     assert not (tmp_path / "out").exists()
 
 

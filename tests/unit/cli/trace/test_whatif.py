@@ -33,5 +33,5 @@ def test_the_help_has_an_example_and_names_every_option() -> None:
 )
 def test_what_cannot_be_tried_is_refused_at_once(tmp_path: Path, options: list[str], reason: str) -> None:
     result = CliRunner().invoke(app, ["whatif", str(tmp_path / "none.jsonl"), *options])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert reason in result.stderr
