@@ -56,10 +56,10 @@ def set_group(
     json: Json = False,
     config: Config = None,
 ) -> None:
-    """Change settings of a group on every broker; those that are not named stay.
+    """Change settings of a group on every broker.
 
-    It takes effect at once, on running members too. Members of a group that is switched off keep their queues and keep
-    trying; rlab group show shows the settings.
+    Settings that are not named stay. It takes effect at once, on running members too. Members of a group that is
+    switched off keep their queues and keep trying; rlab group show shows the settings.
 
     Example: rlab group set billing --no-consume
     """

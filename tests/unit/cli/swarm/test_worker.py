@@ -83,6 +83,8 @@ def test_a_worker_joins_produces_falls_quiet_and_leaves_as_it_is_told(tmp_path: 
         with anyio.fail_after(20):
             async with worker(tmp_path, consumers=2, producers=1) as boss:
                 await boss.hear("joined")
+                while not boss.observer.balanced or boss.observer.summary().consumers < 2:
+                    await boss.hear_a_line()
                 boss.say("produce")
                 await boss.hear("produce")
                 while boss.observer.check.received_unique < 20:
