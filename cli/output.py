@@ -6,11 +6,12 @@ rich is imported where a table is made: it takes longer to import than most comm
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntFlag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 
@@ -120,3 +121,47 @@ async def report_progress(text: Callable[[], str]) -> None:
         if on_terminal:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()
+
+
+_LINE_INTERVAL_S = 1.0
+_LIMITED_LOGGERS = ("client", "remoting")
+
+
+class _Kind(NamedTuple):
+    written_at: float
+    left_out: int
+
+
+class LineLimit(logging.Filter):
+    """A filter of log handlers: of warnings of clients and connections, one line per second and kind, with a count.
+
+    A broker that does not answer costs a member a warning for each queue, and a process may have hundreds of members.
+    The first line of a kind says enough, and a thousand of them hide all else. A kind is a text before its values are
+    put in. Errors, and warnings of servers about messages and files, are all written: each is about another one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[str, str], _Kind] = {}  # as many as there are texts in the code
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written; one that follows others that were left out says how many."""
+        if record.levelno != logging.WARNING or record.name.split(".", 1)[0] not in _LIMITED_LOGGERS:
+            return True
+        key = (record.name, record.msg)
+        kind = self._kinds.get(key)
+        if kind is not None and 0 <= record.created - kind.written_at < _LINE_INTERVAL_S:
+            self._kinds[key] = kind._replace(left_out=kind.left_out + 1)
+            return False
+        self._kinds[key] = _Kind(record.created, 0)
+        if kind is not None and kind.left_out:
+            record.msg = f"{record.msg} (and {kind.left_out} more such lines before)"
+        return True
+
+    def tell_rest(self) -> None:
+        """Log how many lines were left out since the last one of each kind."""
+        for (name, text), kind in self._kinds.items():
+            if kind.left_out:
+                # Not as a warning, which would be limited again.
+                logging.getLogger(name).log(logging.WARNING + 1, "%d more lines like: %s", kind.left_out, text)
+        self._kinds.clear()

@@ -25,7 +25,7 @@ import anyio
 import typer
 import uvloop
 
-from cli.output import print_error
+from cli.output import LineLimit, print_error
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    limit = LineLimit()
+    handlers = tuple(logging.getLogger().handlers)
+    for handler in () if debug else handlers:
+        handler.addFilter(limit)
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -69,8 +73,11 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, ve
         print_error(_text(error))
         raise typer.Exit(_exit_code(error)) from None
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        limit.tell_rest()
+        for handler in handlers:
+            handler.removeFilter(limit)
+        for number, action in previous.items():
+            signal.signal(number, action)
 
 
 def ask_cluster(name_servers: str, call: Callable[[Admin], Awaitable[T]]) -> T:

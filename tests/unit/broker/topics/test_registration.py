@@ -21,6 +21,11 @@ SETTLED_S = 0.01
 """A few round trips: time enough for a registration that is under way."""
 
 
+def _without_wait(header: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request itself; how long its sender waits is no part of the registration."""
+    return {name: value for name, value in header.items() if name != "wait_ms"}
+
+
 class FakeNameServer:
     """Takes registrations, or refuses them.
 
@@ -52,13 +57,13 @@ class FakeNameServer:
 
     def _register(self, connection: Connection, request: Command) -> Reply:
         topics = {topic: rest for topic, *rest in unpacked(request)}
-        self.registrations.append((self._world.now, request.header, topics))
+        self.registrations.append((self._world.now, _without_wait(request.header), topics))
         if self.refusal is not None:
             raise self.refusal
         return Reply({"changed": True})
 
     def _unregister(self, connection: Connection, request: Command) -> Reply:
-        self.farewells.append(request.header)
+        self.farewells.append(_without_wait(request.header))
         return Reply({})
 
     @property
