@@ -62,8 +62,13 @@ MAX_WAITING_REQUESTS = 65_536
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """Requests that a late server keeps, and the bytes of their bodies; those beyond are refused as they come."""
 MIN_RETRY_AFTER_S = 0.1
-MAX_RETRY_AFTER_S = 2.0
+MAX_RETRY_AFTER_S = 1.0
 """Bounds of the time that a busy server asks to wait: a group has to be balanced within 5 s of the end of a load."""
+RETRY_PAUSE_S = 0.05
+MAX_RETRY_PAUSE_S = 1.0
+"""First and longest pause of a client after a server has refused it; doubled in between."""
+RETRY_SPACING_S = 0.002
+"""Between two requests of a client that waited for the end of a pause."""
 READ_FIRST_S = 0.1
 """A server whose timer was late reads for so long what has come meanwhile, before it lets anything expire."""
 MAX_READ_FIRST = 5

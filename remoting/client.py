@@ -10,11 +10,13 @@ from typing import Any
 
 import anyio
 
-from model.errors import ConnectFailed, InvalidParameter, SystemBusy, error_of
+from model.errors import ConnectFailed, InvalidParameter, RlabError, SystemBusy, error_of
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, REQUEST_TIMEOUT_S
 from remoting.address import parse_address
 from remoting.command import Command
 from remoting.connection import Connection, close_all
+from remoting.overload.admission import Rank, rank_of
+from remoting.overload.retry_budget import RetryBudget
 from remoting.request_code import RequestCode
 from remoting.wire.schema import check_header
 
@@ -82,6 +84,7 @@ class RemotingClient:
         self._connections: dict[str, Connection] = {}
         self._dialling: dict[str, asyncio.Future[Connection]] = {}
         self._backoffs: dict[str, Backoff] = {}
+        self._budgets: dict[str, RetryBudget] = {}  # of servers that have refused or not answered; few, if any
         self._closing = False
 
     async def __aenter__(self) -> RemotingClient:
@@ -179,7 +182,7 @@ class RemotingClient:
         body: bytes | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> Command:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its answer; one that is refused because the server is late is sent again in time.
 
         Raises:
             RlabError: the class of the response code, or a `NetworkError`; `definite` says whether it is certain that
@@ -187,13 +190,54 @@ class RemotingClient:
 
         Cancellation: the answer is ignored; the request may have been carried out.
         """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            if address in self._budgets and rank_of(code) is not Rank.KEEPS:
+                await self._pause(address, deadline)
+                timeout_s = deadline - asyncio.get_running_loop().time()
+            try:
+                return await self._request(address, code, header or {}, body, timeout_s)
+            except SystemBusy as error:
+                if not error.retry_after_s:
+                    raise
+
+    async def _pause(self, address: str, deadline: float) -> None:
+        wait_s = self.retry_wait_s(address)
+        if asyncio.get_running_loop().time() + wait_s >= deadline:
+            error = SystemBusy(f"{address} is late and asked to wait; nothing was sent, retry in {wait_s:.1f} s")
+            error.retry_after_s = wait_s
+            raise error
+        if wait_s:
+            await anyio.sleep(wait_s)
+
+    def retry_wait_s(self, address: str) -> float:
+        """Seconds that the next request to an address has to wait; each call takes its place in the row."""
+        budget = self._budgets.get(address)
+        return 0.0 if budget is None else budget.wait_s(asyncio.get_running_loop().time())
+
+    def refused(self, address: str, error: RlabError) -> None:
+        """Learn that a server that is late has refused a request, which the caller sent over the connection itself."""
+        if isinstance(error, SystemBusy) and error.retry_after_s:
+            budget = self._budgets.setdefault(address, RetryBudget())
+            budget.refused(asyncio.get_running_loop().time(), error.retry_after_s, self._rng.random())
+
+    async def _request(
+        self, address: str, code: int, header: Mapping[str, Any], body: bytes | None, timeout_s: float
+    ) -> Command:
         connection = self.connected(address) or await self.connect(address, timeout_s)
         if not connection.ready:
             with anyio.move_on_after(timeout_s) as scope:
                 await connection.wait_writable()
             if scope.cancelled_caught:
                 raise ConnectFailed(f"{address} reads nothing for {timeout_s} s; nothing was sent")
-        return raise_for_code(await connection.request(code, header or {}, body, timeout_s))
+        try:
+            answer = raise_for_code(await connection.request(code, header, body, timeout_s))
+        except SystemBusy as error:
+            self.refused(address, error)
+            raise
+        if address in self._budgets:
+            self._budgets[address].answered(asyncio.get_running_loop().time())
+        return answer
 
     def notify(self, address: str, code: int, header: Mapping[str, Any], body: bytes | None = None) -> bool:
         """Send a one-way request if there is an open connection; False if there is none."""
@@ -206,6 +250,7 @@ class RemotingClient:
         if connection is not None:
             connection.close()
         self._backoffs.pop(address, None)
+        self._budgets.pop(address, None)
 
     async def aclose(self) -> None:
         """Close every connection and wait until they are gone. Idempotent."""

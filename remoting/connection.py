@@ -208,8 +208,8 @@ class Connection(asyncio.Protocol):
         opaque = self._session.start(deadline, waiter)
         if deadline < self._timer_at:
             self._arm(deadline)
-        if code != RequestCode.SEND_MESSAGE:
-            # Single sends, of which there are most, do not pay for it: a late server refuses them sooner than they end.
+        if code != RequestCode.SEND_MESSAGE or timeout_s < REQUEST_TIMEOUT_S / 2:
+            # Most single sends do not pay for it: a late server refuses them before the usual time-out is half over.
             header = {**header, "wait_ms": int(timeout_s * 1000)}
         try:
             frame = self._encode(REQUEST, code, opaque, header, body)

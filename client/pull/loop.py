@@ -14,7 +14,7 @@ from client.instance.events import QueueEvents, report_undecodable
 from client.instance.instance import ClientInstance
 from client.pull.owned_queue import OwnedQueue
 from model.decode import Undecodable, decode_messages
-from model.errors import LeaseLost, NetworkError, NoPermission, RlabError
+from model.errors import LeaseLost, NetworkError, NoPermission, RlabError, SystemBusy
 from model.events import EventKind
 from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
 from model.record import RecordCorrupt
@@ -215,6 +215,19 @@ class PullLoop:
             await anyio.sleep(PULL_RETRY_ERROR_S)
         except RlabError as error:
             # A deleted topic, or a queue that is gone: the next route lacks it, and the queue is revoked then.
-            logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
-            await anyio.sleep(PULL_RETRY_ERROR_S)
+            wait_s = self._refused_by_broker(error)
+            if not wait_s:
+                logger.warning("%s: pull of %s: %s", self._instance.client_id, owned.queue, error)
+            await anyio.sleep(wait_s or PULL_RETRY_ERROR_S)
         return True
+
+    def _refused_by_broker(self, error: RlabError) -> float:
+        """Seconds until this loop may ask its broker again, as all loops of the instance share it; 0 at once."""
+        if not isinstance(error, SystemBusy) or not error.retry_after_s:
+            return 0.0
+        remoting = self._instance.remoting
+        address = self._instance.routes.address_of(self._owned.queue.broker_name, master_only=True)
+        if address is None:
+            return 0.0
+        remoting.refused(address, error)
+        return remoting.retry_wait_s(address)

@@ -1,5 +1,6 @@
-"""Overload: a server that is late sorts its requests, and refuses or forgets some, instead of being late for all.
+"""Overload: a server that is late sorts its requests, and refuses or forgets some; its clients pause together.
 
 `admission` decides which requests a late server serves next, and `remoting/server.py` measures how late it is and acts.
-Nothing else imports this room; docs/failures.md tells what users see.
+`retry_budget` decides when a client asks a server again that refused it, and `remoting/client.py` waits. Nothing else
+imports this room; docs/failures.md tells what users see.
 """

@@ -55,7 +55,8 @@ is a 4-byte big-endian length and one [msgpack](https://msgpack.org) array:
   another type or out of range, the code is INVALID_PARAMETER and the remark names the field. A request code that the
   server does not know gives REQUEST_CODE_NOT_SUPPORTED.
 - A request may say in `wait_ms` for how many milliseconds its sender waits for the answer. A server that is late
-  forgets it after that time. Without the field it is answered, however late. Single sends leave it out.
+  forgets it after that time. Without the field it is answered, however late. Single sends with the usual time-out
+  leave it out.
 - A server that is late may answer SYSTEM_BUSY, with `retry_after_ms` in the header: the sender is to wait so long.
 - Request and response codes from 90000 to 99999 are this project's own; the others are RocketMQ's.
 """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.errors import ConfigError, ConnectFailed, ConnectionLost, SystemError_, TopicNotExist
+from model.errors import ConfigError, ConnectFailed, ConnectionLost, SystemBusy, SystemError_, TopicNotExist
 from model.limits import CONNECT_TIMEOUT_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, WRITE_HIGH_WATER_BYTES
 from remoting.client import Backoff, RemotingClient, raise_for_code
 from remoting.command import RESPONSE, Command, Reply
@@ -304,3 +304,35 @@ def test_what_a_server_pushes_reaches_its_handler_and_nonsense_is_logged(caplog:
     assert [(address, command.header) for address, command in pushed] == [(SERVER, {"group": "g", "version": 2})]
     assert "pushed request code 4711" in caplog.text
     assert "field 'group' must be of type str, got 5" in caplog.text
+
+
+def test_a_request_that_a_late_server_refuses_is_sent_again_after_a_pause_that_others_share_but_heartbeats_do_not() -> (
+    None
+):
+    asked: list[tuple[float, int]] = []
+
+    async def main(simulation: Simulation) -> None:
+        def busy_at_first(connection: Connection, request: Command) -> Reply:
+            asked.append((simulation.loop.time(), request.code))
+            if len(asked) == 1:
+                error = SystemBusy("more requests wait here than can be served")
+                error.retry_after_s = 0.5
+                raise error
+            return Reply({})
+
+        with simulation.on_host("10.0.0.1"):
+            running = serve(dict.fromkeys((STATE, RequestCode.HEART_BEAT), busy_at_first), SERVER)
+        async with running, RemotingClient(rng=random.Random(1)) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(client.request, SERVER, STATE)
+            await anyio.sleep(0.1)
+            tasks.start_soon(client.request, SERVER, STATE)
+            tasks.start_soon(client.request, SERVER, RequestCode.HEART_BEAT)
+            with pytest.raises(SystemBusy, match="nothing was sent"):
+                await client.request(SERVER, STATE, timeout_s=0.2)
+
+    run_simulation(main)
+    (_, first), (soon, heartbeat), *again = asked
+    assert (first, heartbeat) == (STATE, RequestCode.HEART_BEAT)
+    assert soon < 0.2
+    assert [code for _, code in again] == [STATE, STATE]
+    assert 0.5 < again[0][0] < again[1][0] < 0.9
