@@ -34,6 +34,7 @@ class HangingListeners:
     Attributes:
         running: the call of each task that is with a listener; entered and removed by `ListenerCall`.
         timed_out: the tasks that were told to stop to wait, and have not.
+        loop: the event loop of the calls; None before the first.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -44,11 +45,17 @@ class HangingListeners:
         self._group = ""
         self.running = self._calls.running
         self.timed_out: dict[Task | None, None] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> asyncio.AbstractEventLoop:
+        """Learn the event loop, which is that of all calls."""
+        self.loop = asyncio.get_running_loop()
+        return self.loop
 
     async def run(self, instance: ClientInstance, group: str) -> None:
         """Watch the calls until cancelled. Cancellation: harmless; calls that run are not ended."""
         self._instance, self._group = instance, group
-        self._calls.expire(asyncio.get_running_loop().time())
+        self._calls.expire(self.begin().time())
         await self._driver.run()
 
     def returned(self, task: Task | None) -> None:

@@ -71,7 +71,9 @@ class ListenerCall:
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
-        hanging, loop, task = self._hanging, asyncio.get_running_loop(), asyncio.current_task()
+        hanging = self._hanging
+        loop = hanging.loop or hanging.begin()  # asked of asyncio at each call, it would be a third of the call's cost
+        task = asyncio.current_task(loop)
         hanging.running[task] = loop.time(), self._described, messages
         try:
             if self._is_async:
