@@ -224,19 +224,28 @@ def _batch(
     try:
         return _build(queue, end, records, options, schema)
     except UNFIT:
-        raws = [record.payload for body in records.bodies for record in iter_records(body)]
-        _replace_unfit(queue, end, records, raws, options, schema)
+        stored = [
+            (record.payload, reason)
+            for body in records.bodies
+            for record, (_, reason) in zip(iter_records(body), decode_or_keep(queue, body), strict=True)
+        ]
+        _replace_unfit(queue, end, records, stored, options, schema)
         return _build(queue, end, records, options, schema, or_none=True)
 
 
 def _replace_unfit(
-    queue: MessageQueue, end: int, records: Records, raws: list[bytes], options: SourceOptions, schema: pa.Schema
+    queue: MessageQueue,
+    end: int,
+    records: Records,
+    stored: list[tuple[bytes, str]],
+    options: SourceOptions,
+    schema: pa.Schema,
 ) -> None:
     """Replace the payloads that are no messages, found by bisection, by fields that have only their bytes.
 
-    `raws` are the payloads as they were stored.
+    `stored` are the payloads as they were stored, and what is wrong with each, as `decode_or_keep` says it.
     """
-    parts = [(0, len(raws))]
+    parts = [(0, len(stored))]
     while parts:
         first, stop = parts.pop()
         try:
@@ -246,10 +255,11 @@ def _replace_unfit(
                 half = (first + stop) // 2
                 parts += [(half, stop), (first, half)]
                 continue
-            records.payloads[first] = (queue.topic, raws[first], "", (), None, None, None)
+            payload, reason = stored[first]
+            records.payloads[first] = (queue.topic, payload, "", (), None, None, None)
             offset = int.from_bytes(records.headers[first][_OFFSET_AT : _OFFSET_AT + 8], "big")
             if offset < end:
-                report_no_message(queue, offset, f"its fields are not those of one: {error}", options)
+                report_no_message(queue, offset, reason or error, options)
 
 
 def _build(

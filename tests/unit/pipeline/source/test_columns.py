@@ -183,6 +183,18 @@ def test_what_consumers_take_but_no_column_holds_is_a_row_of_bytes_as_well(
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_the_log_says_what_is_wrong_with_a_payload_and_not_where_it_failed_here(
+    read: Callable[..., list[tuple[object, ...]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = [of_payload(0, b"\xc1"), of_payload(1, msgpack.packb(7)), of_payload(2, with_fields(born_ms=2**62))]
+    read(QUEUE, 3, pulled(stored), settings())
+    nothing, number, late = (entry.getMessage() for entry in caplog.records)
+    assert "NoneType" not in nothing
+    assert "its fields are not those of a message" in number
+    assert "out of" in late or "range" in late
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_the_bytes_of_what_is_no_message_are_left_out_like_bodies(
     read: Callable[..., list[tuple[object, ...]]],
 ) -> None:
