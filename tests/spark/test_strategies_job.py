@@ -79,5 +79,5 @@ def test_the_command_refuses_what_cannot_be_compared() -> None:
         (["--events", "0"], "events must be at least 1"),
     ):
         result = CliRunner().invoke(app, ["strategies", *arguments])
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert why in result.stderr

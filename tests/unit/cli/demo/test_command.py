@@ -29,7 +29,7 @@ def test_what_is_kept_goes_into_a_new_directory(tmp_path: Path) -> None:
 
 def test_a_trace_that_cannot_be_written_ends_it_before_it_begins(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["demo", "--trace", str(tmp_path / "no" / "trace.jsonl")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "cannot write the trace file" in done.stderr
 
 
