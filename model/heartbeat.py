@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from model.errors import InvalidParameter
@@ -64,6 +65,9 @@ def _check_distinct(what: str, names: list[str]) -> None:
 class ConsumerData:
     """One group of a heartbeat: this client's part in it. RocketMQ: ConsumerData.
 
+    The flat form keeps the length that the first clients and brokers know. A new field goes into the map of `added`,
+    under its name: an older reader does not look at it, and a reader of an older form takes the default.
+
     Attributes:
         strategy: name of the allocation strategy, so that members that disagree can be reported.
         subscriptions: sorted by topic.
@@ -73,7 +77,7 @@ class ConsumerData:
             time that they get, so that `LAST_OFFSET` is the same moment for all of them.
         suspended: whether this member calls no listeners for now.
         rejoin_within_s: how long it stays a member after its process has ended, because the process comes back under
-            the same client id; 0: not at all. It and `suspended` are not in the flat form, which has a fixed length.
+            the same client id; 0: not at all.
     """
 
     group: str
@@ -102,22 +106,37 @@ class ConsumerData:
             [[s.topic, s.expression, s.version] for s in self.subscriptions],
         ]
 
+    def added(self) -> dict[str, Any]:
+        """The fields that are not in the flat form, by name, without those that have their default."""
+        fields: dict[str, Any] = {}
+        if self.suspended:
+            fields["suspended"] = True
+        if self.rejoin_within_s:
+            fields["rejoin_within_s"] = self.rejoin_within_s
+        return fields
+
     def to_stored(self) -> list[Any]:
-        """Form for the broker's table of members: the flat form, and a map of what came later, which can grow."""
-        return [*self.to_wire(), {"rejoin_within_s": self.rejoin_within_s}]
+        """Form for the broker's table of members: the flat form, then the map of `added` unless it is empty."""
+        return [*self.to_wire(), added] if (added := self.added()) else self.to_wire()
 
     @classmethod
-    def from_wire(cls, wire: Any) -> ConsumerData:
-        """Read the flat form, or the stored one.
+    def from_stored(cls, stored: Any) -> ConsumerData:
+        """Read the form of the broker's table of members.
+
+        Raises:
+            InvalidParameter, TypeError, ValueError: as for `from_wire`.
+        """
+        return cls.from_wire(stored[:9], stored[9] if len(stored) > 9 else {})
+
+    @classmethod
+    def from_wire(cls, wire: Any, added: Any = MappingProxyType({})) -> ConsumerData:
+        """Read the flat form, and the map of `added`; names in it that are not known here are of a newer client.
 
         Raises:
             InvalidParameter: an illegal name, or a value out of range.
             TypeError, ValueError: it has another form; `HeartbeatData.from_wire` turns that into `InvalidParameter`.
         """
-        (group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics) = (
-            wire[:9]
-        )
-        more = wire[9] if len(wire) > 9 else {}
+        group, consume_type, model, consume_from, strategy, session_timeout_s, timestamp_ms, created_ms, topics = wire
         if len(topics) > MAX_SUBSCRIPTIONS_PER_MEMBER:
             raise InvalidParameter(
                 f"group {group!r} has {len(topics)} subscriptions, more than {MAX_SUBSCRIPTIONS_PER_MEMBER}"
@@ -143,7 +162,8 @@ class ConsumerData:
             consume_timestamp_ms=_check_number("consume_timestamp_ms", timestamp_ms),
             group_created_ms=_check_number("group_created_ms", created_ms),
             subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
-            rejoin_within_s=_check_rejoin(more.get("rejoin_within_s", 0.0)),
+            suspended=added.get("suspended") is True,
+            rejoin_within_s=_check_rejoin(added.get("rejoin_within_s", 0.0)),
         )
 
 
@@ -172,8 +192,7 @@ class HeartbeatData:
             "cause": self.cause,
             "producers": list(self.producer_groups),
             "consumers": [consumer.to_wire() for consumer in self.consumers],
-            "suspended": [consumer.group for consumer in self.consumers if consumer.suspended],
-            "rejoin": {each.group: each.rejoin_within_s for each in self.consumers if each.rejoin_within_s},
+            "added": {each.group: added for each in self.consumers if (added := each.added())},
         }
 
     @classmethod
@@ -184,15 +203,8 @@ class HeartbeatData:
             InvalidParameter: a part is missing, of the wrong type, or has an illegal name or value.
         """
         try:
-            suspended, rejoin = wire.get("suspended", ()), wire.get("rejoin", {})
-            consumers = tuple(
-                replace(
-                    data,
-                    suspended=data.group in suspended,
-                    rejoin_within_s=_check_rejoin(rejoin.get(data.group, 0.0)),
-                )
-                for data in map(ConsumerData.from_wire, wire["consumers"])
-            )
+            added = wire.get("added", {})
+            consumers = tuple(ConsumerData.from_wire(data, added.get(data[0], {})) for data in wire["consumers"])
             _check_distinct("group", [consumer.group for consumer in consumers])
             return cls(
                 client_id=check_id("client id", wire["client_id"]),
@@ -201,7 +213,7 @@ class HeartbeatData:
                 producer_groups=tuple(check_group(group) for group in wire["producers"]),
                 consumers=consumers,
             )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error
 
 

@@ -64,7 +64,7 @@ class Groups(Feature):
             self.table.restore(name, max(version, now_ms), created_ms)
         epochs = {(group, client_id): epoch for group, client_id, epoch in self._epochs.rows()}
         for group, client_id, data in self._members.rows("group_name, client_id"):
-            member = ConsumerData.from_wire(msgpack.unpackb(data))
+            member = ConsumerData.from_stored(msgpack.unpackb(data))
             self.table.restore_member(client_id, member, expires_at, epochs.get((group, client_id), ""))
 
     # --- members -----------------------------------------------------------------------------------------------------

@@ -51,6 +51,32 @@ def test_a_heartbeat_survives_the_wire_with_its_subscriptions_sorted() -> None:
     assert HeartbeatData.from_wire(wire_of(expected)) == expected
 
 
+def test_the_flat_form_keeps_its_length_and_added_fields_survive_the_wire_and_the_table_of_members() -> None:
+    away = replace(CONSUMER, subscriptions=(SubscriptionData("t"),), suspended=True, rejoin_within_s=5.0)
+    wire = wire_of(replace(HEARTBEAT, consumers=(away,)))
+    assert len(wire["consumers"][0]) == 9
+    assert HeartbeatData.from_wire(wire).consumers == (away,)
+    assert ConsumerData.from_stored(over_the_wire(away.to_stored())) == away
+
+
+def test_a_member_without_added_fields_is_stored_in_the_form_of_the_first_brokers() -> None:
+    plain = replace(CONSUMER, subscriptions=(SubscriptionData("t"),))
+    assert plain.to_stored() == plain.to_wire()
+    assert ConsumerData.from_stored(plain.to_wire()) == plain
+
+
+def test_a_heartbeat_of_a_newer_client_with_fields_that_are_not_known_here_is_read() -> None:
+    wire = wire_of(HEARTBEAT)
+    known = HeartbeatData.from_wire(wire)
+    assert HeartbeatData.from_wire({**wire, "added": {"g": {"weight": 3}}, "mood": "good"}) == known
+
+
+def test_a_heartbeat_of_an_older_client_has_no_added_fields() -> None:
+    wire = wire_of(replace(HEARTBEAT, consumers=(replace(CONSUMER, suspended=True),)))
+    del wire["added"]
+    assert not HeartbeatData.from_wire(wire).consumers[0].suspended
+
+
 def test_a_heartbeat_without_an_epoch_is_that_of_a_client_that_has_none() -> None:
     wire = wire_of(HEARTBEAT)
     del wire["epoch"]
@@ -81,6 +107,9 @@ def test_a_heartbeat_without_a_part_is_refused(name: str) -> None:
         ("producers", ["a b"]),
         ("producers", None),
         ("consumers", [[]]),
+        ("added", []),
+        ("added", {"g": None}),
+        ("added", {"g": {"rejoin_within_s": -1}}),
     ],
 )
 def test_a_heartbeat_with_a_wrong_part_is_refused(name: str, value: object) -> None:
