@@ -88,7 +88,7 @@ class SwarmOptions:
     rate: float = 100.0  # messages per second of all producers together
     body_bytes: int = 256
     keys: int = 0  # number of keys of each producer, used in turns; 0 for none
-    churn_s: float = 0.0  # seconds between two random joins or leaves; 0 for none
+    churn_s: float = 0.0  # seconds between two random joins or leaves, once it produces; 0 for none
     seed: int = 0
     strategy: str = "AVG"  # name of the allocation strategy of the consumers; see `client/allocate/registry.py`
     consumer_options: Mapping[str, Any] = field(default_factory=dict)  # further options of each `PushConsumer`
@@ -247,8 +247,13 @@ class Swarm:
     # --- producers ---------------------------------------------------------------------------------------------------
 
     def start_producing(self) -> None:
-        """Start the producers; to be called once."""
+        """Start the producers, and the joins and leaves; to be called once.
+
+        Not earlier: a group that never rests for long would keep those waiting who begin once it has converged.
+        """
         options = self._options
+        if options.churn_s > 0:
+            self.tasks.start_soon(self.join_and_leave)
         for index in range(options.first_producer, options.first_producer + options.producers):
             self._pacing.append(anyio.CancelScope())
             self._producers_running += 1
@@ -348,8 +353,6 @@ async def run_swarm(options: SwarmOptions, sink: SwarmSink) -> AsyncIterator[Swa
     try:
         async with background_tasks() as swarm.tasks:
             await swarm.join_all()
-            if options.churn_s > 0:
-                swarm.tasks.start_soon(swarm.join_and_leave)
             yield swarm
     finally:
         # After the tasks have ended, because a consumer may have been about to join.
