@@ -14,6 +14,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 # For the crash harness, e.g. make crash CRASH_ARGS="--kills 20 --seed 7"
 CRASH_ARGS ?=
+# For the runs with an earlier commit, e.g. make compat COMPAT_ARGS="--seconds 30"
+COMPAT_ARGS ?=
 # For the torture in virtual time, e.g. make torture TORTURE_ARGS="--hours 2 --seed 7 --levels"
 TORTURE_ARGS ?=
 
@@ -22,7 +24,7 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench crash torture clean
+.PHONY: help setup demo test check bench compat crash torture clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +47,9 @@ check: $(STAMP) ## format, lint, types, import rules, and the style that no lint
 
 bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--json for a document)
 	@$(BIN)/rlab bench $(BENCH_ARGS)
+
+compat: $(STAMP) ## run processes of an earlier commit with those of this one (needs the history of git)
+	@$(BIN)/python -m tests.compat.processes $(COMPAT_ARGS)
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)
