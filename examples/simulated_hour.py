@@ -17,9 +17,9 @@ from time import perf_counter
 
 import anyio
 
+from figures.history.delivery import DeliveryCheck
 from model.errors import RlabError
 from model.events import Event
-from simulation.checks.delivery import DeliveryCheck
 from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.run import Simulation, run_simulation

@@ -69,6 +69,7 @@ class _Topic:
     queues: dict[tuple[str, int], QueueOwners] = field(default_factory=dict)
     loads: Loads = field(default_factory=Loads)
     wanted: bool = False
+    since_ms: float = 0.0  # when the first of them had an owner
     readable: dict[str, int] = field(default_factory=dict)  # broker -> queues that it said it has
 
 
@@ -207,7 +208,7 @@ class GroupFigures:
     def _take_queue(self, event: Event) -> Iterator[Row]:
         topic = self._topics.get(event.topic)
         if topic is None:
-            topic = self._topics[event.topic] = _Topic()
+            topic = self._topics[event.topic] = _Topic(since_ms=event.t_ms)
             topic.wanted = self.members.wants(event.topic)
         queue = topic.queues.get((event.broker, event.queue_id))
         if queue is None:
@@ -342,10 +343,18 @@ class GroupFigures:
             for queue in self._queues()
         }
 
+    def queue(self, queue: MessageQueue) -> QueueOwners | None:
+        """What is known of one queue; None if no member has owned it."""
+        topic = self._topics.get(queue.topic)
+        return None if topic is None else topic.queues.get((queue.broker_name, queue.queue_id))
+
+    def wanted_topics(self) -> dict[str, float]:
+        """The topics of which the group has owned queues and wants messages -> since when it has owned one."""
+        return {name: topic.since_ms for name, topic in self._topics.items() if topic.wanted}
+
     def owners_of(self, queue: MessageQueue) -> tuple[str, ...]:
         """The owners of one queue, in the order in which they acquired it."""
-        topic = self._topics.get(queue.topic)
-        found = None if topic is None else topic.queues.get((queue.broker_name, queue.queue_id))
+        found = self.queue(queue)
         return () if found is None else tuple(tenure.owner for tenure in found.owners)
 
     def rebalances(self) -> list[Rebalance]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cli.crash.ledger import Findings, LaneKind, Ledger, Sent, lane_kind, sent_of
+from cli.crash.ledger import Findings, LaneKind, Ledger, lane_kind, sent_of
 from client.admin.records import QueueProgress
+from figures.history.ledger import Sent
 from model.message import MessageExt
 from model.message_queue import MessageQueue
 

@@ -17,6 +17,7 @@ import struct
 from enum import Enum
 from typing import NamedTuple
 
+from figures.history.ledger import Sent
 from model.message_queue import MessageQueue
 
 _HEAD = struct.Struct(">IQ")
@@ -44,13 +45,6 @@ assert len(_KINDS) == LANES
 def lane_kind(lane: int) -> LaneKind:
     """The way in which a lane sends; every producer has the same mixture."""
     return _KINDS[lane % LANES]
-
-
-class Sent(NamedTuple):
-    """A message by its lane and its number there."""
-
-    lane: int
-    number: int
 
 
 class StoredAt(NamedTuple):

@@ -16,9 +16,10 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from cli.crash.ledger import LANES, LaneKind, Ledger, Sent, StoredAt, body_of, lane_kind, sent_of
+from cli.crash.ledger import LANES, LaneKind, Ledger, StoredAt, body_of, lane_kind, sent_of
 from cli.runtime import wait_until
 from client import ConsumeFrom, ConsumeResult, Message, MessageExt, MessageQueue, Producer, PushConsumer
+from figures.history.ledger import Sent
 from model.errors import RlabError
 from remoting.tasks import background_tasks
 

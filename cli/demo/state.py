@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from client.allocate import AllocateMessageQueueStrategy
+from figures.history.delivery import DeliveryCheck
 from model.event_log import EventSink
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.delivery import DeliveryCheck
 from simulation.checks.ownership import OwnershipTracker, RebalanceStep
 
 MAX_NOTES = 200

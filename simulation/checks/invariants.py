@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from figures.history.delivery import DeliveryCheck
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.delivery import DeliveryCheck
 
 MAX_VIOLATIONS = 20
 """One broken thing breaks more; the first are worth reading."""

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 
 from client.allocate import AllocateMessageQueueStrategy
+from figures.history.delivery import DeliveryCheck
 from figures.records import GroupTotals, Rebalance, order_of
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
-from simulation.checks.delivery import DeliveryCheck
 from simulation.checks.ownership import OwnershipTracker
 
 TARGETS_AT_ONCE = 100_000

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from cli.crash.audit import KINDS, Audit, CrashVerdict
-from cli.crash.ledger import LANES, LaneKind, Ledger, Sent, StoredAt, body_of, lane_kind
+from cli.crash.ledger import LANES, LaneKind, Ledger, StoredAt, body_of, lane_kind
 from client import MessageExt, MessageQueue
 from client.admin.records import QueueProgress
+from figures.history.ledger import Sent
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 FIRST, SECOND, THIRD = (Sent(3, number) for number in range(3))

@@ -8,13 +8,13 @@ from cli.crash.ledger import (
     Findings,
     LaneKind,
     Ledger,
-    Sent,
     StoredAt,
     body_of,
     lane_kind,
     sent_of,
 )
 from client import MessageQueue
+from figures.history.ledger import Sent
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 

@@ -6,9 +6,10 @@ from random import Random
 import anyio
 
 from cli.crash.audit import Audit
-from cli.crash.ledger import LANES, Ledger, Sent
+from cli.crash.ledger import LANES, Ledger
 from cli.crash.load import TOPIC, Throttle, fails_on, run_load
 from cli.crash.read_back import read_back
+from figures.history.ledger import Sent
 from simulation.kernel.run import Simulation, run_simulation
 from tests.unit.cli.bench.embedded import embedded
 

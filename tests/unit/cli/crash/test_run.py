@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.crash.ledger import Sent, StoredAt
+from cli.crash.ledger import StoredAt
 from cli.crash.run import CrashOptions, CrashRun, Spread, spread
 from client import MessageQueue
+from figures.history.ledger import Sent
 
 
 def test_it_tells_how_far_it_has_come() -> None:

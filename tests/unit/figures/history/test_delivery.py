@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulation.checks.delivery import DeliveryCheck
+from figures.history.delivery import DeliveryCheck
 
 
 def test_a_message_that_is_acknowledged_and_received_is_neither_lost_nor_a_duplicate() -> None:

@@ -1,4 +1,4 @@
-"""Counts lost and duplicate messages of a swarm: acknowledged ones against received ones. Pure.
+"""Counts lost and duplicate messages: acknowledged ones against received ones. Pure.
 
 Each message carries the number of its producer and its own number, counted from 0 without a gap. So memory stays small
 however long a run lasts: only a message that waits for something has an entry; a number below the highest without an
@@ -91,12 +91,24 @@ class DeliveryCheck:
             self.lost -= 1
         return True
 
+    def is_missing(self, producer: int, number: int) -> bool:
+        """Whether a message is acknowledged and not received."""
+        of_producer = self._producers.get(producer)
+        return of_producer is not None and of_producer.waiting.get(number) is _Waiting.RECEIPT
+
+    def unsent(self, limit: int) -> list[tuple[int, int]]:
+        """The first messages that were received and never acknowledged, nor failed, as (producer, number)."""
+        return self._waiting_for(_Waiting.ACKNOWLEDGEMENT, limit)
+
     def missing(self, limit: int) -> list[tuple[int, int]]:
         """The first messages that were acknowledged and not received, as (producer, number), `limit` at the most."""
-        missing = [
+        return self._waiting_for(_Waiting.RECEIPT, limit)
+
+    def _waiting_for(self, what: _Waiting, limit: int) -> list[tuple[int, int]]:
+        found = [
             (producer, number)
             for producer, of_producer in sorted(self._producers.items())
             for number, state in sorted(of_producer.waiting.items())
-            if state is _Waiting.RECEIPT
+            if state is what
         ]
-        return missing[:limit]
+        return found[:limit]

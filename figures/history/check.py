@@ -1,0 +1,226 @@
+"""Checks a history: takes events and lines of a ledger in order, and answers yes, unknown or no. Pure.
+
+    check = HistoryCheck(HistoryLimits(complete=True, drained=True))
+    for event in in_order(events):         # events of nodes, and lines of `ledger.py`
+        check.feed(event)
+    verdict = check.finish()
+    verdict.answer, verdict.anomalies
+
+Memory follows what is open (owned queues, running passes, messages that nobody has processed), not the history. A
+verdict is taken once, at the end; `anomalies` shows at any time what was found so far.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from figures.changes import Changes
+from figures.group import KINDS, GroupFigures
+from figures.history.evidence import Evidence, is_end_of_node
+from figures.history.lanes import LANE_KINDS
+from figures.history.ledger import LEDGER_KINDS, LedgerKind
+from figures.history.limits import HistoryLimits
+from figures.history.messages import MessageRules
+from figures.history.offsets import OFFSET_KINDS, OffsetRules
+from figures.history.owners import CHANGE_KINDS, OWNER_KINDS, OwnerRules
+from figures.history.passes import PASS_KINDS, PassRules
+from figures.history.verdict import Anomaly, Answer, GroupMessages, Rule, Verdict
+from figures.records import order_of
+from model.events import Event, EventKind
+from model.message_queue import MessageQueue
+from model.names import is_retry_topic
+
+SORT_AHEAD = 20_000
+"""Events that are held to be sorted: nodes send theirs once a second, so those of one moment come in bunches."""
+
+_NO_LEASE = -1
+_OF_TOPICS = frozenset({EventKind.MEMBER_JOIN, EventKind.SUBSCRIPTION_CHANGE})
+
+
+def in_order(events: Iterable[Event], ahead: int = SORT_AHEAD) -> Iterator[Event]:
+    """The events in the order of their times, as far as none comes more than `ahead` events too late."""
+    held: list[Event] = []
+    for event in events:
+        held.append(event)
+        if len(held) >= 2 * ahead:
+            held.sort(key=order_of)
+            yield from held[:ahead]
+            del held[:ahead]
+    yield from sorted(held, key=order_of)
+
+
+class _Group:
+    """The rules of one group."""
+
+    def __init__(self, name: str, changes: Changes, limits: HistoryLimits, evidence: Evidence) -> None:
+        self.figures = GroupFigures(name, changes)
+        self.owners = OwnerRules(self.figures, limits, evidence)
+        self.offsets = OffsetRules(evidence)
+        self.passes = PassRules(limits, evidence)
+        self.leased = True  # False for members that read without leases: broadcasting, or queues that they chose
+
+    def take(self, event: Event) -> None:
+        kind = event.kind
+        if kind in KINDS:
+            self.figures.feed(event)
+        if kind == EventKind.QUEUE_ACQUIRED and event.version == _NO_LEASE:
+            self.leased = False
+        if kind in CHANGE_KINDS:
+            self.owners.changed(event)
+        elif kind == EventKind.REBALANCE_BEGIN:
+            self.owners.passed(event)
+        if kind in PASS_KINDS:
+            self.passes.take(event)
+            if kind in _OF_TOPICS:
+                self._subscribed(event)
+        if self.leased and event.queue_id >= 0:
+            if kind in OFFSET_KINDS:
+                self.offsets.take(event)
+            if kind in OWNER_KINDS:
+                self.owners.take(event)
+            elif kind == EventKind.MESSAGES_HANDED_OUT:
+                self.owners.dispatched(event)
+                self.passes.dispatched(event)
+
+    def _subscribed(self, event: Event) -> None:
+        for part in event.detail.split(" "):
+            topic, found, expression = part.partition("=")
+            if found and expression != "*":
+                self.offsets.filtered[topic] = None
+
+    def world_changed(self, event: Event) -> None:
+        """An event without a group: routes, brokers, damaged messages."""
+        if event.kind in KINDS:
+            self.figures.feed(event)
+        if event.kind in CHANGE_KINDS:
+            self.owners.changed(event)
+        if event.kind in (EventKind.BROKER_UP, EventKind.BROKER_DOWN):
+            self.passes.broker_gone(event.broker or event.node)
+        elif event.kind == EventKind.MESSAGES_DAMAGED:
+            self.offsets.damaged(event)
+
+
+class HistoryCheck:
+    """One history; see the module header. `only` is the group that is checked, all if it is None."""
+
+    def __init__(self, limits: HistoryLimits | None = None, only: str | None = None) -> None:
+        self.events = 0
+        self._limits = HistoryLimits() if limits is None else limits
+        self._only = only
+        self._evidence = Evidence(complete=self._limits.complete)
+        self._changes = Changes()
+        self._groups: dict[str, _Group] = {}
+        self._messages = MessageRules(self._limits, self._evidence, self._committed)
+        self._first_ms: float | None = None
+        self._now_ms = 0.0
+        self._routes: dict[tuple[str, str], Event] = {}  # topic and broker -> how many queues can be read there
+        self._world: deque[Event] = deque(maxlen=100)  # events without a group, for groups that are heard of later
+
+    def feed(self, event: Event) -> None:
+        """Take an event, or a line of a ledger; in the order of `in_order`."""
+        self.events += 1
+        self._now_ms = max(self._now_ms, event.t_ms)
+        if self._first_ms is None:
+            self._first_ms = event.t_ms
+        if event.kind in LEDGER_KINDS:
+            self._feed_ledger(event)
+            return
+        if not self._evidence.number(event):
+            return  # a node that got no answer has sent it twice
+        if is_end_of_node(event):
+            self._evidence.stopped(event)
+        if event.group:
+            if self._only in (None, event.group):
+                self._group(event.group).take(event)
+                if event.kind in LANE_KINDS and event.group in self._limits.order and not is_retry_topic(event.topic):
+                    self._messages.watch(event)
+            return
+        self._world.append(event)
+        if event.kind == EventKind.ROUTE_CHANGED and event.broker == event.node:
+            self._routes[event.topic, event.broker] = event
+        for group in self._groups.values():
+            group.world_changed(event)
+
+    def _group(self, name: str) -> _Group:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence)
+            for event in self._world:
+                group.world_changed(event)
+        return group
+
+    def _feed_ledger(self, line: Event) -> None:
+        if line.group and self._only not in (None, line.group):
+            return
+        match line.kind:
+            case LedgerKind.SEND_ACKNOWLEDGED:
+                self._messages.sent(line)
+            case LedgerKind.SEND_FAILED:
+                self._messages.failed(line)
+            case LedgerKind.MESSAGE_DISPATCHED:
+                self._messages.dispatched(line)
+            case LedgerKind.MESSAGE_ENDED:
+                self._messages.ended(line)
+
+    def _committed(self, group: str, queue: MessageQueue) -> tuple[int, Event | None]:
+        found = self._groups.get(group)
+        return (-1, None) if found is None else (found.offsets.committed(queue), found.offsets.last_commit(queue))
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def anomalies(self) -> list[Anomaly]:
+        """What was found so far."""
+        return self._evidence.anomalies
+
+    @property
+    def figures(self) -> dict[str, GroupFigures]:
+        """The figures of each group."""
+        return {name: group.figures for name, group in self._groups.items()}
+
+    def messages(self, group: str) -> GroupMessages:
+        """The messages of a ledger in one group, up to now."""
+        return self._messages.counts(group)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self, end_ms: float | None = None) -> Verdict:
+        """End the history at a time, by default at its last event, and return the verdict."""
+        now_ms = max(self._now_ms, end_ms or 0.0)
+        for name, group in self._groups.items():
+            group.figures.advance(now_ms)
+            group.owners.finish(now_ms)
+            self._find_unread(name, group, now_ms)
+        self._messages.finish(now_ms)
+        rules = self._evidence.verdicts()
+        answers = {each.answer for each in rules if each.checked or each.found or each.doubtful}
+        answer = next((each for each in (Answer.NO, Answer.UNKNOWN) if each in answers), Answer.YES)
+        return Verdict(
+            answer=answer if answers else Answer.UNKNOWN,
+            events=self.events,
+            nodes=self._evidence.nodes,
+            lost_events=self._evidence.lost_events,
+            span_ms=now_ms - (now_ms if self._first_ms is None else self._first_ms),
+            rules=rules,
+            anomalies=tuple(sorted(self._evidence.anomalies, key=lambda anomaly: anomaly.t_ms)),
+            messages=self._messages.groups(),
+        )
+
+    def _find_unread(self, name: str, group: _Group, now_ms: float) -> None:
+        """Find queues that nobody has ever owned, of topics of which the group owns others."""
+        if not group.leased:
+            return
+        for topic, since_ms in group.figures.wanted_topics().items():
+            for (of_topic, broker), route in self._routes.items():
+                if of_topic != topic:
+                    continue
+                orphan_ms = now_ms - max(since_ms, route.t_ms)
+                for queue_id in range(route.n):
+                    queue = MessageQueue(topic, broker, queue_id)
+                    if group.figures.queue(queue) is None and orphan_ms > self._limits.orphan_ms:
+                        text = (
+                            f"{queue} never had an owner, for {orphan_ms / 1000:,.1f} s until the end of the history."
+                        )
+                        about = route._replace(group=name, queue_id=queue_id)
+                        self._evidence.add(Rule.ORPHAN, about, text, [route], t_ms=now_ms)
