@@ -19,12 +19,13 @@ from cli.crash import command as crash
 from cli.demo import command as demo
 from cli.group import command as group
 from cli.messages import consume, message, produce
+from cli.options import unknown_variables
 from cli.output import print_note
 from cli.runtime import report_bug
 from cli.servers import cluster, daemons
+from cli.sim import command as sim
 from cli.swarm import command as swarm
 from cli.trace import report, strategies, whatif
-from cli.variables import unknown_variables
 
 app = typer.Typer(
     name="rlab",
@@ -64,6 +65,7 @@ for module in (
     produce,
     consume,
     swarm,
+    sim,
     report,
     demo,
     crash,

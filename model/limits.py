@@ -291,6 +291,21 @@ RUN_SEQS = 1_000_000_000
 MAX_CLIENT_RUN = 8_000_000
 """Runs of clients, chosen at random: numbers of all their events stay exact in tools that have only floats (2^53)."""
 
+# --- simulation ------------------------------------------------------------------------------------------------------
+MAX_SIM_S = 86_400.0
+"""Longest simulated programme, and longest time in it: a day, which is also the limit of the virtual loop."""
+MAX_SIM_STEPS = 10_000
+MAX_SIM_SEEDS = 1_000_000
+"""Seeds of one sweep: a week of one core."""
+MAX_SIM_CLIENTS = 2_000
+"""Clients of a simulated group, and producers: twice the largest group that is measured."""
+MAX_SIM_BROKERS = 16
+MAX_SIM_QUEUES = 4_096
+MAX_SIM_MESSAGES = 1_000_000
+"""Messages of one simulated producer; each is kept until the end, because it may come again."""
+MAX_SIM_FINDINGS = 20
+"""Findings of a simulated run: one broken thing breaks more, and the first are worth reading."""
+
 assert MAX_FRAME_BYTES <= MAX_FRAMES_UNDER_WAY_BYTES, "one largest frame must be admitted"
 assert (MAX_CLIENT_RUN + 1) * RUN_SEQS < 2**53, "a float holds every number of an event"
 assert MAX_BODY_BYTES * 2 < MAX_FRAME_BYTES, "a body with its header must fit a frame"

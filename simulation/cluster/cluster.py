@@ -20,7 +20,7 @@ Example::
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
@@ -88,11 +88,13 @@ class SimulatedCluster:
         self.events: list[Event] = []  # every event of every node, in the order in which they happened
         self.watchers: list[EventSink] = []  # called with each event as it happens; must not raise
         self.client_options: dict[str, Any] = {}  # `ClientConfig` by name, for every client that is started from now on
+        self.skewed_ms: dict[str, int] = {}  # host -> how far its wall clock is ahead
         self._names = (
             [f"namesrv-{n + 1}" for n in range(name_servers)],
             [f"broker-{chr(97 + n)}" for n in range(brokers)],
         )
-        self._data_dir = data_dir
+        self.data_dir = data_dir
+        self.keeps_events = True  # whether `events` is filled; long runs watch them and keep none
         self._broker_options = broker_options
         self.producers: list[SimulatedProducer] = []
         self._strategies: dict[str, AllocateMessageQueueStrategy] = {}
@@ -152,7 +154,7 @@ class SimulatedCluster:
 
     async def add_broker(self, name: str) -> None:
         """Start one more broker; its name is its host. Raises and cancellation: see `SimulatedServer.start`."""
-        data_dir = self._data_dir / name
+        data_dir = self.data_dir / name
         data_dir.mkdir(parents=True, exist_ok=True)
         options = {"trace": False, "files": UnsyncedFiles(), **self._broker_options}
         # One generator for all lives of a broker: after a restart it must not draw the same tokens again.
@@ -164,7 +166,7 @@ class SimulatedCluster:
                 data_dir=data_dir,
                 name_servers=tuple(server.address for server in self.name_servers.values()),
                 listen=f"0.0.0.0:{BROKER_PORT}",
-                clock_ms=self.simulation.clock_ms,
+                clock_ms=self.clock_of(name),
                 rng=rng,
                 event_sink=sink,
                 **options,
@@ -176,6 +178,10 @@ class SimulatedCluster:
         )
         self.brokers[name] = server
         await server.start()
+
+    def clock_of(self, host: str) -> Callable[[], int]:
+        """The wall clock of a host: that of the simulation, and what `skewed_ms` has for the host."""
+        return lambda: self.simulation.clock_ms() + self.skewed_ms.get(host, 0)
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
@@ -189,7 +195,7 @@ class SimulatedCluster:
         self._clients += 1
         host = options.pop("host", f"{kind}{self._clients}")
         made = {
-            "clock_ms": self.simulation.clock_ms,
+            "clock_ms": self.clock_of(host),
             "event_sink": self._note,
             "rng": Random(f"{host} {self._clients} {self.simulation.seed}"),
             "trace": False,
@@ -350,7 +356,8 @@ class SimulatedCluster:
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
-        self.events.append(event)
+        if self.keeps_events:
+            self.events.append(event)
         for watcher in self.watchers:
             watcher(event)
 

@@ -9,13 +9,15 @@ import errno
 import os
 from pathlib import Path
 
+from broker.store.disk.files import Files
 from simulation.cluster.servers import UnsyncedFiles
+from simulation.faults.power_cut_files import PowerCutFiles
 
 _FITS_BYTES = 64
 """On a full disk a write of at most this many bytes fails at once; of a longer one half is written first."""
 
 
-class FillingDisks(UnsyncedFiles):
+class _DisksOfBrokers(Files):
     """The message files of all brokers; each has a directory of its name in `data_dir`."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -52,3 +54,15 @@ class FillingDisks(UnsyncedFiles):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return super().pwrite(fd, data[: len(data) // 2], position)
         return super().pwrite(fd, data, position)
+
+
+class FillingDisks(_DisksOfBrokers, UnsyncedFiles):
+    """Disks that fill up, of brokers whose processes crash and whose machines do not."""
+
+
+class FailingDisks(_DisksOfBrokers, PowerCutFiles):
+    """Disks that fill up, of brokers that lose power as well."""
+
+    def __init__(self, data_dir: Path) -> None:
+        PowerCutFiles.__init__(self)
+        _DisksOfBrokers.__init__(self, data_dir)

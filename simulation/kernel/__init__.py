@@ -3,5 +3,6 @@
 Read `selector.py` first (the clock and the poll), then `sockets.py` (TCP), `loop.py` (the event loop), `network.py`
 (hosts, latency, faults) and `run.py`, which puts them together. `task_order.py` makes cancellation deterministic.
 
-Other rooms use `run_simulation` and `Simulation` of `run.py`, and the faults of `network.py`.
+Other rooms use `run_simulation` and `Simulation` of `run.py`, the faults of `network.py`, and the errors of
+`selector.py`.
 """

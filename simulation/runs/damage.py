@@ -32,6 +32,7 @@ from model.message import SendResult
 from model.record import FlushMode
 from simulation.cluster.clients import SimulatedConsumer, SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
+from simulation.faults.damage import damage_file
 from simulation.kernel.run import Simulation, run_simulation
 
 TOPIC, BROKER = "t", "broker-a"
@@ -42,26 +43,6 @@ READ_S = 60.0
 
 Place = tuple[int, int]
 """(queue id, offset)."""
-
-
-def damage_file(path: Path, random: Random) -> str:
-    """Damage one file in a random way; returns what was done."""
-    content = bytearray(path.read_bytes())
-    how = random.choice(["cut", "remove", "flip", "zero"]) if content else "remove"
-    if how == "remove":
-        path.unlink()
-        return f"{path.name} removed"
-    at = random.randrange(len(content))
-    if how == "cut":
-        del content[at:]
-    elif how == "flip":
-        for _ in range(random.randint(1, 8)):
-            content[random.randrange(len(content))] ^= 1 << random.randrange(8)
-    else:
-        stop = min(len(content), at + random.choice([1, 50, 512, 4_096]))
-        content[at:stop] = bytes(stop - at)
-    path.write_bytes(content)
-    return f"{path.name} {how} at {at}"
 
 
 @dataclass(slots=True)

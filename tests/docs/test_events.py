@@ -81,7 +81,7 @@ async def store_nonsense(cluster: SimulatedCluster, producer: SimulatedProducer)
 async def damage(cluster: SimulatedCluster, name: str) -> None:
     """Stop a broker, cut the file with most of its messages, and start it."""
     await cluster.brokers[name].stop()
-    path = max((cluster._data_dir / name).glob("*.log"), key=lambda path: path.stat().st_size)
+    path = max((cluster.data_dir / name).glob("*.log"), key=lambda path: path.stat().st_size)
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size // 2)
     await cluster.brokers[name].start()

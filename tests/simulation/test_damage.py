@@ -22,7 +22,7 @@ N = 200
 
 
 def segments(cluster: SimulatedCluster) -> list[Path]:
-    return [path for path in sorted((cluster._data_dir / "broker-a").glob("*.log")) if path.stat().st_size > 500]
+    return [path for path in sorted((cluster.data_dir / "broker-a").glob("*.log")) if path.stat().st_size > 500]
 
 
 @pytest.mark.parametrize("which", ["first", "middle", "last"])

@@ -10,7 +10,8 @@ import pytest
 
 from broker.store.ends import EndsFile
 from broker.store.message_store import MessageStore
-from simulation.runs.damage import damage_file, run_damage
+from simulation.faults.damage import damage_file
+from simulation.runs.damage import run_damage
 
 pytestmark = pytest.mark.simulation
 

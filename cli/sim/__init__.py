@@ -1,0 +1,5 @@
+"""`rlab sim`: programmes of faults on a simulated cluster, from a file or drawn from seeds, and their verdicts.
+
+`command.py` has the options and the exit code, `report.py` the printed lines. What runs a programme is
+`simulation/engine`. No other room imports from here.
+"""

@@ -1,0 +1,53 @@
+"""Lines of `rlab sim`: what a run came to, what a sweep came to, and the command that repeats a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulation.engine.programme import Programme
+    from simulation.engine.run import Outcome
+    from simulation.engine.sweep import Case
+
+_SHOWN = 5
+"""Findings of a run that are printed; more of them say the same."""
+
+
+def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[str]:
+    """A run: its verdict, its findings, its figures, and the command that repeats it."""
+    name = programme.name or "the programme"
+    took = ", ".join(f"{each:.2f}" for each in outcome.converged_s) or "-"
+    lines = [f"{'PASSED' if outcome.ok else 'FAILED'}  {name}, seed {outcome.seed}"]
+    lines += [f"  found      {finding}" for finding in outcome.findings[:_SHOWN]]
+    if len(outcome.findings) > _SHOWN:
+        lines.append(f"             and {len(outcome.findings) - _SHOWN} more")
+    lines += [
+        f"  time       {outcome.took_s:,.1f} virtual seconds; converged {took} s after the repair",
+        f"  messages   {outcome.sent:,} sent, {outcome.failed_sends:,} failed, {outcome.deliveries:,} delivered, "
+        f"{outcome.again:,} again, {outcome.dead_letters:,} dead",
+        f"  steps      {counts(outcome.acts) or 'none'}",
+        f"  events     {outcome.events:,}, SHA-256 {outcome.digest}",
+        f"  again      {again}",
+    ]
+    return lines
+
+
+def failed_line(outcome: Outcome, again: str) -> str:
+    """A run of a sweep that failed, in a line."""
+    return f"seed {outcome.seed} FAILED: {outcome.findings[0]}; again: {again}"
+
+
+def counts(of: Mapping[str, int]) -> str:
+    """Names and how often, in words."""
+    return ", ".join(f"{name} {n:,}" for name, n in of.items())
+
+
+def repeat_command(case: Case, file: str | None) -> str:
+    """The command that runs a case again."""
+    words = ["rlab", "sim", *([file] if file else []), "--seed", str(case.seed)]
+    words += ["--kind", case.kind] if case.kind and not file else []
+    for quirk in case.quirks:
+        words += ["--quirk", quirk]
+    return shlex.join(words)

@@ -1,0 +1,248 @@
+"""The clients of a programme: members with their listeners, and producers; all they see goes to the judge.
+
+A host of a member is its slot: a member that was killed is started again in its slot, as another client. Messages begin
+with their producer, their number, and their number within their key, so that each is known wherever it comes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from client.allocate.registry import strategy_named
+from client.listeners.listener import ConsumeResult, Listener
+from client.produce.queue_picker import select_by_key
+from model.errors import RlabError
+from model.heartbeat import ConsumeFrom
+from model.message import Message, MessageExt
+from model.message_queue import MessageQueue
+from model.names import dlq_topic
+from simulation.cluster.clients import SimulatedConsumer, SimulatedMember, SimulatedProducer
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.engine.acknowledgements import watch_acknowledgements
+from simulation.engine.judge import Judge
+from simulation.engine.programme import GroupPart, Programme
+
+HEAD = struct.Struct(">IQI")
+"""Producer, number, and number within the key."""
+RETRY_DELAY_MS = 500
+SEND_AGAIN_S = 0.5
+"""Pause of a producer whose keys have to stay in order, before it sends a message again."""
+ROUTE_POLL_S = 5.0
+DELAY_MS = 1_000
+
+
+class SimulatedLoad:
+    """The clients of one run."""
+
+    def __init__(self, programme: Programme, cluster: SimulatedCluster, judge: Judge, tasks: TaskGroup) -> None:
+        self.members: dict[str, SimulatedMember | None] = {}  # slot -> the member in it
+        self.producers: dict[str, SimulatedProducer | None] = {}
+        self.slower_s: dict[str, float] = {}  # slot -> how much longer its member works on a message
+        self.sending = anyio.Event()  # set while producers send
+        self._programme, self._cluster, self._judge, self._tasks = programme, cluster, judge, tasks
+        self._random = cluster.simulation.random
+        self._group_of = {slot: group for group in programme.group for slot in group.slots}
+        self._stopping = False
+        self._in_flight = 0
+        brokers = sorted(cluster.brokers)
+        self._queues = {
+            topic.name: [MessageQueue(topic.name, name, n) for name in brokers for n in range(topic.queues)]
+            for topic in programme.topic
+        }
+        shortest = min((group.session_s for group in programme.group), default=10.0)
+        cluster.client_options |= {
+            "heartbeat_interval_s": shortest / 4,
+            "route_poll_interval_s": ROUTE_POLL_S,
+            "quirks": programme.cluster.client_quirks,
+        }
+
+    # --- members -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every member that does not wait, and every producer. Raises: RlabError. Cancellation: some run."""
+        for group in self._programme.group:
+            self.members |= dict.fromkeys(group.slots)
+            for slot in group.slots[: group.members - group.waiting]:
+                await self.start_member(slot)
+            if group.fails or group.poisoned:
+                await self._start_reader(group)
+        for index, slot in enumerate(self._programme.load.slots):
+            self.producers[slot] = None
+            await self.start_producer(slot)
+            self._tasks.start_soon(self._produce, slot, index)
+
+    async def start_member(self, slot: str, *, twin: bool = False) -> SimulatedMember:
+        """Start the member of a slot; a `twin` has the client id of the one that runs, on another host.
+
+        Raises and cancellation: see `PushConsumer.start`.
+        """
+        group = self._group_of[slot]
+        options: dict[str, Any] = {
+            "host": f"{slot}-twin" if twin else slot,
+            "session_timeout_s": group.session_s,
+            "max_attempts": group.attempts,
+            "consume_from": ConsumeFrom.FIRST_OFFSET,
+        }
+        if twin and (first := self.members[slot]) is not None:
+            options |= {"client_ip": slot, "instance_name": first.client_id.partition("@")[2]}
+        member = await self._start_consumer(group, options)
+        if not twin:
+            self.members[slot] = member
+        return member
+
+    async def _start_consumer(self, group: GroupPart, options: dict[str, Any]) -> SimulatedConsumer:
+        strategy = None if group.mode == "pop" else strategy_named(group.strategy)
+        if group.mode == "pop":
+            options |= {"mode": "pop", "invisible_s": group.invisible_s}
+        if group.order != "none":
+            options |= {"order": group.order, "suspend_s": 0.2}
+        else:
+            options["retry_delay_ms"] = RETRY_DELAY_MS
+        made = self._cluster.make_consumer(group.name, strategy=strategy, shutdown_grace_s=group.grace_s, **options)
+        listener = self._listener(group, made)
+        await self._cluster.start_made(made, dict.fromkeys(self._programme.topics_of(group), listener))
+        if made.consumer._popped is not None:
+            watch_acknowledgements(
+                made.consumer._popped.requests, self._judge.pops[group.name], self._cluster.simulation.loop
+            )
+        return made
+
+    def take_out(self, slot: str) -> SimulatedMember | None:
+        """Remove the member of a slot from what should run, and return it."""
+        member, self.members[slot] = self.members[slot], None
+        if member is not None:
+            self.forget(member)
+        return member
+
+    def forget(self, member: SimulatedMember) -> None:
+        """Count a member no more among those that should own queues."""
+        self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not member]
+
+    def given_up(self, slot: str) -> list[str]:
+        """The topics of its group that the member of a slot has given up."""
+        member = self.members[slot]
+        kept = member.consumer.topics() if isinstance(member, SimulatedConsumer) else []
+        return [topic for topic in self._programme.topics_of(self._group_of[slot]) if topic not in kept]
+
+    async def unsubscribe(self, slot: str, topic: str) -> bool:
+        """Give a topic up; False if there is no member or it has none. Raises and cancellation: see `GroupConsumer`."""
+        member = self.members[slot]
+        if member is None or topic in self.given_up(slot):
+            return False
+        await member.unsubscribe(topic)
+        return True
+
+    async def subscribe(self, slot: str, topic: str) -> None:
+        """Take a topic up again. Raises and cancellation: see `PushConsumer.subscribe`."""
+        member = self.members[slot]
+        if isinstance(member, SimulatedConsumer):
+            with self._cluster.simulation.on_host(slot):
+                await member.consumer.subscribe(topic, self._listener(self._group_of[slot], member))
+
+    def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
+        random, judge, loop = self._random, self._judge, self._cluster.simulation.loop
+        again = ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+        async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
+            (message,) = messages
+            lane, number, in_key = HEAD.unpack_from(message.body)
+            place = message.queue, message.offset, message.keys[0] if message.keys else ""
+            judge.dispatched(group.name, member.client_id, message.body, *place, loop.time())
+            cancelled = True
+            try:
+                await anyio.sleep(random.random() * group.work_s + self.slower_s.get(member.host, 0.0))
+                cancelled = False
+            finally:
+                judge.returned(group.name, member.client_id, *place, cancelled=cancelled)
+            if random.random() < group.fails or (group.poisoned and number % group.poisoned == group.poisoned - 1):
+                if group.order != "none" and message.times_delivered >= group.attempts:
+                    judge.processed(group.name, lane, number, *place, None)
+                return again
+            judge.processed(group.name, lane, number, *place, in_key)
+            return None
+
+        return on_messages
+
+    async def _start_reader(self, group: GroupPart) -> None:
+        """Start the consumer of a group's dead letters: a message there is settled."""
+
+        async def on_dead(messages: Sequence[MessageExt]) -> None:
+            for message in messages:
+                lane, number, _ = HEAD.unpack_from(message.body)
+                self._judge.dead(group.name, lane, number, message.body)
+
+        await self._cluster.start_consumer(
+            f"{group.name}-dead",
+            dlq_topic(group.name),
+            listener=on_dead,
+            host=f"{group.name}-dead",
+            session_timeout_s=group.session_s,
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+        )
+
+    # --- producers ---------------------------------------------------------------------------------------------------
+
+    async def start_producer(self, slot: str) -> None:
+        """Start the producer of a slot. Raises and cancellation: see `Producer.start`."""
+        self.producers[slot] = await self._cluster.start_producer(host=slot, retries=1)
+
+    async def stop_producer(self, slot: str, *, crash: bool) -> None:
+        """End the producer of a slot. Cancellation: see `Producer.shutdown`."""
+        producer, self.producers[slot] = self.producers[slot], None
+        if producer is not None:
+            if crash:
+                self._cluster.simulation.network.cut(slot)
+            await producer.stop()
+            self._cluster.producers.remove(producer)
+
+    async def fall_quiet(self, *, for_good: bool) -> None:
+        """Wait until every send has its answer; no more are begun until `sending` is set. Cancellation: harmless."""
+        self.sending = anyio.Event()
+        self._stopping = self._stopping or for_good
+        while self._in_flight:  # noqa: ASYNC110 - virtual time costs nothing
+            await anyio.sleep(0.1)
+
+    async def _produce(self, slot: str, lane: int) -> None:
+        load, random = self._programme.load, self._random
+        topics = list(self._queues)
+        numbers: Counter[tuple[str, str]] = Counter()
+        for number in range(load.messages):
+            await self.sending.wait()
+            if self._stopping:
+                return
+            topic = topics[number % len(topics)]
+            key = f"{lane}-{number // len(topics) % load.keys}" if load.keys else ""
+            body = HEAD.pack(lane, number, numbers[topic, key] if key else 0)
+            delay_ms = DELAY_MS if load.delayed and number % load.delayed == load.delayed - 1 and not key else None
+            self._in_flight += 1
+            try:
+                sent = await self._send(slot, lane, number, Message(topic, body, (key,) if key else ()), key, delay_ms)
+            finally:
+                self._in_flight -= 1
+            if sent and key:
+                numbers[topic, key] += 1
+            await anyio.sleep(random.random() * load.pause_s)
+
+    async def _send(self, slot: str, lane: int, number: int, message: Message, key: str, delay_ms: int | None) -> bool:
+        """Send a message; one with a key until it is acknowledged, because the next one must not overtake it."""
+        queue = select_by_key(self._queues[message.topic], key) if key else None
+        while True:
+            producer = self.producers[slot]
+            if producer is not None:
+                try:
+                    with self._cluster.simulation.on_host(slot):
+                        result = await producer.producer.send(message, queue=queue, delay_ms=delay_ms)
+                except RlabError:
+                    if not key:
+                        self._judge.failed(lane, number)
+                        return False
+                else:
+                    self._judge.acknowledged(lane, number, message.body, result.queue, result.offset, key)
+                    return True
+            await anyio.sleep(SEND_AGAIN_S)

@@ -1,0 +1,54 @@
+"""Sweeps: many programmes, each in a world of its own, in this process or in several.
+
+A case is what a programme is made from: few bytes for another process or another machine, and the same outcome there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+from simulation.engine.draw import draw
+from simulation.engine.programme import Programme
+from simulation.engine.run import Outcome, run_programme
+from simulation.engine.text import programme_of
+
+_CHUNK = 4
+"""Cases that a process gets at once: a second of work or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One programme of a sweep: drawn from its seed, or from a text with that seed."""
+
+    seed: int
+    kind: str = ""  # of a drawn programme, see `draw.py`
+    quirks: tuple[str, ...] = ()  # beside those of the text
+    text: str = ""  # TOML
+
+    def programme(self) -> Programme:
+        """Make the programme. Raises ConfigError if the text is none."""
+        made = replace(programme_of(self.text), seed=self.seed) if self.text else draw(self.seed, self.kind)
+        return made.with_quirks({*made.cluster.quirks, *self.quirks})
+
+
+def run_case(case: Case) -> Outcome:
+    """Run a case in this process."""
+    return run_programme(case.programme())
+
+
+def sweep(cases: Iterable[Case], processes: int = 1) -> Iterator[Outcome]:
+    """Run cases, and yield their outcomes in the order of the cases."""
+    if processes == 1:
+        yield from map(run_case, cases)
+        return
+    # Started anew and not forked: the caller may have threads and an event loop.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
+        yield from pool.map(run_case, cases, chunksize=_CHUNK)
+
+
+def _be_quiet() -> None:
+    logging.disable(logging.CRITICAL)  # clients and brokers log errors all the time, because of the faults

@@ -1,0 +1,26 @@
+"""Damage to one file: cut, removed, flipped bits, zeros."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+
+def damage_file(path: Path, random: Random) -> str:
+    """Damage one file in a random way; returns what was done."""
+    content = bytearray(path.read_bytes())
+    how = random.choice(["cut", "remove", "flip", "zero"]) if content else "remove"
+    if how == "remove":
+        path.unlink()
+        return f"{path.name} removed"
+    at = random.randrange(len(content))
+    if how == "cut":
+        del content[at:]
+    elif how == "flip":
+        for _ in range(random.randint(1, 8)):
+            content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    else:
+        stop = min(len(content), at + random.choice([1, 50, 512, 4_096]))
+        content[at:stop] = bytes(stop - at)
+    path.write_bytes(content)
+    return f"{path.name} {how} at {at}"

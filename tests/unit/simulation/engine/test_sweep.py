@@ -1,0 +1,28 @@
+"""A sweep has the outcomes of its cases in their order, however many processes it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.errors import ConfigError
+from simulation.engine.draw import draw
+from simulation.engine.run import run_programme
+from simulation.engine.sweep import Case, run_case, sweep
+from simulation.engine.text import text_of
+
+
+def test_a_case_is_its_programme() -> None:
+    drawn = draw(3, "pop")
+    assert Case(seed=3, kind="pop").programme() == drawn
+    assert Case(seed=3, text=text_of(drawn)).programme() == drawn
+    assert Case(seed=4, text=text_of(drawn)).programme().seed == 4
+    assert Case(seed=3, quirks=("RANDOM_VIEW",)).programme() == draw(3).with_quirks(["RANDOM_VIEW"])
+    with pytest.raises(ConfigError):
+        Case(seed=0, text="nothing = 1").programme()
+
+
+def test_a_sweep_has_the_outcomes_of_its_cases_in_their_order() -> None:
+    cases = [Case(seed=seed, kind="pop") for seed in (5, 3)]
+    outcomes = list(sweep(cases))
+    assert outcomes == [run_programme(draw(5, "pop")), run_programme(draw(3, "pop"))]
+    assert run_case(cases[0]) == outcomes[0]
