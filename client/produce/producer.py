@@ -24,7 +24,7 @@ from client.instance.member import ClientLife, Resident, ServiceState
 from client.instance.registry import acquire_instance, release_instance
 from client.options import check_option_names
 from client.produce.batcher import SendBatcher
-from client.produce.queue_picker import QueuePicker, select_by_key
+from client.produce.queue_picker import QueuePicker, other_brokers, select_by_key
 from model.errors import (
     ConfigError,
     ConnectFailed,
@@ -198,7 +198,7 @@ class Producer(ClientLife, Resident):
         while True:
             chosen = queue or self._choose(topic, queues, key, avoid, now)
             until = deadline
-            if several and (avoid is None or _has_third(queues, chosen.broker_name, avoid)):
+            if several and (avoid is None or other_brokers(queues, chosen.broker_name, avoid)):
                 until = now + (deadline - now) / (self._attempts - attempt + 1)
             try:
                 connection = self._masters.get(chosen.broker_name)
@@ -345,10 +345,6 @@ class Producer(ClientLife, Resident):
     def _running(self) -> ClientInstance:
         assert self._instance is not None, "a send begins with `_publish_queues`, which refuses before the start"
         return self._instance
-
-
-def _has_third(queues: tuple[MessageQueue, ...], chosen: str, avoid: str) -> bool:
-    return any(queue.broker_name not in (chosen, avoid) for queue in queues)
 
 
 def _may_retry(error: RlabError) -> bool:

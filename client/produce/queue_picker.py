@@ -16,8 +16,10 @@ SelectMessageQueueByHash.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -55,7 +57,7 @@ class QueuePicker:
     def pick(
         self, topic: str, queues: Sequence[MessageQueue], *, avoid_broker: str | None = None, now: float
     ) -> MessageQueue:
-        """Pick the queue of the next message, of writable queues that come in the same order every time.
+        """Pick the queue of the next message, of the writable queues of its topic, sorted.
 
         Each topic has its own round; `avoid_broker` is the broker that the last try of this message failed on.
         """
@@ -95,12 +97,32 @@ class QueuePicker:
             lambda name: name != avoid_broker and not (name in penalties and penalties[name].failed),
             lambda name: name != avoid_broker,
         )
-        count = len(queues)
+        start = position % len(queues)
+        runs = _runs(queues, start)
         for accepts in preferences:
-            for candidate in range(position, position + count):
-                if accepts(queues[candidate % count].broker_name):
-                    return candidate
+            for offset, name in runs:
+                if accepts(name):
+                    return position + offset
         return position
+
+
+def other_brokers(queues: Sequence[MessageQueue], *names: str) -> bool:
+    """Whether any of these queues, sorted, is on a broker of none of these names."""
+    return any(name not in names for _, name in _runs(queues, 0))
+
+
+def _runs(queues: Sequence[MessageQueue], start: int) -> list[tuple[int, str]]:
+    """The brokers of sorted queues from a place on and once around: how many queues away each is first met, its name.
+
+    By bisection: a topic may have thousands of queues, and each send to it comes here while a broker is slow.
+    """
+    count, runs, at = len(queues), [], start
+    while at < start + count:
+        name = queues[at % count].broker_name
+        runs.append((at - start, name))
+        end = bisect_right(queues, name, lo=at % count, key=attrgetter("broker_name"))
+        at += end - at % count
+    return runs
 
 
 def select_by_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
-from client.produce.queue_picker import QueuePicker, select_by_key
+from client.produce.queue_picker import QueuePicker, other_brokers, select_by_key
 from model.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("t", broker, queue_id) for broker in "abc" for queue_id in range(2)]
@@ -145,14 +146,38 @@ def test_with_avoidance_off_records_have_no_effect() -> None:
 
 
 def test_retries_of_producers_that_started_together_do_not_go_to_one_broker() -> None:
-    queues = [MessageQueue("t", f"b{number}", 0) for number in range(20)]
+    queues = [MessageQueue("t", f"b{number:02}", 0) for number in range(20)]
     retries = set()
     for seed in range(40):
         queue_picker = QueuePicker(Random(seed))
-        while queue_picker.pick(TOPIC, queues, now=0.0).broker_name != "b7":
+        while queue_picker.pick(TOPIC, queues, now=0.0).broker_name != "b07":
             pass
-        retries.add(queue_picker.pick(TOPIC, queues, avoid_broker="b7", now=0.0).broker_name)
+        retries.add(queue_picker.pick(TOPIC, queues, avoid_broker="b07", now=0.0).broker_name)
     assert len(retries) > 10
+
+
+def test_a_pick_around_a_slow_broker_looks_at_few_of_thousands_of_queues() -> None:
+    looked_at = 0
+
+    class Counting(list[MessageQueue]):
+        def __getitem__(self, index: Any) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__getitem__(index)
+
+    queues = Counting(MessageQueue("t", broker, queue_id) for broker in "abc" for queue_id in range(2_000))
+    queue_picker = picker()
+    queue_picker.record("b", 1.0, now=0.0)
+    picks = [queue_picker.pick(TOPIC, queues, now=0.0) for _ in range(100)]
+    assert "b" not in {queue.broker_name for queue in picks}
+    assert other_brokers(queues, "a", "b")
+    assert looked_at < 100 * 50
+
+
+def test_a_third_broker_is_found_where_there_is_one() -> None:
+    assert other_brokers(QUEUES, "a", "c")
+    assert not other_brokers(QUEUES[:4], "b", "a")
+    assert other_brokers(QUEUES[:4], "c", "a")
 
 
 def test_equal_keys_go_to_one_queue_in_every_process() -> None:
