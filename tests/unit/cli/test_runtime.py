@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine
@@ -114,6 +115,19 @@ def test_signals_mean_what_they_meant_before_when_the_command_is_over() -> None:
     with pytest.raises(typer.Exit):
         run(lambda: stopped_by(signal.SIGTERM, []), endless=True)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_command_collects_all_garbage_seldom_and_the_rest_of_the_process_as_before() -> None:
+    before = gc.get_threshold()
+
+    async def main() -> int:
+        containers_that_stay = 1
+        for threshold in gc.get_threshold():
+            containers_that_stay *= threshold
+        return containers_that_stay
+
+    assert run(main) >= 10_000_000
+    assert gc.get_threshold() == before
 
 
 def test_the_end_of_a_pipe_is_noticed_and_what_came_before_is_not_it() -> None:
