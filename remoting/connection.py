@@ -63,6 +63,10 @@ _NO_HEADER: dict[str, Any] = {}
 _MAX_REMARK_CHARS = 1_000
 _ASLEEP_S = 1.0
 """A timer that fires this late was delayed by a process that did not run, and what has come meanwhile is not read."""
+_BUSY_S = 0.05
+"""A timer that fires this late was delayed by a process with too much to do."""
+_READING_S = 0.005
+"""Time to read what has come; any time above zero makes the loop read before."""
 
 # macOS has another name for the first one.
 _KEEPALIVE = (
@@ -334,9 +338,16 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
+        now = self._loop.time()
+        if now > self._timer_at + _BUSY_S:
+            # This process did not get to look at the time, nor at what has come: read first. Else a client that is late
+            # gives up, and repeats, what was answered in time. A loop may run its timers before it reads.
+            self._timer_at = now + _READING_S
+            self._timer = self._loop.call_at(self._timer_at, self._expire)
+            return
         self._timer, self._timer_at = None, float("inf")
         # Timers may fire a clock resolution early; what is due at the armed time is due.
-        for future in self._session.expire(self._loop.time() + 1e-6):
+        for future in self._session.expire(now + 1e-6):
             if not future.done():
                 future.set_exception(
                     RequestTimeout(f"no answer from {self.peer} in time; it may have been carried out")

@@ -145,6 +145,22 @@ async def test_a_request_times_out_after_its_time_and_its_late_answer_is_ignored
 
 
 @on_virtual_loop
+async def test_a_busy_process_reads_the_answers_that_have_come_before_it_gives_up() -> None:
+    rig = Rig()
+    answered, unanswered = rig.connection.request(10), rig.connection.request(10)
+    timer = rig.connection._timer
+    assert timer is not None
+    timer.cancel()
+    await anyio.sleep(REQUEST_TIMEOUT_S + 1.0)
+    rig.connection._expire()  # as if the process had been busy all the time
+    rig.receive(Command(RESPONSE, 17, 1, {}, None))
+    assert (await answered).code == 17
+    with pytest.raises(RequestTimeout):
+        await unanswered
+    assert asyncio.get_running_loop().time() == pytest.approx(REQUEST_TIMEOUT_S + 1.0, abs=0.01)
+
+
+@on_virtual_loop
 async def test_a_caller_that_stops_waiting_is_forgotten_and_others_are_not() -> None:
     rig = Rig()
     first, second = rig.connection.request(10), rig.connection.request(10)
