@@ -39,8 +39,8 @@ MISUSED = 2
 """The exit code of the parser of the command line, so that one kind of mistake has one code."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GC_THRESHOLDS = (10_000, 20, 50)
-"""When cyclic garbage is collected: all of it once in ten million containers that stay, and not once in 70,000. There is
-hardly any, and each full collection visits whatever lives: it took half the CPU time of five hundred clients in one
+"""When cyclic garbage is collected: all of it once in ten million containers that stay, and not once in 70,000. There
+is hardly any, and each full collection visits whatever lives: it took half the CPU time of five hundred clients in one
 process, and stopped all of them for up to a second."""
 
 

@@ -44,7 +44,8 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
     """Run coroutine functions side by side until all have ended.
 
     They handle their own expected errors; one that fails cancels the others. A single one, which is the common case
-    (one broker to ask, one consumer), runs without the price of a task group.
+    (one broker to ask, one consumer), runs without the price of a task group, and the first of several without that of
+    a task.
 
     Raises:
         BaseException: what the only one raised; an ExceptionGroup if there were several.
@@ -55,5 +56,6 @@ async def run_together(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]
         await jobs[0]()
     elif jobs:
         async with anyio.create_task_group() as tasks:
-            for job in jobs:
+            for job in jobs[1:]:
                 tasks.start_soon(job)
+            await jobs[0]()

@@ -140,6 +140,7 @@ def test_events_are_read_back_as_they_were_written(written: list[Event]) -> None
     encoded = encode_events(written)
     assert encoded.count(b"\n") == len(written)
     assert decode_events(encoded) == written
+    assert encoded == b"".join(json.dumps(event._asdict()).encode() + b"\n" for event in written)
 
 
 def test_each_line_has_every_column() -> None:
