@@ -24,7 +24,7 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench compat crash torture clean
+.PHONY: help setup demo test check bench peers compat crash torture clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,18 @@ bench: $(STAMP) ## measure throughput, latency and convergence (BENCH_ARGS=--jso
 
 compat: $(STAMP) ## run processes of an earlier commit with those of this one (needs the history of git)
 	@$(BIN)/python -m tests.compat.processes $(COMPAT_ARGS)
+
+# What cannot be installed is left out; the benchmark says what it misses.
+peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares with (Debian packages need root)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --config-settings editable_mode=compat -e '.[peers]'
+	@if command -v redis-server >/dev/null && command -v nats-server >/dev/null; then :; \
+	elif command -v apt-get >/dev/null; then apt-get install -y --no-install-recommends redis-server nats-server || \
+	  echo 'redis-server or nats-server could not be installed: try again as root, after apt-get update.' >&2; \
+	else echo 'Install redis-server and nats-server with the package manager of this system.' >&2; fi
+	@if command -v mvn >/dev/null; then mvn -q -B -f cli/bench/peers/systems/kafka.xml dependency:copy-dependencies \
+	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka"; \
+	else echo 'Kafka is left out: there is no mvn (Maven) to get its jars with.' >&2; fi
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)

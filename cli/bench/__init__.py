@@ -7,6 +7,7 @@ command, catalog    options and table; every benchmark by its name
 disk/               the store: sends with and without files, recovery, cold reads, memory; uses throughput/
 throughput/         sends, pulls, pops, ordered consumption, pull against pop
 rebalance/          joins, moves, stalls, memory of members, the sticky strategy
+peers/              the same work done by Redis, NATS and Kafka
 spark               the source and the sink of `pipeline`
 kit/                servers in processes, consumers, rounds, results
 

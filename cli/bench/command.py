@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import print_json, print_note, print_table
+from cli.output import print_json, print_line, print_note, print_table
 from cli.runtime import run
+
+if TYPE_CHECKING:
+    from cli.bench.kit.rounds import Progress, Sizes
+
+Show = Callable[[float | None, bool], None]
+"""Prints what was measured, with the part of the CPU time that the host withheld; as JSON or not."""
 
 NAMES = (
     "send-64",
@@ -37,19 +45,34 @@ BY_NAME_ONLY = ("twice", "width", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 
-def _checked(names: list[str] | None) -> list[str]:
+PEERS = ("redis", "nats", "kafka")
+PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", "latency")
+"""The measurements that are compared with peers; the first four words of NAMES mean the same."""
+
+
+def _checked(names: list[str] | None, allowed: Sequence[str], default: Sequence[str]) -> list[str]:
     for name in names or ():
-        if name not in NAMES:
-            raise typer.BadParameter(f"no benchmark {name!r}; there are {', '.join(NAMES)}")
-    return list(dict.fromkeys(names or [name for name in NAMES if name not in BY_NAME_ONLY]))
+        if name not in allowed:
+            raise typer.BadParameter(f"no benchmark {name!r}; there are {', '.join(allowed)}")
+    return list(dict.fromkeys(names or default))
+
+
+def _servers(peers: str | None) -> list[str] | None:
+    if peers is None:
+        return None
+    servers = [server.strip() for server in peers.split(",") if server.strip()]
+    for server in servers:
+        if server not in PEERS:
+            raise typer.BadParameter(f"no peer {server!r}; there are {', '.join(PEERS)}")
+    return list(dict.fromkeys(servers))
 
 
 def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"Benchmarks to run: {', '.join(NAMES)}; by default all but {', '.join(BY_NAME_ONLY)}.",
-            callback=_checked,
+            help=f"Benchmarks to run: {', '.join(NAMES)}; by default all but {', '.join(BY_NAME_ONLY)}. "
+            f"With --peers: {', '.join(PEER_NAMES)}; by default all.",
         ),
     ] = None,
     seconds: Annotated[
@@ -59,6 +82,15 @@ def bench(
         int, typer.Option(metavar="N", min=1, help="Rounds of each side, in turns; the median is reported.")
     ] = 15,
     joins: Annotated[int, typer.Option(metavar="N", min=1, help="Number of joins in join-100.")] = 20,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help=f"Compare with these instead, separated by commas: {', '.join(PEERS)} (make peers)."
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --peers: draw the comparison into this file, as SVG.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure rates, latencies and memory on this machine.
@@ -70,24 +102,73 @@ def bench(
     """
     from rich.console import Console
 
-    from cli.bench.catalog import run_benchmarks
     from cli.bench.kit.host_share import WORTH_A_NOTE, read_cpu_time, share_kept
-    from cli.bench.kit.report import COLUMNS, as_rows
     from cli.bench.kit.rounds import Sizes
 
+    servers = _servers(peers)
+    if servers is None:
+        if picture is not None:
+            raise typer.BadParameter("only a comparison has a picture: say --peers as well")
+        chosen = _checked(names, NAMES, [name for name in NAMES if name not in BY_NAME_ONLY])
+    else:
+        chosen = _checked(names, PEER_NAMES, PEER_NAMES)
     before = read_cpu_time()
     with Console(stderr=True).status("") as status:
         sizes = Sizes(seconds=seconds, repeat=repeat, joins=joins)
-        results = run(lambda: run_benchmarks(names or [], sizes, status.update))
+        show = (
+            _measure(chosen, sizes, status.update)
+            if servers is None
+            else _compare(servers, chosen, sizes, picture, status.update)
+        )
     kept = share_kept(before, read_cpu_time())
-    if as_json:
-        print_json({"results": results, "host_kept": kept})
-        return
-    print_table(COLUMNS, as_rows(results))
-    if kept is not None and kept >= WORTH_A_NOTE:
+    show(kept, as_json)
+    if not as_json and kept is not None and kept >= WORTH_A_NOTE:
         print_note(
             f"The host of this virtual machine withheld {kept:.0%} of the CPU time that was wanted: measure again."
         )
+
+
+def _measure(names: Sequence[str], sizes: Sizes, progress: Progress) -> Show:
+    from cli.bench.catalog import run_benchmarks
+    from cli.bench.kit.report import COLUMNS, as_rows
+
+    results = run(lambda: run_benchmarks(names, sizes, progress))
+
+    def show(kept: float | None, as_json: bool) -> None:
+        if as_json:
+            print_json({"results": results, "host_kept": kept})
+        else:
+            print_table(COLUMNS, as_rows(results))
+
+    return show
+
+
+def _compare(
+    servers: Sequence[str], names: Sequence[str], sizes: Sizes, picture: Path | None, progress: Progress
+) -> Show:
+    from cli.bench.peers.compare import run_comparison
+    from cli.bench.peers.picture import draw
+    from cli.bench.peers.systems.registry import choose, settings_of
+    from cli.bench.peers.table import as_row, columns
+
+    systems, left_out = choose(servers)
+    for line in left_out:
+        print_note(line)
+    results = run(lambda: run_comparison(systems, names, sizes, progress))
+    settings = settings_of(systems)
+    if picture is not None:
+        picture.write_text(draw(results))
+
+    def show(kept: float | None, as_json: bool) -> None:
+        if as_json:
+            print_json({"results": results, "settings": settings, "left_out": left_out, "host_kept": kept})
+            return
+        measured = list(dict.fromkeys(system for result in results for system in result.medians))
+        print_table(columns(measured), [as_row(result, measured) for result in results])
+        for line in settings:
+            print_line(line)
+
+    return show
 
 
 def register(app: typer.Typer) -> None:

@@ -40,6 +40,11 @@ TASK_HOLDER = "client/instance/background.py"
 
 # Source files without a test file of their own, each with what covers it instead.
 COVERED_ELSEWHERE: dict[str, str] = {
+    "cli/bench/peers/systems/aiokafka_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "cli/bench/peers/systems/confluent_peer.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "cli/bench/peers/systems/kafka_server.py": "a Kafka broker takes 10 s: rlab bench --peers kafka",
+    "cli/bench/peers/latency.py": "it only runs processes; their work is in test_side.py",
+    "cli/bench/peers/systems/protocol.py": "a protocol: each system has its test",
     "pipeline/report/job.py": "Spark runs it: tests/spark/test_report.py",
     "pipeline/trace/delivery.py": "Spark runs all of it: tests/spark/test_trace_tables.py",
     "pipeline/trace/group_figures.py": "Spark runs all of it: tests/spark/test_trace_tables.py",

@@ -34,6 +34,7 @@ class Sizes:
     queues: int = 400  # of their topic
     idle: int = 2_000  # consumers of the memory benchmark
     backlog: int = 16_384  # messages of each queue that is pulled
+    peer_backlog: int = 262_144  # messages of a topic that systems are compared with
     cold: int = 1_000_000  # messages that are read from cold files
     passes: int = 3  # restarts or full reads, of which the median is reported; kills of twice, of which the worst is
     stored_bytes: int = 2 * 1024 * MIB  # by store-memory

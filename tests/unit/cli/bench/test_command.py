@@ -37,3 +37,19 @@ def test_a_name_that_there_is_not_is_a_usage_error_that_tells_the_others() -> No
     assert result.exit_code == 2
     assert "send-65" in result.output
     assert all(name in result.output for name in NAMES)
+
+
+def test_a_peer_that_there_is_not_is_a_usage_error_that_tells_the_others() -> None:
+    result = CliRunner().invoke(app, ["--peers", "redis,rabbit"], env={"TERMINAL_WIDTH": "200", **os.environ})
+    assert result.exit_code == 2
+    assert "rabbit" in result.output
+    assert "redis, nats, kafka" in result.output
+
+
+def test_only_measurements_of_peers_are_compared_and_only_a_comparison_has_a_picture() -> None:
+    result = CliRunner().invoke(app, ["recovery", "--peers", "redis"], env={"TERMINAL_WIDTH": "200", **os.environ})
+    assert result.exit_code == 2
+    assert "latency" in result.output
+    result = CliRunner().invoke(app, ["send-1", "--picture", "x.svg"], env={"TERMINAL_WIDTH": "200", **os.environ})
+    assert result.exit_code == 2
+    assert "--peers" in result.output
