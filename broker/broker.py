@@ -59,6 +59,8 @@ from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
 from remoting.server import Handler, serve
 from remoting.tasks import background_tasks
+from rocketmq.dialects import broker_dialect
+from rocketmq.edge import Facts
 
 logger = logging.getLogger(__name__)
 
@@ -233,6 +235,32 @@ class Broker(Feature):
         )
 
 
+class BrokerFacts(Facts):
+    """A broker as the clients of RocketMQ's dialect see it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._clock_ms = broker.config.clock_ms
+        self._topics = broker.topics.table
+
+    def now_ms(self) -> int:
+        """See `Facts`; as all that follow."""
+        return int(self._clock_ms())
+
+    def topic_id(self, topic: str) -> int:
+        """See `Facts`."""
+        entry = self._topics.get(topic)
+        return 0 if entry is None else entry.topic_id
+
+    def topic_of(self, topic_id: int) -> str | None:
+        """See `Facts`."""
+        return self._topics.names().get(topic_id)
+
+    def write_queues(self, topic: str) -> int:
+        """See `Facts`."""
+        entry = self._topics.get(topic)
+        return 0 if entry is None else entry.config.write_queue_nums
+
+
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
     """A broker that listens."""
@@ -274,9 +302,11 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.features.connection_closed(connection)
 
         most = config.max_connections
+        dialect = broker_dialect(BrokerFacts(broker)) if config.rocketmq else None
+        handlers = broker.features.handlers()
         try:
             async with (
-                serve(broker.features.handlers(), config.listen, on_closed=closed, max_connections=most) as server,
+                serve(handlers, config.listen, on_closed=closed, max_connections=most, dialect=dialect) as server,
                 background_tasks() as tasks,
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)

@@ -71,6 +71,7 @@ class BrokerConfig:
         clock_ms: wall clock in milliseconds.
         parts: features that this broker has, beyond those that every broker has.
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
+        rocketmq: whether RocketMQ's own clients are served, too.
         max_connections: the connection after that is refused.
         rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
@@ -100,6 +101,7 @@ class BrokerConfig:
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: Random = field(default_factory=SystemRandom)
     recover_topics: bool = False
+    rocketmq: bool = True
     max_connections: int = MAX_CONNECTIONS
     parts: frozenset[Part] = frozenset(Part)
 

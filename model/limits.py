@@ -22,6 +22,10 @@ MAX_HEADER_FIELDS = 64
 MAX_HEADER_ITEMS = 16_384
 """Elements of one list or map inside a header; longer ones belong in the body. And an array of which only the length
 was sent must not make us allocate room for it."""
+MAX_ROCKETMQ_HEADER_BYTES = 128 * 1024
+"""Longest header of a frame of RocketMQ's protocol: that of a send holds the properties, which have 32 KiB at most."""
+MAX_ROCKETMQ_FIELDS = 256
+"""Fields of such a header: a command has up to 20, and hooks of a client may add their own."""
 WRITE_HIGH_WATER_BYTES = 1024 * 1024
 """Unsent bytes above which a connection is paused: requests wait, and a server stops reading from that peer."""
 WRITE_LOW_WATER_BYTES = 256 * 1024

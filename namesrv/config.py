@@ -16,6 +16,7 @@ class NameServerConfig:
         listen: `host:port`; port 0 takes a free one.
         name: its name in the answers to health checks; its address when empty.
         max_connections: the connection after that is refused.
+        rocketmq: whether RocketMQ's own clients are served, too.
         grace_s: seconds for which the end waits for pending answers.
 
     Raises:
@@ -25,6 +26,7 @@ class NameServerConfig:
     listen: str = "127.0.0.1:9876"
     name: str = ""
     max_connections: int = MAX_CONNECTIONS
+    rocketmq: bool = True
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:

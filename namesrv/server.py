@@ -14,6 +14,7 @@ from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.server import RemotingServer, serve
 from remoting.tasks import background_tasks
+from rocketmq.dialects import name_server_dialect
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
             on_closed=closed,
             grace_s=config.grace_s,
             max_connections=config.max_connections,
+            dialect=name_server_dialect() if config.rocketmq else None,
         ) as server,
         background_tasks() as tasks,
     ):

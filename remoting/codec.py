@@ -10,8 +10,10 @@ A frame is a 4-byte big-endian length and one msgpack array `[version, flags, co
 
 Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`, after which the decoder
 takes no more. A declared length is checked before a byte of the frame is buffered, so a peer cannot make us allocate
-what it only claims to send. The encoder and decoder are behind `Codec`, because a second framing (RocketMQ's own) is
-planned beside this one.
+what it only claims to send.
+
+The encoder and decoder are behind `Codec`, because a server may speak a second dialect on the same port: `FirstBytes`
+tells by the first bytes of a connection which one its client speaks, and is replaced then, so that no message pays.
 """
 
 from __future__ import annotations
@@ -39,9 +41,15 @@ _pack = msgpack.Packer(autoreset=True).pack
 class Decoder(Protocol):
     """Turns a byte stream into commands. One per connection."""
 
-    error: ProtocolError | None
-    under_way: int
-    """Length that the frame at the end of the stream has announced; 0 if the stream ends between two frames."""
+    @property
+    def error(self) -> ProtocolError | None:
+        """What has broken the stream, or None."""
+        ...
+
+    @property
+    def under_way(self) -> int:
+        """Length that the frame at the end of the stream has announced; 0 if the stream ends between two frames."""
+        ...
 
     def feed(self, data: bytes) -> list[Command]:
         """Decode the next bytes of the stream.
@@ -70,6 +78,62 @@ class Codec(Protocol):
     def decoder(self) -> Decoder:
         """Return a decoder for one new connection."""
         ...
+
+
+class Peer(Protocol):
+    """The connection that a codec of its own is made for."""
+
+    peer: str
+    number: int
+    local_host: str
+    local_port: int
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame that is encoded already."""
+        ...
+
+    def use(self, codec: Codec) -> Decoder:
+        """Encode and decode with this codec from now on; returns its decoder."""
+        ...
+
+
+class Dialect(Protocol):
+    """Another protocol for the same commands, which a server takes beside its own."""
+
+    def speaks(self, first: bytes) -> bool | None:
+        """Whether a stream that begins so is of this dialect; None while that takes more bytes."""
+        ...
+
+    def codec(self, peer: Peer) -> Codec:
+        """Return the codec of one connection."""
+        ...
+
+
+class FirstBytes:
+    """The decoder of a connection whose client has not said yet which dialect it speaks."""
+
+    __slots__ = ("_dialect", "_own", "_peer", "_seen", "error", "under_way")
+
+    def __init__(self, dialect: Dialect, own: Codec, peer: Peer) -> None:
+        self.error: ProtocolError | None = None
+        self.under_way = 0
+        self._dialect = dialect
+        self._own = own
+        self._peer = peer
+        self._seen = b""
+
+    def feed(self, data: bytes) -> list[Command]:
+        """Choose the codec of the connection as soon as it can be told, and let it decode what has come."""
+        self._seen += data
+        is_spoken = self._dialect.speaks(self._seen)
+        if is_spoken is None:
+            self.under_way = LENGTH_BYTES
+            return []
+        return self._peer.use(self._dialect.codec(self._peer) if is_spoken else self._own).feed(self._seen)
+
+    def at_frame_boundary(self) -> bool:
+        """See `Decoder.at_frame_boundary`."""
+        return not self._seen
 
 
 class FrameUnpacker:

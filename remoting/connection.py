@@ -51,7 +51,7 @@ from model.limits import (
     WRITE_LOW_WATER_BYTES,
 )
 from remoting.address import format_address
-from remoting.codec import CODEC, Codec
+from remoting.codec import CODEC, Codec, Decoder, Dialect, FirstBytes
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command, request_cost
 from remoting.frame_budget import FrameBudget
 from remoting.request_code import RequestCode
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
 
     Attributes:
         peer: `host:port` of the other side, for texts.
-        local_host: our own address on it, as the peer's network sees it.
+        local_host, local_port: our own address on it, as the peer's network sees it.
         number: unique among the connections of a server, which sets it.
         closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
@@ -141,9 +141,11 @@ class Connection(asyncio.Protocol):
         pause_reads_when_blocked: bool,
         frames: FrameBudget[Connection] | None = None,
         codec: Codec = CODEC,
+        dialect: Dialect | None = None,
     ) -> None:
         self.peer = "?"
         self.local_host = ""
+        self.local_port = 0
         self.number = 0
         self.closed = False
         self.ready = False
@@ -155,7 +157,7 @@ class Connection(asyncio.Protocol):
         self._pause_reads_when_blocked = pause_reads_when_blocked
         self._encode = codec.encode
         self._new_decoder = codec.decoder
-        self._decoder = codec.decoder()
+        self._decoder: Decoder = codec.decoder() if dialect is None else FirstBytes(dialect, codec, self)
         self._session: RequestSession[Waiter] = RequestSession()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -275,6 +277,18 @@ class Connection(asyncio.Protocol):
         if self.closed:
             raise ConnectionLost(f"the connection to {self.peer} is closed; nothing was sent")
 
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame that is encoded already, as the codec of a dialect does."""
+        if not self.closed:
+            self._send(frame)
+
+    def use(self, codec: Codec) -> Decoder:
+        """Encode and decode with another codec from now on; returns its decoder."""
+        self._encode = codec.encode
+        self._new_decoder = codec.decoder
+        self._decoder = codec.decoder()
+        return self._decoder
+
     def _send(self, frame: bytes) -> None:
         out = self._out
         out.append(frame)
@@ -369,7 +383,7 @@ class Connection(asyncio.Protocol):
             self.peer = format_address(str(name[0]), int(name[1]))
         name = transport.get_extra_info("sockname")
         if name:
-            self.local_host = str(name[0])
+            self.local_host, self.local_port = str(name[0]), int(name[1])
         self.ready = True
         if self._on_opened is not None:
             self._on_opened(self)

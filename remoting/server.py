@@ -38,6 +38,7 @@ from model.errors import (
 )
 from model.limits import MAX_CONNECTIONS, MAX_IN_FLIGHT_REQUESTS
 from remoting.address import format_address, parse_address
+from remoting.codec import Dialect
 from remoting.command import Command, Reply
 from remoting.connection import Connection, close_all
 from remoting.frame_budget import FrameBudget
@@ -61,8 +62,10 @@ class RemotingServer:
         on_closed: Callable[[Connection], None] | None,
         max_connections: int,
         loop: asyncio.AbstractEventLoop,
+        dialect: Dialect | None = None,
     ) -> None:
         self.address = ""
+        self._dialect = dialect
         self._loop = loop
         self._handlers: dict[int, Handler] = {int(code): handler for code, handler in handlers.items()}
         self._tasks = tasks
@@ -100,6 +103,7 @@ class RemotingServer:
             on_closed=self._closed,
             pause_reads_when_blocked=True,
             frames=self._frames,
+            dialect=self._dialect,
         )
 
     def _opened(self, connection: Connection) -> None:
@@ -250,11 +254,13 @@ async def serve(
     on_closed: Callable[[Connection], None] | None = None,
     grace_s: float = 1.0,
     max_connections: int = MAX_CONNECTIONS,
+    dialect: Dialect | None = None,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
-    and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY.
+    and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY. Clients that
+    speak `dialect` are served, too.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -264,7 +270,7 @@ async def serve(
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
-        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop)
+        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect)
         try:
             listener = await loop.create_server(server.make_connection, host, port)
         except OSError as error:

@@ -31,8 +31,10 @@ from cli.servers.options import (
     RetainAge,
     RetainSize,
     RetainSizeMax,
+    Rocketmq,
     SegmentAge,
     SegmentSize,
+    Trace,
     retention_of,
     store_of,
 )
@@ -71,6 +73,7 @@ def register(app: typer.Typer) -> None:
 def namesrv(
     listen: Listen = "127.0.0.1:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
+    rocketmq: Rocketmq = True,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -86,7 +89,7 @@ def namesrv(
     from namesrv.server import run_name_server
 
     async def main() -> None:
-        async with run_name_server(NameServerConfig(listen=listen, name=name)) as server:
+        async with run_name_server(NameServerConfig(listen=listen, name=name, rocketmq=rocketmq)) as server:
             announce("namesrv", name or server.address, server.address, as_json=json)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
@@ -108,12 +111,11 @@ def broker(
     retain_size_max: RetainSizeMax = UNLIMITED,
     segment_size: SegmentSize = SEGMENT_SIZE,
     segment_age: SegmentAge = SEGMENT_AGE,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the broker's events to this file as well.")
-    ] = None,
+    trace: Trace = None,
     trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
     quirk: Quirks = None,
     recover_topics: RecoverTopics = False,
+    rocketmq: Rocketmq = True,
     register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
     expiry: Expiry = BROKER_EXPIRY_S,
     restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
@@ -144,6 +146,7 @@ def broker(
             restore_grace_s=restore_grace,
             flush=flush,
             recover_topics=recover_topics,
+            rocketmq=rocketmq,
             retention=retention_of(retain_age, retain_size, retain_size_max),
             store=store_of(segment_size, segment_age),
             trace=trace_topic,

@@ -55,6 +55,8 @@ RecoverTopics = Annotated[
         help="Make topics again from the log if metadata.sqlite is lost or too old; without it, refuse to start then.",
     ),
 ]
+Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the broker's events to this file as well.")]
+Rocketmq = Annotated[bool, typer.Option(help="Serve RocketMQ's own clients on the same port, too.")]
 RegisterInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of registrations while nothing changes.")
 ]

@@ -211,6 +211,7 @@ class World:
         simulation: what it all runs in.
         data_dir: the broker's data directory.
         events: every event of the broker.
+        at_end: called before the broker stops, to close what a test has opened.
     """
 
     def __init__(self, simulation: Simulation, data_dir: Path) -> None:
@@ -220,6 +221,7 @@ class World:
         self._broker: Broker | None = None
         self._running = AsyncExitStack()
         self._peers: list[Peer] = []
+        self.at_end: list[Callable[[], object]] = []
 
     @property
     def broker(self) -> Broker:
@@ -264,6 +266,8 @@ class World:
 
     async def end(self) -> None:
         self.simulation.network.heal()
+        for close in self.at_end:
+            close()
         for peer in self._peers:
             await peer.close()
         await self.stop_broker()

@@ -1,0 +1,45 @@
+"""The dialects of a name server and of a broker: which request is translated by whom. Pure."""
+
+from __future__ import annotations
+
+from remoting.request_code import RequestCode
+from rocketmq import joining, pulling, routes, sending
+from rocketmq.edge import Facts, RocketmqDialect, Translator
+
+SEND_MESSAGE_V2 = 310
+LITE_PULL_MESSAGE = 361
+CHECK_CLIENT_CONFIG = 46
+
+_OF_NAME_SERVER: dict[int, Translator] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: routes.route,
+    RequestCode.GET_BROKER_CLUSTER_INFO: routes.cluster_info,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: routes.topics,
+}
+_OF_BROKER: dict[int, Translator] = {
+    RequestCode.SEND_MESSAGE: sending.send,
+    SEND_MESSAGE_V2: sending.send,
+    RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.PULL_MESSAGE: pulling.pull,
+    LITE_PULL_MESSAGE: pulling.pull,
+    RequestCode.CONSUMER_SEND_MSG_BACK: pulling.send_back,
+    RequestCode.GET_MAX_OFFSET: pulling.max_offset,
+    RequestCode.GET_MIN_OFFSET: pulling.min_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: pulling.search_offset,
+    RequestCode.QUERY_CONSUMER_OFFSET: pulling.query_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: pulling.update_offset,
+    RequestCode.HEART_BEAT: joining.heartbeat,
+    RequestCode.UNREGISTER_CLIENT: joining.unregister,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: joining.members,
+    RequestCode.LOCK_BATCH_MQ: joining.lock,
+    CHECK_CLIENT_CONFIG: joining.check_config,
+}
+
+
+def name_server_dialect() -> RocketmqDialect:
+    """RocketMQ's protocol as a name server takes it."""
+    return RocketmqDialect(Facts(), _OF_NAME_SERVER, {})
+
+
+def broker_dialect(facts: Facts) -> RocketmqDialect:
+    """RocketMQ's protocol as a broker takes it."""
+    return RocketmqDialect(facts, _OF_BROKER, {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: joining.members_changed})

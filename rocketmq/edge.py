@@ -1,0 +1,233 @@
+"""The edge: one connection of a RocketMQ client, of which the handlers see the commands that they know.
+
+An edge is a codec of one connection. It decodes RocketMQ's frames, has each request translated to a command of this
+project, and translates the answer back. What it knows of its client, it learned from that client's heartbeats: its id,
+and what it subscribes to. Our own clients say that in each request.
+
+A request goes through as a `Question`: the opaque number of the command remembers the frame and who translates the
+answer. So an edge keeps no table of outstanding requests, and a request that is never answered leaves nothing behind.
+What the edge can answer by itself, it does: a code that nobody serves, or a question about the client only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from model.errors import ProtocolError, RlabError
+from model.response_code import ResponseCode
+from remoting.codec import Peer
+from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
+from remoting.request_code import RequestCode
+from rocketmq.fields import FieldError, Fields
+from rocketmq.frame import ONE_WAY_BIT, RESPONSE_BIT, Frame, FrameDecoder, encode_frame, is_first_of_rocketmq
+from rocketmq.message import Host
+
+logger = logging.getLogger(__name__)
+
+_OWN_CODES = 90_000
+"""Response codes from here on are this project's: RocketMQ's clients do not know them."""
+_LIKE_OURS: dict[int, int] = {ResponseCode.STORAGE_FULL: ResponseCode.SERVICE_NOT_AVAILABLE}
+
+
+class StockAnswer(NamedTuple):
+    """An answer to a client: header fields, body, response code and remark."""
+
+    fields: Mapping[str, object] = {}
+    body: bytes | None = None
+    code: int = 0
+    remark: str | None = None
+
+
+Answerer = Callable[[dict[str, Any], bytes | None, int], StockAnswer]
+"""Translates the answer of a handler: header, body, code. Refusals do not come here, except those it lists."""
+
+
+class Asked(NamedTuple):
+    """A request in the words of this project, and who translates its answer; `outcomes` are codes that are answers."""
+
+    code: RequestCode
+    header: dict[str, Any]
+    body: bytes | None
+    answer: Answerer
+    outcomes: tuple[int, ...] = ()
+
+
+class Facts:
+    """The server behind an edge, as far as translations need it: of a name server, nothing."""
+
+    def now_ms(self) -> int:
+        """The wall clock in milliseconds."""
+        return 0
+
+    def topic_id(self, topic: str) -> int:
+        """Number of a topic; 0 if it is not known."""
+        return 0
+
+    def topic_of(self, topic_id: int) -> str | None:
+        """The topic with a number, or None."""
+        return None
+
+    def write_queues(self, topic: str) -> int:
+        """How many queues of a topic are written; 0 if it is not known."""
+        return 0
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """One group of the client: its topics with their expressions and versions."""
+
+    topics: dict[str, tuple[str, int]]
+    is_clustering: bool
+
+
+@dataclass(slots=True)
+class Caller:
+    """The client of one connection; `groups` has what its last heartbeat said."""
+
+    facts: Facts
+    peer: Peer
+    client_id: str = ""
+    groups: dict[str, Subscribed] = field(default_factory=dict)
+    made_ids: int = 0
+    picked_queues: int = 0
+
+    @property
+    def store(self) -> Host:
+        """The address of this server as its client sees it."""
+        return Host.of(self.peer.local_host, self.peer.local_port)
+
+    @property
+    def id_or_peer(self) -> str:
+        """The client's id; its address before the first heartbeat."""
+        return self.client_id or f"rocketmq@{self.peer.peer}"
+
+
+Translator = Callable[[Caller, Fields, bytes, Frame], "Asked | StockAnswer"]
+Notifier = Callable[[Caller, Mapping[str, Any]], "tuple[int, Mapping[str, object], bytes | None] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class RocketmqDialect:
+    """RocketMQ's protocol for one server: translators by request code, and of what the server says by itself."""
+
+    facts: Facts
+    translators: Mapping[int, Translator]
+    notifiers: Mapping[int, Notifier]
+
+    def speaks(self, first: bytes) -> bool | None:
+        """See `remoting.codec.Dialect`."""
+        return is_first_of_rocketmq(first)
+
+    def codec(self, peer: Peer) -> Edge:
+        """See `remoting.codec.Dialect`."""
+        return Edge(self, peer)
+
+
+class Question(int):
+    """The opaque number of a request that is under way, with its frame and the translator of its answer."""
+
+    frame: Frame
+    asked: Asked
+
+
+class Edge:
+    """The codec of one connection; see the module header. It decodes as well."""
+
+    def __init__(self, dialect: RocketmqDialect, peer: Peer) -> None:
+        self._dialect = dialect
+        self._peer = peer
+        self._caller = Caller(dialect.facts, peer)
+        self._frames = FrameDecoder()
+        self._opaque = 0
+        self._binary = False
+        self._own_opaque = 0
+
+    # --- decoding ----------------------------------------------------------------------------------------------------
+
+    def decoder(self) -> Edge:
+        """See `remoting.codec.Codec`."""
+        return self
+
+    @property
+    def error(self) -> ProtocolError | None:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.error
+
+    @property
+    def under_way(self) -> int:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.under_way
+
+    def at_frame_boundary(self) -> bool:
+        """See `remoting.codec.Decoder`."""
+        return self._frames.at_frame_boundary()
+
+    def feed(self, data: bytes) -> list[Command]:
+        """See `remoting.codec.Decoder`."""
+        return [command for frame in self._frames.feed(data) if (command := self._translate(frame)) is not None]
+
+    def _translate(self, frame: Frame) -> Command | None:
+        self._binary = frame.binary
+        if frame.flag & RESPONSE_BIT:
+            return None  # this side asks nothing
+        translator = self._dialect.translators.get(frame.code)
+        try:
+            if translator is None:
+                remark = f" request type {frame.code} not supported"
+                result: Asked | StockAnswer = StockAnswer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+            else:
+                result = translator(self._caller, Fields(frame.fields), frame.body or b"", frame)
+        except RlabError as error:
+            result = StockAnswer(code=error.code or ResponseCode.SYSTEM_ERROR, remark=str(error))
+        except FieldError as error:
+            result = StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"request {frame.code}: {error}")
+        if isinstance(result, StockAnswer):
+            if not frame.flag & ONE_WAY_BIT:
+                self._peer.send_frame(_answer(frame, result))
+            return None
+        self._opaque += 1
+        opaque = Question(self._opaque)
+        opaque.frame, opaque.asked = frame, result
+        flags = ONE_WAY if frame.flag & ONE_WAY_BIT else REQUEST
+        return Command(flags, result.code, opaque, result.header, result.body)
+
+    # --- encoding ----------------------------------------------------------------------------------------------------
+
+    def encode(self, flags: int, code: int, opaque: int, header: Mapping[str, Any], body: bytes | None) -> bytes:
+        """See `remoting.codec.Codec`. What a client of RocketMQ has no words for is no bytes."""
+        if flags != RESPONSE:
+            return self._notification(code, header)
+        if not isinstance(opaque, Question):
+            # About the connection: why it is closed.
+            refused = Frame(ResponseCode.SYSTEM_ERROR, RESPONSE_BIT, 0, {}, None, str(header.get("remark")))
+            return encode_frame(refused._replace(binary=self._binary))
+        asked = opaque.asked
+        if code and code not in asked.outcomes:
+            return _answer(opaque.frame, StockAnswer(code=code, remark=str(header.get("remark") or "")))
+        return _answer(opaque.frame, asked.answer(dict(header), body, code))
+
+    def _notification(self, code: int, header: Mapping[str, Any]) -> bytes:
+        notifier = self._dialect.notifiers.get(code)
+        said = None if notifier is None else notifier(self._caller, header)
+        if said is None:
+            return b""
+        self._own_opaque += 1
+        fields = {name: _text(value) for name, value in said[1].items()}
+        return encode_frame(Frame(said[0], ONE_WAY_BIT, self._own_opaque, fields, said[2], binary=self._binary))
+
+
+def _answer(frame: Frame, outcome: StockAnswer) -> bytes:
+    code = _LIKE_OURS.get(outcome.code, outcome.code)
+    if code >= _OWN_CODES:
+        code = ResponseCode.SYSTEM_ERROR
+    fields = {name: _text(value) for name, value in outcome.fields.items()}
+    return encode_frame(
+        Frame(code, RESPONSE_BIT, frame.opaque, fields, outcome.body, outcome.remark, binary=frame.binary)
+    )
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

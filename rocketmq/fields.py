@@ -1,0 +1,121 @@
+"""Reads the header fields of a request and the parts of a JSON body, which clients write in several ways. Pure.
+
+Numbers come as text or as numbers, enumerations by name or by number, empty lists are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from remoting.command import shown
+
+_MAX_NUMBER = 2**63 - 1
+
+
+class FieldError(ValueError):
+    """A field is missing or cannot be read; the text names it."""
+
+
+class Fields:
+    """The fields of one request."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = fields
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; `default` where it is absent or empty.
+
+        Raises:
+            FieldError: it is absent, and there is no default.
+        """
+        value = self._fields.get(name)
+        if value is None or value == "":
+            if default is None:
+                raise FieldError(f"the field {name} is missing")
+            return default
+        return str(value)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number of 64 bits.
+
+        Raises:
+            FieldError: it is no such number, or it is absent and there is no default.
+        """
+        return number_of(name, self._fields.get(name), default)
+
+    def flag(self, name: str) -> bool:
+        """A boolean, false where it is absent."""
+        return str(self._fields.get(name)).lower() == "true"
+
+
+def number_of(name: str, value: object, default: int | None = None) -> int:
+    """A whole number, which may be written as text.
+
+    Raises:
+        FieldError: see `Fields.number`.
+    """
+    if value is None or value == "":
+        if default is None:
+            raise FieldError(f"the field {name} is missing")
+        return default
+    try:
+        if not isinstance(value, int | str):
+            raise ValueError
+        number = int(value)
+    except ValueError:
+        raise FieldError(f"the field {name} must be a whole number, got {shown(value)}") from None
+    if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
+        raise FieldError(f"the field {name} must be a number of 64 bits, got {shown(value)}")
+    return number
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON body, which must be an object.
+
+    Raises:
+        FieldError: it is not one.
+    """
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FieldError(f"the body is not JSON ({type(error).__name__})") from error
+    if type(value) is not dict:
+        raise FieldError(f"the body must be an object, got {shown(value)}")
+    return value
+
+
+def objects(value: object, what: str) -> list[dict[str, Any]]:
+    """A list of objects; absent ones are an empty list, as C++ leaves those out.
+
+    Raises:
+        FieldError: it is something else.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise FieldError(f"{what} must be a list of objects")
+    return value
+
+
+def choice(what: str, value: object, names: Sequence[str], default: str) -> str:
+    """A name of an enumeration, given by name, by number, or not at all.
+
+    Raises:
+        FieldError: it is none of them.
+    """
+    if value is None:
+        return default
+    if type(value) is int and 0 <= value < len(names):
+        return names[value]
+    if isinstance(value, str):
+        return value if value in names else default
+    raise FieldError(f"{what} must be one of {', '.join(names)}, got {shown(value)}")
+
+
+def json_bytes(value: object) -> bytes:
+    """Write a JSON body."""
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,260 @@
+"""Frames of RocketMQ's remoting protocol: bytes in, frames out, with JSON or binary headers. Pure.
+
+RocketMQ: RemotingCommand, RocketMQSerializable. A frame, all numbers big-endian:
+
+    00 00 00 7f      length of what follows
+    00               form of the header: 0 JSON, 1 binary
+    00 00 7b         length of the header
+    {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":7,"version":463}
+    ...              the body, up to the end
+
+Clients differ in what they put into a JSON header: Java writes every value of `extFields` as text, C++ and Node.js
+write numbers and booleans, some write nulls. `Frame.fields` has texts only. An answer goes out in the form of its
+request, with text values only, because the Go client refuses a frame with others.
+
+Invariant: any bytes, whole or cut anywhere, either parse or give exactly one `ProtocolError`; every length is checked
+before what it announces is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from model.errors import ProtocolError
+from model.limits import MAX_FRAME_BYTES, MAX_ROCKETMQ_FIELDS, MAX_ROCKETMQ_HEADER_BYTES
+from remoting.command import shown
+
+RESPONSE_BIT = 1
+ONE_WAY_BIT = 2
+OUR_VERSION = 401
+"""RocketMQ 4.9.4: from this version on, clients may expect routes in standard JSON."""
+
+LANGUAGES = (
+    *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST"),
+    "NODE_JS",
+)
+_START = struct.Struct(">II")
+_FIXED = struct.Struct(">hbhiii")
+_MARK_BYTES = 5
+_MAX_FIRST_BYTE = 0x10
+_INT32 = 2**31
+
+
+class Frame(NamedTuple):
+    """One frame; `fields` are the header fields of its command (RocketMQ: extFields)."""
+
+    code: int
+    flag: int
+    opaque: int
+    fields: dict[str, str]
+    body: bytes | None = None
+    remark: str | None = None
+    language: str = "JAVA"
+    version: int = OUR_VERSION
+    binary: bool = False  # the form of the header
+
+
+def is_first_of_rocketmq(first: bytes) -> bool | None:
+    """Whether a stream that begins so is RocketMQ's; None while that takes more bytes.
+
+    The fifth byte decides: it is 0 or 1 there, and begins a msgpack array in our own frames.
+    """
+    if len(first) < _MARK_BYTES:
+        return None
+    return first[0] < _MAX_FIRST_BYTE and first[4] in (0, 1)
+
+
+class FrameDecoder:
+    """Takes a stream apart. One per connection."""
+
+    __slots__ = ("_buffer", "error", "under_way")
+
+    def __init__(self) -> None:
+        self.error: ProtocolError | None = None
+        self.under_way = 0
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Decode the next bytes of the stream; see `remoting.codec.Decoder`."""
+        if self.error is not None:
+            return []
+        self._buffer += data
+        frames: list[Frame] = []
+        try:
+            position = self._decode(frames)
+        except ProtocolError as error:
+            self.error = error
+            self._buffer.clear()
+            return frames
+        del self._buffer[:position]
+        return frames
+
+    def _decode(self, frames: list[Frame]) -> int:
+        buffer, position, end = self._buffer, 0, len(self._buffer)
+        self.under_way = 0
+        while position < end:
+            self.under_way = 4
+            if end - position < _START.size:
+                return position
+            length, mark = _START.unpack_from(buffer, position)
+            header_length = mark & 0xFFFFFF
+            _check_lengths(length, mark >> 24, header_length)
+            start = position + _START.size
+            if end - position - 4 < length:
+                self.under_way = length
+                return position
+            position += 4 + length
+            body = bytes(buffer[start + header_length : position]) or None
+            frames.append(decode_header(bytes(buffer[start : start + header_length]), body, binary=mark >> 24 == 1))
+            self.under_way = 0
+        return position
+
+    def at_frame_boundary(self) -> bool:
+        """Whether the stream may end here."""
+        return not self._buffer
+
+
+def _check_lengths(length: int, form: int, header_length: int) -> None:
+    if length + 4 > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {length} bytes was announced, more than the {MAX_FRAME_BYTES} allowed")
+    if form not in (0, 1):
+        raise ProtocolError(f"headers of the form {form} are not known: 0 is JSON, 1 is binary")
+    if header_length > length - 4:
+        raise ProtocolError(f"a header of {header_length} bytes was announced in a frame of {length}")
+    if header_length > MAX_ROCKETMQ_HEADER_BYTES:
+        raise ProtocolError(
+            f"a header of {header_length} bytes was announced, more than the {MAX_ROCKETMQ_HEADER_BYTES} allowed"
+        )
+
+
+def decode_header(header: bytes, body: bytes | None, *, binary: bool) -> Frame:
+    """Decode one header.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    try:
+        frame = _decode_binary(header, body) if binary else _decode_json(header, body)
+    except (ValueError, TypeError, LookupError, struct.error, RecursionError) as error:
+        raise ProtocolError(f"the header is malformed ({type(error).__name__}: {str(error)[:200]})") from error
+    if len(frame.fields) > MAX_ROCKETMQ_FIELDS:
+        raise ProtocolError(f"a header of {len(frame.fields)} fields, more than the {MAX_ROCKETMQ_FIELDS} allowed")
+    return frame
+
+
+def _decode_json(header: bytes, body: bytes | None) -> Frame:
+    fields: Any = json.loads(header)
+    if type(fields) is not dict:
+        raise ValueError(f"a header must be an object, got {shown(fields)}")
+    extra: Any = fields.get("extFields")
+    if extra is None:
+        extra = {}
+    if type(extra) is not dict:
+        raise ValueError(f"extFields must be an object, got {shown(extra)}")
+    remark, language = fields.get("remark"), fields.get("language")
+    return Frame(
+        code=_int32(fields["code"]),
+        flag=_int32(fields.get("flag") or 0),
+        opaque=_int32(fields.get("opaque") or 0),
+        fields={name: _text(value) for name, value in extra.items() if value is not None},
+        body=body,
+        remark=None if remark is None else _text(remark),
+        language=LANGUAGES[0] if language is None else _text(language),
+        version=_int32(fields.get("version") or 0),
+    )
+
+
+def _text(value: object) -> str:
+    """The text of a header field; C++ and Node.js write numbers and booleans as such."""
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in (int, float):
+        return str(value)
+    raise ValueError(f"a header field must be a text, a number or a boolean, got {shown(value)}")
+
+
+def _int32(value: object) -> int:
+    """A number of 32 bits, which may be written as text."""
+    if type(value) not in (int, str):
+        raise ValueError(f"a whole number is expected, got {shown(value)}")
+    number = int(value)  # type: ignore[call-overload]  # int or str, see above
+    if not -_INT32 <= number < _INT32:
+        raise ValueError(f"a number of 32 bits is expected, got {shown(value)}")
+    return int(number)
+
+
+def _decode_binary(header: bytes, body: bytes | None) -> Frame:
+    code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
+    at = _FIXED.size
+    remark, at = _take(header, at, remark_length)
+    (length,) = struct.unpack_from(">i", header, at)
+    extra, at = _take(header, at + 4, length)
+    if at != len(header):
+        raise ValueError(f"{len(header) - at} bytes are left behind the fields")
+    fields: dict[str, str] = {}
+    at = 0
+    while at < len(extra):
+        (length,) = struct.unpack_from(">h", extra, at)
+        name, at = _take(extra, at + 2, length)
+        (length,) = struct.unpack_from(">i", extra, at)
+        value, at = _take(extra, at + 4, length)
+        if value:  # Java writes no nulls, and reads an empty value as one
+            fields[name.decode()] = value.decode()
+    known = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
+    return Frame(code, flag, opaque, fields, body, remark.decode() or None, known, version, binary=True)
+
+
+def _take(data: bytes, at: int, length: int) -> tuple[bytes, int]:
+    if not 0 <= length <= len(data) - at:
+        raise ValueError(f"a length of {length} is announced where {len(data) - at} bytes are left")
+    return data[at : at + length], at + length
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """Encode one frame.
+
+    Raises:
+        ValueError: it would be longer than the limit.
+    """
+    header = _encode_binary(frame) if frame.binary else _encode_json(frame)
+    body = frame.body or b""
+    length = 4 + len(header) + len(body)
+    if length + 4 > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {length} bytes is longer than the {MAX_FRAME_BYTES} allowed")
+    return _START.pack(length, frame.binary << 24 | len(header)) + header + body
+
+
+def _encode_json(frame: Frame) -> bytes:
+    # extFields are always there: Java looks into them without asking.
+    header: dict[str, object] = {"code": frame.code, "extFields": frame.fields}
+    header |= {"flag": frame.flag, "language": frame.language, "opaque": frame.opaque}
+    if frame.remark is not None:
+        header["remark"] = frame.remark
+    header |= {"serializeTypeCurrentRPC": "JSON", "version": frame.version}
+    return _json(header).encode()
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+def _encode_binary(frame: Frame) -> bytes:
+    remark = (frame.remark or "").encode()
+    extra = _encode_fields(frame.fields)
+    language = LANGUAGES.index(frame.language) if frame.language in LANGUAGES else LANGUAGES.index("OTHER")
+    code = (frame.code + 0x8000) % 0x1_0000 - 0x8000  # Java cuts it to 16 bits, too
+    fixed = _FIXED.pack(code, language, frame.version, frame.opaque, frame.flag, len(remark))
+    return b"".join((fixed, remark, struct.pack(">i", len(extra)), extra))
+
+
+def _encode_fields(fields: Mapping[str, str]) -> bytes:
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        key, text = name.encode(), value.encode()
+        if text:
+            parts += (struct.pack(">h", len(key)), key, struct.pack(">i", len(text)), text)
+    return b"".join(parts)

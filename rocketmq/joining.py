@@ -1,0 +1,142 @@
+"""Translates membership: heartbeats, leaving, member lists, locks of queues, and notifications of members. Pure.
+
+RocketMQ: ClientManageProcessor, HeartbeatData, LockBatchRequestBody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from model.errors import InvalidParameter
+from model.heartbeat import ConsumeFrom, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from model.limits import MEMBER_EXPIRY_S
+from model.response_code import ResponseCode
+from model.subscription import subscription_of
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer, Subscribed
+from rocketmq.fields import FieldError, Fields, choice, json_bytes, json_object, number_of, objects
+from rocketmq.frame import Frame
+from rocketmq.pulling import nothing
+
+_CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+_MODELS = ("BROADCASTING", "CLUSTERING")
+_FROM = (
+    *("CONSUME_FROM_LAST_OFFSET", "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST", "CONSUME_FROM_MIN_OFFSET"),
+    *("CONSUME_FROM_MAX_OFFSET", "CONSUME_FROM_FIRST_OFFSET", "CONSUME_FROM_TIMESTAMP"),
+)
+_STARTS = {
+    "CONSUME_FROM_MIN_OFFSET": ConsumeFrom.FIRST_OFFSET,
+    "CONSUME_FROM_FIRST_OFFSET": ConsumeFrom.FIRST_OFFSET,
+    "CONSUME_FROM_TIMESTAMP": ConsumeFrom.TIMESTAMP,
+}
+_STRATEGY = "AVG"
+"""A heartbeat does not say it; this is the default of every client."""
+
+
+def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """All groups of a client."""
+    sent = json_object(body)
+    said = Fields(sent)
+    client_id = said.text("clientID")
+    consumers = [_consumer(each) for each in objects(sent.get("consumerDataSet"), "consumerDataSet")]
+    producers = [Fields(each).text("groupName") for each in objects(sent.get("producerDataSet"), "producerDataSet")]
+    groups = {
+        each.group: Subscribed(
+            {one.topic: (one.expression, one.version) for one in each.subscriptions},
+            each.model is MessageModel.CLUSTERING,
+        )
+        for each in consumers
+    }
+    beat = HeartbeatData(client_id=client_id, consumers=tuple(consumers), producer_groups=tuple(producers))
+
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        return StockAnswer()
+
+    caller.client_id = client_id
+    caller.groups.update(groups)
+    return Asked(RequestCode.HEART_BEAT, {}, msgpack.packb(beat.to_wire()), answer)
+
+
+def _consumer(data: dict[str, Any]) -> ConsumerData:
+    said = Fields(data)
+    group = said.text("groupName")
+    start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[0])
+    kind = choice("consumeType", data.get("consumeType"), _CONSUME_TYPES, _CONSUME_TYPES[1])
+    subscriptions = []
+    for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
+        one = Fields(each)
+        if one.text("expressionType", "TAG") != "TAG":
+            raise InvalidParameter(f"group {group!r} filters by {one.text('expressionType')}: only tags filter here")
+        version = number_of("subVersion", each.get("subVersion"), 0)
+        subscriptions.append(subscription_of(one.text("topic"), one.text("subString", "*"), max(0, version)))
+    return ConsumerData(
+        group=group,
+        consume_type=ConsumeType(kind.removeprefix("CONSUME_")),
+        model=MessageModel(choice("messageModel", data.get("messageModel"), _MODELS, _MODELS[1])),
+        consume_from=_STARTS.get(start, ConsumeFrom.LAST_OFFSET),
+        strategy=_STRATEGY,
+        subscriptions=tuple(sorted(subscriptions, key=lambda one: one.topic)),
+        session_timeout_s=MEMBER_EXPIRY_S,
+    )
+
+
+def unregister(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """A client that leaves its group."""
+    group = fields.text("consumerGroup", "")
+    caller.groups.pop(group, None)
+    header = {"client_id": fields.text("clientID"), "groups": [group] if group else []}
+    return Asked(RequestCode.UNREGISTER_CLIENT, header, None, nothing)
+
+
+def members(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The client ids of a group."""
+    group = fields.text("consumerGroup")
+
+    def answer(answered: dict[str, Any], listed: bytes | None, code: int) -> StockAnswer:
+        view: Any = msgpack.unpackb(listed or b"\x92\x00\x90")
+        ids = sorted(client_id for _, ids in view[1] for client_id in ids)
+        if not ids:
+            return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark=f"group {group!r} has no members here")
+        return StockAnswer({}, json_bytes({"consumerIdList": ids}))
+
+    return Asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": group, "known_version": -1}, None, answer)
+
+
+def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Locks of queues, which are leases here."""
+    group, client_id, queues, broker = _queues(body)
+
+    def answer(answered: dict[str, Any], rows: bytes | None, code: int) -> StockAnswer:
+        leases: Any = msgpack.unpackb(rows or b"\x92\x90\x90")
+        locked = [{"brokerName": broker, "queueId": row[1], "topic": row[0]} for row in leases[0]]
+        return StockAnswer({}, json_bytes({"lockOKMQSet": locked}))
+
+    header = {"group": group, "client_id": client_id}
+    return Asked(RequestCode.LOCK_BATCH_MQ, header, msgpack.packb(queues), answer)
+
+
+def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:
+    """Group, client id, queues and broker name of a request about locks."""
+    sent = json_object(body)
+    said, rows = Fields(sent), objects(sent.get("mqSet"), "mqSet")
+    queues = sorted((Fields(row).text("topic"), Fields(row).number("queueId")) for row in rows)
+    broker = Fields(rows[0]).text("brokerName", "") if rows else ""
+    return said.text("consumerGroup"), said.text("clientId"), queues, broker
+
+
+def check_config(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> StockAnswer:
+    """Whether a filter can be used, which a client asks at its start unless it filters by tags."""
+    data = json_object(body).get("subscriptionData")
+    if not isinstance(data, dict):
+        raise FieldError("subscriptionData is missing")
+    if Fields(data).text("expressionType", "TAG") == "TAG":
+        return StockAnswer()
+    return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="filters by SQL92 are not supported here: use tags")
+
+
+def members_changed(caller: Caller, header: Mapping[str, Any]) -> tuple[int, Mapping[str, object], bytes | None]:
+    """A notification that a group has changed."""
+    return RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": header["group"]}, None

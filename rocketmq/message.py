@@ -1,0 +1,216 @@
+r"""Messages as RocketMQ's clients send and read them: properties, batches, stored messages, ids. Pure.
+
+RocketMQ: MessageDecoder. Properties are a text, `name \x01 value \x02` repeated. A stored message:
+
+    total size, magic, CRC of the body, queue id, flag, queue offset, physical offset, sysFlag, born time, born host,
+    stored time, store host, reconsume times, offset of a prepared transaction, body, topic, properties
+
+It is written in its first version, with IPv4 hosts, because that is what every client reads.
+
+A broker here has no physical offsets that clients could use: `physical_offset` packs topic number, queue and offset
+into 63 bits, so that it says which message it is, after a restart as well.
+
+    >>> physical_offset(1, 2, 3), place_of(physical_offset(1, 2, 3))
+    (562949953421315, (1, 2, 3))
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from ipaddress import AddressValueError, IPv4Address
+from typing import NamedTuple
+
+from model.errors import MessageIllegal
+from model.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+
+TAGS, KEYS, UNIQ_KEY = "TAGS", "KEYS", "UNIQ_KEY"
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+DELAY, TIMER_DELIVER_MS = "DELAY", "TIMER_DELIVER_MS"
+TIMER_DELAY_MS, TIMER_DELAY_SEC = "TIMER_DELAY_MS", "TIMER_DELAY_SEC"
+
+COMPRESSED = 0x1
+TRANSACTION_BITS = 0xC
+_COMPRESSION_BITS = 0x700
+_ZLIB = (0, 0x300)
+MAX_PROPERTIES_BYTES = 32_767
+"""Their length is a signed number of 16 bits. RocketMQ: putMsg checks for Short.MAX_VALUE."""
+
+_MAGIC = 0xDAA320A7
+_FIXED = struct.Struct(">IIIIIQQIQ4sIQ4sIIQI")
+_BATCH_ENTRY = struct.Struct(">IIIII")
+_BETWEEN, _AFTER = "\x01", "\x02"
+_OFFSET_BITS, _QUEUE_BITS, _TOPIC_BITS = 36, 13, 14
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Take a text of properties apart; the last separator may be missing, as Java 4 leaves it out."""
+    properties: dict[str, str] = {}
+    for pair in text.split(_AFTER):
+        name, separator, value = pair.partition(_BETWEEN)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """Put properties together; those that the form cannot hold are left out: nothing, or with a separator in them."""
+    return "".join(
+        f"{name}{_BETWEEN}{value}{_AFTER}"
+        for name, value in properties.items()
+        if name and value and not _breaks(name) and not _breaks(value)
+    )
+
+
+def _breaks(text: str) -> bool:
+    return _BETWEEN in text or _AFTER in text
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def plain_body(body: bytes, sys_flag: int) -> bytes:
+    """The body as its producer gave it to the client, which compresses a long one.
+
+    Raises:
+        MessageIllegal: it is not zlib, or it is too long.
+    """
+    if not sys_flag & COMPRESSED:
+        return body
+    if sys_flag & _COMPRESSION_BITS not in _ZLIB:
+        raise MessageIllegal("the body is compressed by LZ4 or Zstandard: use ZLIB (rocketmq.message.compressType)")
+    unpacking = zlib.decompressobj()
+    try:
+        plain = unpacking.decompress(body, MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise MessageIllegal(f"the compressed body is damaged ({error})") from error
+    if len(plain) > MAX_BODY_BYTES:
+        raise MessageIllegal(f"the body has more than {MAX_BODY_BYTES} bytes uncompressed: split it")
+    if not unpacking.eof:
+        raise MessageIllegal("the compressed body is cut off")
+    return plain
+
+
+class BatchEntry(NamedTuple):
+    """One message of a batch."""
+
+    flag: int
+    body: bytes
+    properties: dict[str, str]
+
+
+def batch_entries(body: bytes) -> Iterator[BatchEntry]:
+    """Take the body of a batch apart.
+
+    Raises:
+        MessageIllegal: while iterating: it is malformed, or has too many messages.
+    """
+    at, n = 0, 0
+    while at < len(body):
+        n += 1
+        if n > MAX_BATCH_MESSAGES:
+            raise MessageIllegal(f"a batch has at most {MAX_BATCH_MESSAGES} messages: split it")
+        try:
+            size, _, _, flag, body_length = _BATCH_ENTRY.unpack_from(body, at)
+            start = at + _BATCH_ENTRY.size
+            (length,) = struct.unpack_from(">H", body, start + body_length)
+            properties = start + body_length + 2
+            if properties + length != at + size or at + size > len(body):
+                raise ValueError(f"its lengths do not add up to {size}")
+            text = body[properties : properties + length].decode()
+        except (struct.error, ValueError) as error:
+            raise MessageIllegal(f"message {n} of the batch is malformed: {error}") from error
+        yield BatchEntry(flag, body[start : start + body_length], parse_properties(text))
+        at += size
+
+
+# --- ids -------------------------------------------------------------------------------------------------------------
+
+
+def physical_offset(topic_id: int, queue_id: int, offset: int) -> int:
+    """A number of 63 bits that says which message it is; 0 for one that does not fit."""
+    if topic_id >> _TOPIC_BITS or queue_id >> _QUEUE_BITS or offset < 0 or offset >> _OFFSET_BITS:
+        return 0
+    return (topic_id << _QUEUE_BITS | queue_id) << _OFFSET_BITS | offset
+
+
+def place_of(physical: int) -> tuple[int, int, int]:
+    """Topic number, queue id and offset of a physical offset."""
+    queue = physical >> _OFFSET_BITS
+    return queue >> _QUEUE_BITS, queue & (1 << _QUEUE_BITS) - 1, physical & (1 << _OFFSET_BITS) - 1
+
+
+class Host(NamedTuple):
+    """An IPv4 address and a port, as a message has them."""
+
+    address: bytes
+    port: int
+
+    @classmethod
+    def of(cls, host: str, port: int) -> Host:
+        """The address; 0.0.0.0 stands for a name and for IPv6, which not every client can read."""
+        try:
+            return cls(IPv4Address(host).packed, port)
+        except AddressValueError:
+            return cls(bytes(4), port)
+
+
+def offset_message_id(store: Host, physical: int) -> str:
+    """The id that a broker gives a message: where it is. RocketMQ: createMessageId."""
+    return (store.address + struct.pack(">IQ", store.port, physical)).hex().upper()
+
+
+NOWHERE = Host(bytes(4), 0)
+
+
+class StoredMessage(NamedTuple):
+    """A message as it is answered to a pull."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    physical: int
+    body: bytes
+    properties: Mapping[str, str]
+    born_ms: int
+    stored_ms: int
+    store: Host
+    times_delivered: int = 0
+    flag: int = 0
+    born: Host = NOWHERE
+
+
+def encode_message(message: StoredMessage) -> bytes:
+    """The bytes of a stored message."""
+    topic = message.topic.encode()
+    properties = _fitting(message.properties)
+    fixed = _FIXED.pack(
+        _FIXED.size + len(message.body) + 1 + len(topic) + 2 + len(properties),
+        _MAGIC,
+        zlib.crc32(message.body) & 0x7FFFFFFF,
+        message.queue_id,
+        message.flag & 0xFFFFFFFF,
+        message.offset,
+        message.physical,
+        0,
+        message.born_ms,
+        *message.born,
+        message.stored_ms,
+        *message.store,
+        message.times_delivered,
+        0,
+        len(message.body),
+    )
+    return b"".join((fixed, message.body, bytes((len(topic),)), topic, struct.pack(">H", len(properties)), properties))
+
+
+def _fitting(properties: Mapping[str, str]) -> bytes:
+    """The text of the properties, without those that go beyond what its length can say; our own have more room."""
+    encoded = properties_text(properties).encode(errors="replace")
+    if len(encoded) <= MAX_PROPERTIES_BYTES:
+        return encoded
+    return encoded[: encoded.rfind(_AFTER.encode(), 0, MAX_PROPERTIES_BYTES) + 1]

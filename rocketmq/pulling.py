@@ -1,0 +1,199 @@
+"""Translates pulls, messages that are sent back, and questions about the offsets of a queue. Pure.
+
+RocketMQ: PullMessageProcessor, ConsumerManageProcessor, AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from model.errors import InvalidParameter
+from model.limits import MAX_PULL_BATCH
+from model.message import delay_of_level
+from model.record import HEADER, StoredRecord, iter_records
+from model.response_code import ResponseCode
+from model.subscription import subscription_of
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.fields import Fields, number_of
+from rocketmq.frame import Frame
+from rocketmq.message import (
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    StoredMessage,
+    encode_message,
+    physical_offset,
+    place_of,
+)
+from rocketmq.sending import FLAG_PROPERTY
+
+SUBSCRIPTION_NOT_EXIST = 24
+_MAY_SUSPEND, _HAS_SUBSCRIPTION, _CLASS_FILTER = 0x2, 0x4, 0x8
+_MAX_SUSPEND_MS = 30_000
+_MAX_TIME_MS = 2**63
+_OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
+
+
+def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | StockAnswer:
+    """A pull of a queue, held as long as its client wants."""
+    group, topic, flags = fields.text("consumerGroup"), fields.text("topic"), fields.number("sysFlag", 0)
+    if flags & _CLASS_FILTER or fields.text("expressionType", "TAG") != "TAG":
+        return StockAnswer(code=ResponseCode.SYSTEM_ERROR, remark="only tags filter here: neither SQL92 nor classes do")
+    if flags & _HAS_SUBSCRIPTION:
+        expression = fields.text("subscription", "*")
+    else:
+        mine = caller.groups.get(group)
+        if mine is None or topic not in mine.topics:
+            return StockAnswer(
+                code=SUBSCRIPTION_NOT_EXIST,
+                remark=f"group {group!r} has not subscribed to {topic!r} over this connection: send a heartbeat first",
+            )
+        expression = mine.topics[topic][0]
+    queue_id, offset = fields.number("queueId"), max(0, fields.number("queueOffset"))
+    header: dict[str, Any] = {
+        "group": group,
+        "topic": topic,
+        "queue_id": queue_id,
+        "offset": offset,
+        "max_n": min(max(1, fields.number("maxMsgNums")), MAX_PULL_BATCH),
+        "suspend_ms": 0,
+    }
+    if flags & _MAY_SUSPEND:
+        header["suspend_ms"] = min(max(0, fields.number("suspendTimeoutMillis", 0)), _MAX_SUSPEND_MS)
+    hashes = subscription_of(topic, expression, 0).tag_hashes
+    if hashes is not None:
+        header["tag_hashes"] = list(hashes)
+    if caller.client_id:
+        header["client_id"] = caller.client_id
+
+    def answer(answered: dict[str, Any], records: bytes | None, code: int) -> StockAnswer:
+        found = {
+            "suggestWhichBrokerId": 0,
+            "nextBeginOffset": answered["next_offset"],
+            "minOffset": answered["min_offset"],
+            "maxOffset": answered["max_offset"],
+        }
+        messages = b"" if code else stored_messages(caller, topic, queue_id, records or b"")
+        return StockAnswer(found, messages, code, answered.get("remark"))
+
+    return Asked(RequestCode.PULL_MESSAGE, header, None, answer, _OUTCOMES)
+
+
+def stored_messages(caller: Caller, topic: str, queue_id: int, records: bytes) -> bytes:
+    """Translate the records of a queue."""
+    if not records:
+        return b""
+    topic_id = HEADER.unpack_from(records)[2]
+    return b"".join(_stored_message(caller, topic, topic_id, queue_id, record) for record in iter_records(records))
+
+
+def _stored_message(caller: Caller, topic: str, topic_id: int, queue_id: int, record: StoredRecord) -> bytes:
+    """Translate one record; what is not a message of ours is delivered as a body, so that nothing is passed over."""
+    body, properties, flag, born_ms = _message_of(record.payload, topic) or (record.payload, {}, 0, record.stored_ms)
+    return encode_message(
+        StoredMessage(
+            topic=topic,
+            queue_id=queue_id,
+            offset=record.queue_offset,
+            physical=physical_offset(topic_id, queue_id, record.queue_offset),
+            body=body,
+            properties=properties,
+            born_ms=born_ms,
+            stored_ms=record.stored_ms,
+            store=caller.store,
+            times_delivered=record.times_delivered,
+            flag=flag,
+        )
+    )
+
+
+def _message_of(payload: bytes, topic: str) -> tuple[bytes, dict[str, str], int, int] | None:
+    """Body, properties, flag and born time of a payload, which a broker stores without a look; None if it is none."""
+    try:
+        fields: Any = msgpack.unpackb(payload)
+        sent_to, body, tags, keys, others, born_ms, message_id = fields
+        properties = {TAGS: tags, KEYS: " ".join(keys), UNIQ_KEY: message_id, **others}
+        flag = number_of(FLAG_PROPERTY, properties.pop(FLAG_PROPERTY, None), 0)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        return None
+    if sent_to != topic:
+        properties |= {RETRY_TOPIC: sent_to, ORIGIN_MESSAGE_ID: message_id}
+    is_whole = type(body) is bytes and type(born_ms) is int and 0 <= born_ms < _MAX_TIME_MS
+    if not is_whole or not all(type(part) is str for pair in properties.items() for part in pair):
+        return None
+    return body, properties, flag, born_ms
+
+
+def send_back(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """A message that could not be processed, named by its physical offset."""
+    topic_id, queue_id, offset = place_of(fields.number("offset"))
+    topic = caller.facts.topic_of(topic_id)
+    if topic is None:
+        raise InvalidParameter(
+            f"no message has the offset {fields.number('offset')} here: publish a copy of it instead"
+        )
+    level = fields.number("delayLevel", 0)
+    attempts = 0 if level < 0 else max(0, fields.number("maxReconsumeTimes", 16))
+    header: dict[str, Any] = {
+        "group": fields.text("group"),
+        "topic": topic,
+        "queue_id": queue_id,
+        "offset": offset,
+        "max_attempts": attempts,
+    }
+    if level > 0:
+        header["delay_ms"] = delay_of_level(level)
+    return Asked(RequestCode.CONSUMER_SEND_MSG_BACK, header, None, nothing)
+
+
+def nothing(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    """An answer that says only that it is done."""
+    return StockAnswer()
+
+
+def _offset(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    return StockAnswer({"offset": answered["offset"]})
+
+
+def max_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The end of a queue."""
+    return Asked(RequestCode.GET_MAX_OFFSET, _queue(fields), None, _offset)
+
+
+def min_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The beginning of a queue."""
+    return Asked(RequestCode.GET_MIN_OFFSET, _queue(fields), None, _offset)
+
+
+def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The first offset that is stored at or after a time."""
+    header = {**_queue(fields), "timestamp_ms": max(0, fields.number("timestamp"))}
+    return Asked(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, None, _offset)
+
+
+def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The committed offset of a group; 22 says that there is none."""
+    header = {"group": fields.text("consumerGroup"), **_queue(fields)}
+    return Asked(RequestCode.QUERY_CONSUMER_OFFSET, header, None, _offset)
+
+
+def update_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """A commit of one queue."""
+    queue = _queue(fields)
+    header = {"group": fields.text("consumerGroup"), "client_id": caller.id_or_peer, "soon": True}
+    row = [queue["topic"], queue["queue_id"], fields.number("commitOffset"), -1]
+    return Asked(RequestCode.UPDATE_CONSUMER_OFFSET, header, msgpack.packb([row]), _refused_rows)
+
+
+def _refused_rows(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    refused: Any = msgpack.unpackb(body or b"\x90")
+    return StockAnswer(code=refused[0][2], remark=refused[0][3]) if refused else StockAnswer()
+
+
+def _queue(fields: Fields) -> dict[str, Any]:
+    return {"topic": fields.text("topic"), "queue_id": fields.number("queueId")}

@@ -1,0 +1,56 @@
+"""Translates what clients ask name servers: routes, brokers, topics. Pure. RocketMQ: ClientRequestProcessor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.fields import Fields, json_bytes
+from rocketmq.frame import Frame
+
+
+def route(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """The route of a topic."""
+    return Asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": fields.text("topic")}, None, _route)
+
+
+def _route(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    found: Any = msgpack.unpackb(body or b"")
+    queues = [
+        {"brokerName": name, "perm": perm, "readQueueNums": read, "topicSysFlag": 0, "writeQueueNums": write}
+        for name, read, write, perm in found["queues"]
+    ]
+    brokers = [_broker(*broker) for broker in found["brokers"]]
+    return StockAnswer({}, json_bytes({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": queues}))
+
+
+def _broker(cluster: str, name: str, addresses: Any) -> dict[str, object]:
+    listed = {str(broker_id): address for broker_id, address in addresses}
+    return {"brokerAddrs": listed, "brokerName": name, "cluster": cluster}
+
+
+def cluster_info(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """All brokers."""
+    return Asked(RequestCode.GET_BROKER_CLUSTER_INFO, {}, None, _cluster_info)
+
+
+def _cluster_info(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    clusters: dict[str, list[str]] = {}
+    brokers = {}
+    listed: Any = msgpack.unpackb(body or b"\x90")
+    for cluster, name, addresses in listed:
+        clusters.setdefault(cluster, []).append(name)
+        brokers[name] = _broker(cluster, name, addresses)
+    return StockAnswer({}, json_bytes({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
+
+
+def topics(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """All topics."""
+    return Asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, None, _topics)
+
+
+def _topics(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+    return StockAnswer({}, json_bytes({"topicList": msgpack.unpackb(body or b"\x90")}))

@@ -1,0 +1,150 @@
+"""Translates sends: SEND_MESSAGE, its short form, and batches. Pure. RocketMQ: SendMessageProcessor.
+
+A message gets the form that all messages here have, so that clients of both kinds read it: its body as it was before
+its client compressed it, its tag, keys and id in their places, and the other properties as they are. What only
+RocketMQ's clients know, the user's flag, is a property of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from model.errors import MessageIllegal
+from model.message import Message, check_message, delay_of_level, encode_payload, tag_hash
+from model.names import dlq_topic, is_retry_topic
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, StockAnswer
+from rocketmq.fields import Fields, number_of
+from rocketmq.frame import Frame
+from rocketmq.message import (
+    DELAY,
+    KEYS,
+    RETRY_TOPIC,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRANSACTION_BITS,
+    UNIQ_KEY,
+    batch_entries,
+    offset_message_id,
+    parse_properties,
+    physical_offset,
+    plain_body,
+)
+
+FLAG_PROPERTY = "RMQ_FLAG"
+_SHORT = {
+    **{"producerGroup": "a", "topic": "b", "defaultTopic": "c", "defaultTopicQueueNums": "d", "queueId": "e"},
+    **{"sysFlag": "f", "bornTimestamp": "g", "flag": "h", "properties": "i", "reconsumeTimes": "j"},
+    **{"unitMode": "k", "maxReconsumeTimes": "l", "batch": "m"},
+}
+
+
+def send(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """One message, or a batch that says so in its header."""
+    if frame.code != RequestCode.SEND_MESSAGE:
+        fields = Fields({name: frame.fields.get(short) for name, short in _SHORT.items()})
+        if frame.code == RequestCode.SEND_BATCH_MESSAGE or fields.flag("batch"):
+            return _send_batch(caller, fields, body)
+    sys_flag = fields.number("sysFlag", 0)
+    if sys_flag & TRANSACTION_BITS:
+        raise MessageIllegal("transactional messages are not supported here: send it without a transaction")
+    properties = parse_properties(fields.text("properties", ""))
+    topic, times = fields.text("topic"), fields.number("reconsumeTimes", 0)
+    header: dict[str, Any] = {}
+    delay_ms = _delay_ms(properties, caller.facts.now_ms())
+    if is_retry_topic(topic) and times:
+        # A failed message that its client could not send back: it publishes a copy.
+        header["times_delivered"] = times
+        if times > fields.number("maxReconsumeTimes", times):
+            topic, delay_ms = dlq_topic(topic.partition("%RETRY%")[2]), 0
+    if delay_ms > 0:
+        header["delay_ms"] = delay_ms
+    message = _message(topic, plain_body(body, sys_flag), properties, fields.number("flag", 0))
+    message_id = properties.get(UNIQ_KEY) or _new_id(caller, fields)
+    payload = encode_payload(message, fields.number("bornTimestamp", 0), message_id)
+    header |= {"topic": topic, "queue_id": _queue_id(caller, fields, topic), "tag_hash": tag_hash(message.tags)}
+    return Asked(RequestCode.SEND_MESSAGE, header, payload, _answerer(caller, header, [message_id]))
+
+
+def _send_batch(caller: Caller, fields: Fields, body: bytes) -> Asked:
+    topic, born_ms = fields.text("topic"), fields.number("bornTimestamp", 0)
+    if is_retry_topic(topic):
+        raise MessageIllegal(f"a batch cannot go to the retry topic {topic!r}")
+    common = parse_properties(fields.text("properties", ""))
+    rows: list[tuple[int, bytes]] = []
+    ids: list[str] = []
+    for entry in batch_entries(plain_body(body, fields.number("sysFlag", 0))):
+        properties = {**common, **entry.properties}
+        message = _message(topic, entry.body, properties, entry.flag)
+        ids.append(properties.get(UNIQ_KEY) or _new_id(caller, fields))
+        rows.append((tag_hash(message.tags), encode_payload(message, born_ms, ids[-1])))
+    header = {"topic": topic, "queue_id": _queue_id(caller, fields, topic)}
+    return Asked(RequestCode.SEND_BATCH_MESSAGE, header, msgpack.packb(rows), _answerer(caller, header, ids))
+
+
+def _message(topic: str, body: bytes, properties: dict[str, str], flag: int) -> Message:
+    """The message; a copy of a failed one keeps the topic that it was sent to first."""
+    others = {name: value for name, value in properties.items() if name not in (TAGS, KEYS, UNIQ_KEY, RETRY_TOPIC)}
+    if flag:
+        others[FLAG_PROPERTY] = str(flag)
+    message = Message(
+        topic=properties.get(RETRY_TOPIC) or topic,
+        body=body,
+        keys=tuple(properties.get(KEYS, "").split()),
+        tags=properties.get(TAGS, ""),
+        properties=others,
+    )
+    check_message(message)
+    return message
+
+
+def _delay_ms(properties: dict[str, str], now_ms: int) -> int:
+    """The delay that properties ask for; that of a level is not delivered, as by RocketMQ's brokers."""
+    level = number_of(DELAY, properties.pop(DELAY, None), 0)
+    if level:
+        return delay_of_level(level)
+    for name, factor in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
+        if name in properties:
+            return number_of(name, properties[name]) * factor
+    if TIMER_DELIVER_MS in properties:
+        return max(0, number_of(TIMER_DELIVER_MS, properties[TIMER_DELIVER_MS]) - now_ms)
+    return 0
+
+
+def _queue_id(caller: Caller, fields: Fields, topic: str) -> int:
+    queue_id = fields.number("queueId")
+    if queue_id >= 0:
+        return queue_id
+    caller.picked_queues += 1
+    return caller.picked_queues % max(1, caller.facts.write_queues(topic))
+
+
+def _new_id(caller: Caller, fields: Fields) -> str:
+    """An id for a message whose client gives none: server, connection, time and a number, as 32 hex digits."""
+    caller.made_ids += 1
+    low = (caller.peer.number, fields.number("bornTimestamp", 0), caller.made_ids)
+    return (caller.store.address.hex() + "".join(f"{number & 0xFFFFFFFF:08x}" for number in low)).upper()
+
+
+def _answerer(caller: Caller, header: Mapping[str, Any], ids: list[str]) -> Any:
+    def answer(answered: dict[str, Any], body: bytes | None, code: int) -> StockAnswer:
+        topic_id, queue_id, first = caller.facts.topic_id(header["topic"]), header["queue_id"], answered["offset"]
+        places = range(first, first + len(ids)) if first >= 0 else [-1]
+        store = caller.store
+        return StockAnswer(
+            {
+                "msgId": ",".join(offset_message_id(store, physical_offset(topic_id, queue_id, at)) for at in places),
+                "queueId": queue_id,
+                "queueOffset": max(first, 0),
+                "transactionId": ids[0] if len(ids) == 1 else "",
+                "MSG_REGION": "DefaultRegion",
+                "TRACE_ON": True,
+            }
+        )
+
+    return answer

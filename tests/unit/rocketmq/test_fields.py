@@ -1,0 +1,53 @@
+"""What clients write in several ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq.fields import FieldError, Fields, choice, json_bytes, json_object, objects
+
+NAMES = ("A", "B")
+
+
+def test_numbers_are_read_from_numbers_and_from_texts() -> None:
+    fields = Fields({"a": "3", "b": 4, "c": ""})
+    assert [fields.number("a"), fields.number("b"), fields.number("c", 5), fields.number("d", 6)] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("value", ["x", "1.5", str(2**63), "9" * 10_000, [], 1.5])
+def test_what_is_no_number_of_64_bits_is_refused(value: object) -> None:
+    with pytest.raises(FieldError, match="field n must be"):
+        Fields({"n": value}).number("n")
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    for read in (Fields({}).number, Fields({"x": ""}).text):
+        with pytest.raises(FieldError, match="the field x is missing"):
+            read("x")
+
+
+def test_a_flag_is_true_only_as_a_text() -> None:
+    fields = Fields({"a": "true", "b": "false"})
+    assert [fields.flag(name) for name in "abc"] == [True, False, False]
+
+
+def test_an_enumeration_is_read_by_name_and_by_number_and_strange_names_are_the_default() -> None:
+    assert [choice("x", value, NAMES, "A") for value in (None, 1, "B", "UNKNOWN")] == ["A", "B", "B", "A"]
+    with pytest.raises(FieldError, match="must be one of A, B"):
+        choice("x", 2, NAMES, "A")
+
+
+def test_lists_that_are_left_out_are_empty() -> None:
+    assert objects(None, "x") == []
+    assert objects([{}], "x") == [{}]
+    wrong: list[object] = [{}, [1], "x"]
+    for value in wrong:
+        with pytest.raises(FieldError, match="x must be a list of objects"):
+            objects(value, "x")
+
+
+def test_a_body_is_a_json_object() -> None:
+    assert json_object(json_bytes({"ü": 1})) == {"ü": 1}
+    for body in (b"", b"[]", b"[" * 100_000, b"\xff"):
+        with pytest.raises(FieldError, match="the body"):
+            json_object(body)

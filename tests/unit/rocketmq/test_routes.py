@@ -1,0 +1,45 @@
+"""Routes, brokers and topics as stock clients read them from a name server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgpack
+
+from remoting.request_code import RequestCode
+from rocketmq.edge import Asked, Caller, Facts
+from rocketmq.fields import Fields
+from rocketmq.frame import Frame
+from rocketmq.routes import cluster_info, route, topics
+
+
+def answered(asked: Asked, body: object) -> Any:
+    return json.loads(asked.answer({}, msgpack.packb(body), 0).body or b"")
+
+
+def asked(translate: Any, **fields: str) -> Asked:
+    result = translate(Caller(Facts(), None), Fields(fields), b"", Frame(0, 0, 0, {}))  # type: ignore[arg-type]  # unused
+    assert isinstance(result, Asked)
+    return result
+
+
+def test_a_route_has_queues_and_addresses_by_broker() -> None:
+    question = asked(route, topic="t")
+    assert (question.code, question.header) == (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "t"})
+    found = {"topic": "t", "queues": [["b", 4, 2, 6]], "brokers": [["c", "b", [[0, "10.0.0.1:10911"]]]]}
+    assert answered(question, found) == {
+        "brokerDatas": [{"brokerAddrs": {"0": "10.0.0.1:10911"}, "brokerName": "b", "cluster": "c"}],
+        "filterServerTable": {},
+        "queueDatas": [{"brokerName": "b", "perm": 6, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 2}],
+    }
+
+
+def test_brokers_are_listed_by_name_and_by_cluster() -> None:
+    found = answered(asked(cluster_info), [["c", "a", [[0, "x:1"]]], ["c", "b", [[0, "y:1"]]]])
+    assert found["clusterAddrTable"] == {"c": ["a", "b"]}
+    assert found["brokerAddrTable"]["b"] == {"brokerAddrs": {"0": "y:1"}, "brokerName": "b", "cluster": "c"}
+
+
+def test_topics_are_listed() -> None:
+    assert answered(asked(topics), ["a", "b"]) == {"topicList": ["a", "b"]}
