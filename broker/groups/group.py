@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+import msgpack
+
 from model.group_agreement import SettingsTally
 from model.heartbeat import ConsumerData, GroupView
 from model.limits import MAX_MEMBER_CHANGES, MAX_PAUSE_S
@@ -61,6 +63,7 @@ class ConsumerGroupInfo:
     joined_at: float = -NEVER  # when the newest member joined
     growth: int = 0  # members that joined in a row, with no other change and no pause of `MAX_PAUSE_S` between them
     longest_gap_s: float = 0.0  # between two of them
+    told_version: int = -1  # of the last notification, -1 if there was none
     quiet_until: float = 0.0  # end of the current window, in which no second notification goes out
     # What the members say that all have to say the same of.
     settings: SettingsTally = field(default_factory=SettingsTally)
@@ -106,6 +109,25 @@ class ConsumerGroupInfo:
             if client_id:
                 changed[client_id] = None
         return sorted(changed) if 2 * len(changed) <= len(self.members) else None
+
+    def whole_list(self) -> bytes:
+        """The encoded member list, see `GroupView.to_wire`."""
+        return self._answer(-1, None)
+
+    def difference_since(self, known_version: int) -> bytes | None:
+        """The encoded difference from an older list, see `GroupView.difference`; None if there is none to send."""
+        changed = self.changed_since(known_version)
+        return None if changed is None else self._answer(known_version, changed)
+
+    def _answer(self, known_version: int, changed: list[str] | None) -> bytes:
+        if self.answers_version != self.version:
+            self.answers.clear()
+            self.answers_version = self.version
+        if known_version not in self.answers:
+            view = self.view()
+            wire = view.to_wire() if changed is None else view.difference(changed)
+            self.answers[known_version] = msgpack.packb(wire)
+        return self.answers[known_version]
 
     def view(self) -> GroupView:
         """The sorted member list at this version."""

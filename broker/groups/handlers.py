@@ -174,15 +174,10 @@ class GroupHandlers(Feature):
         known_version = request.header["known_version"]
         if known_version == info.version:
             return Reply({**header, "unchanged": True})
-        changed = info.changed_since(known_version) if request.header.get("difference") else None
-        if info.answers_version != info.version:
-            info.answers.clear()
-            info.answers_version = info.version
-        known = -1 if changed is None else known_version
-        if known not in info.answers:
-            view = info.view()
-            info.answers[known] = msgpack.packb(view.to_wire() if changed is None else view.difference(changed))
-        return Reply(header if changed is None else {**header, "difference": True}, info.answers[known])
+        difference = info.difference_since(known_version) if request.header.get("difference") else None
+        if difference is not None:
+            return Reply({**header, "difference": True}, difference)
+        return Reply(header, info.whole_list())
 
     def delete(self, connection: Connection, request: Command) -> None:
         """Delete a group with its offsets and its retry topic; its dead-letter messages stay.

@@ -132,13 +132,18 @@ class Groups(Feature):
         """Notify the members of each group that changed, as far as its window allows. RocketMQ: ConsumerIdsChange."""
         core = self._core
         for info in self.table.take_notifications(now):
-            without_version = Quirk.NOTIFY_WITHOUT_VERSION in core.quirks
-            header = {"group": info.group, "version": -1 if without_version else info.version, "cause": info.cause}
+            header: dict[str, object] = {"group": info.group, "version": info.version, "cause": info.cause}
+            body = None
+            if Quirk.NOTIFY_WITHOUT_VERSION in core.quirks:
+                header["version"] = -1
+            elif (body := info.difference_since(info.told_version)) is not None:
+                header["since"] = info.told_version
+            info.told_version = info.version
             sent = 0
             for member in info.members.values():
                 client = self.clients.get(member.connection)
                 if client is not None:
-                    sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+                    sent += client.connection.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header, body)
             core.emit(EventKind.NOTIFY_SENT, cause=info.cause, group=info.group, version=info.version, n=sent)
         core.driver.wake_by(self.table.next_deadline())
 

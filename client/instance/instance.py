@@ -281,6 +281,7 @@ class ClientInstance:
             EventKind.NOTIFY_RECEIVED, cause=cause, group=group, client=self.client_id, version=version, detail=detail
         )
         if not known:
+            self.views.notified(group, address, cause, command.header.get("since"), command.body)
             self.wake(group, Trigger.NOTIFY, cause)
 
     def _queues_released(self, address: str, command: Command) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, MutableMapping
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgpack
@@ -50,6 +50,9 @@ class GroupViews:
         self._timeout_s = timeout_s
         self._any_of = any_of
         self._views: dict[str, dict[str, GroupView]] = {}
+        # group -> (address, cause): the newest list of that broker came with its notification of that change, and no
+        # other change has been heard of since.
+        self._told: dict[str, tuple[str, str]] = {}
 
     def known_version(self, group: str, address: str) -> int:
         """The newest group version that this broker answered with, or -1."""
@@ -59,13 +62,40 @@ class GroupViews:
     def forget(self, group: str) -> None:
         """Drop what is known of a group."""
         self._views.pop(group, None)
+        self._told.pop(group, None)
 
-    async def fetch(self, group: str, topics: Iterable[str]) -> FetchedView | None:
+    def notified(self, group: str, address: str, cause: str, since: object, difference: bytes | None) -> None:
+        """Learn that a broker has notified us of a change, and the new list if the difference came with it."""
+        if type(since) is int and difference and self._learn(group, address, since, difference):
+            self._told[group] = (address, cause)
+        elif self._told.get(group, ("", ""))[1] != cause:
+            # The list broker may not have told us of this one yet. That of another broker about the same change is of
+            # no interest: each of them notifies.
+            self._told.pop(group, None)
+
+    def _learn(self, group: str, address: str, since: int, difference: bytes) -> bool:
+        shared = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+        body = cast("list[Any]", msgpack.unpackb(difference))
+        view = shared.get((address, group))
+        if view is None or view.version != body[0]:
+            known = self._views.get(group, {}).get(address)
+            # It says what the changed members are now, so it fits every list of that time.
+            view = known.changed(body) if known is not None and since <= known.version < body[0] else None
+        if view is None:
+            return False
+        shared[address, group] = self._views.setdefault(group, {})[address] = view
+        return True
+
+    async def fetch(self, group: str, topics: Iterable[str], *, notified: bool = False) -> FetchedView | None:
         """The member list of the first broker that answers; None when no broker serves any of the topics.
+
+        With `notified`, that broker is not asked if its newest list has come with a notification.
 
         ConnectFailed: there are brokers, and none answers. Cancellation: harmless.
         """
         addresses = self.member_list_brokers(topics)
+        if notified and addresses and self._any_of is None and self._told.get(group, ("",))[0] == addresses[0]:
+            return FetchedView(addresses[0], self._views[group][addresses[0]], 0.0)
         if self._any_of is not None:
             self._any_of.shuffle(addresses)
         failures = []

@@ -46,6 +46,9 @@ _SHUTDOWN_IDLE_WAIT_S = 0.05
 _RELEASE_FIRST_WAIT_S = 0.25
 """Longest wait for the release of revoked queues before others are acquired: a broker may hang."""
 
+_ABOUT_MEMBERS = frozenset({Trigger.NOTIFY, Trigger.LOCK})
+"""Triggers of a pass that asks for no list if the notification brought it: the others heal a lost notification."""
+
 
 class LeasedQueues(PulledQueues):
     """The queues of one member that it has leases of."""
@@ -105,7 +108,7 @@ class LeasedQueues(PulledQueues):
             # large group, where a newcomer moves a queue of every member, a second request is half of all the work.
             self._last_target, self._version_seen = last, last[2]
             return last[1]
-        view = await self._view(topics, cause)
+        view = await self._view(topics, cause, notified=set(due.triggers) <= _ABOUT_MEMBERS)
         if view is None:
             return None
         seen = (*topics, *self.topics_of_others)
@@ -128,10 +131,10 @@ class LeasedQueues(PulledQueues):
                 with suppress(NetworkError):  # a topic may not exist, and no pass may fail for it
                     await self._instance.update_routes(tuple(unknown), cause)
 
-    async def _view(self, topics: tuple[str, ...], cause: str) -> GroupView | None:
+    async def _view(self, topics: tuple[str, ...], cause: str, *, notified: bool = False) -> GroupView | None:
         """The member list of the group; None if it cannot be had, or this member is not in it."""
         views, client_id = self._instance.views, self._instance.client_id
-        fetched = await views.fetch(self._group, topics)
+        fetched = await views.fetch(self._group, topics, notified=notified)
         if fetched is not None and client_id not in fetched.view.members:
             # The broker is new, or our session expired there. A target without us would revoke everything we own.
             await self._instance.heartbeats.send(cause)

@@ -54,7 +54,13 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: RequestSchema(
         "broker -> member, one-way",
         "The group changed: rebalance.",
-        (GROUP, Field("version", int, "group version after the change"), CAUSE),
+        (
+            GROUP,
+            Field("version", int, "group version after the change"),
+            CAUSE,
+            Field("since", int, "version of the last notification, if there is a body", required=False, minimum=-1),
+        ),
+        body="none, or the difference from version `since`, as in the answer of GET_CONSUMER_LIST_BY_GROUP",
     ),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: RequestSchema(
         "admin -> broker",

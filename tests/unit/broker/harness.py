@@ -100,6 +100,7 @@ class Peer:
     def __init__(self, simulation: Simulation, host: str) -> None:
         self.client_id = f"{host}@1"
         self.pushes: list[tuple[float, int, dict[str, Any]]] = []
+        self.commands: list[Command] = []
         self.warnings: list[str] = []
         self._simulation = simulation
         self._host = host
@@ -108,10 +109,15 @@ class Peer:
 
     def _pushed(self, address: str, command: Command) -> None:
         self.pushes.append((self._simulation.loop.time(), command.code, command.header))
+        self.commands.append(command)
 
     def pushed(self, code: RequestCode) -> list[dict[str, Any]]:
         """Headers of the pushes with this code."""
         return [header for _, pushed, header in self.pushes if pushed == code]
+
+    def notifications(self) -> list[Command]:
+        """The notifications of changed groups."""
+        return [command for command in self.commands if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED]
 
     def versions(self) -> list[int]:
         """The group versions that it was notified of."""

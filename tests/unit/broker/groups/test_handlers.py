@@ -76,6 +76,29 @@ async def test_a_notification_names_the_event_that_it_goes_back_to(world: World)
 
 
 @simulated
+async def test_a_notification_brings_what_changed_since_the_last_one(world: World) -> None:
+    a, *_ = await group_of(world, "a", "b", "c", "d")
+    await world.sleep(1)
+    e = world.peer("e")
+    await e.heartbeat(consumer())
+    before, told = a.notifications()[-2:]
+    version = told.header["version"]
+    assert told.header["since"] == before.header["version"]
+    assert unpacked(told) == [version, 5, [[["t"], [e.client_id]]], []]
+    await world.sleep(1)
+    await e.unregister("g")
+    assert unpacked(a.notifications()[-1]) == [version + 1, 4, [], [e.client_id]]
+
+
+@simulated
+async def test_the_first_notification_of_a_group_brings_nothing(world: World) -> None:
+    [a] = await group_of(world, "a")
+    [told] = a.notifications()
+    assert "since" not in told.header
+    assert not told.body
+
+
+@simulated
 async def test_a_heartbeat_over_a_new_connection_replaces_the_old_one_and_tells_nobody(world: World) -> None:
     a, b = await group_of(world, "a", "b")
     twin = world.peer("a2")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+import anyio
+import msgpack
 import pytest
 
 from client.instance.instance import ClientInstance
 from model.errors import ConnectFailed
+from model.events import EventKind
 from model.quirks import Quirk
 from simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.conftest import Simulate
@@ -89,6 +92,75 @@ def test_clients_of_one_process_share_the_newest_list(simulate: Simulate, wire: 
             asked = [sent.header["known_version"] for sent in wire.sent if sent.code.name == ASK]
             assert asked == [-1, newest - 1, newest, newest, newest]
             assert all(sent.header["difference"] for sent in wire.sent if sent.code.name == ASK)
+
+    simulate(scenario)
+
+
+def asks(wire: WireTap) -> int:
+    return sum(sent.code.name == ASK for sent in wire.sent)
+
+
+def test_a_list_that_came_with_the_notification_is_not_asked_for(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with AsyncExitStack() as stack:
+            instance, *others = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdefg"]
+            for each in (instance, *others[:3]):
+                await introduce(each, FakeMember("g", "t"))
+                await anyio.sleep(1)
+            await fetch(instance, "t")
+            await introduce(others[3], FakeMember("g", "t"))
+            await anyio.sleep(1)
+            before = asks(wire)
+            told = await instance.views.fetch("g", ["t"], notified=True)
+            assert told is not None
+            assert list(told.view.members) == ["c@1", "d@1", "e@1", "f@1", "g@1"]
+            assert asks(wire) == before
+            # Whoever is not woken by a notification asks: one may have been lost.
+            await fetch(instance, "t")
+            assert asks(wire) == before + 1
+
+    simulate(scenario)
+
+
+def test_after_the_notification_of_another_change_by_another_broker_the_list_is_asked_for(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with AsyncExitStack() as stack:
+            instance, *others = [await stack.enter_async_context(running_instance(cluster, name)) for name in "cdefg"]
+            for each in (instance, *others[:3]):
+                await introduce(each, FakeMember("g", "t"))
+                await anyio.sleep(1)
+            await fetch(instance, "t")
+            await introduce(others[3], FakeMember("g", "t"))
+            await anyio.sleep(1)
+            before, same = asks(wire), cluster.events_of(EventKind.NOTIFY_RECEIVED)[-1].cause
+            for cause, asked in ((same, 0), ("another/1", 1)):
+                instance.views.notified("g", "broker-b:10911", cause, None, None)
+                await instance.views.fetch("g", ["t"], notified=True)
+                assert asks(wire) == before + asked
+
+    simulate(scenario)
+
+
+def test_a_difference_that_does_not_fit_is_not_believed(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember("g", "t"))
+            await fetch(instance, "t")
+            version, before = instance.views.known_version("g", "broker-a:10911"), asks(wire)
+            # One from a list that we never had, and one that leads to another number of members than the broker has.
+            for since, wrong in (
+                (version + 1, [version + 2, 2, [[["t"], ["d@1"]]], []]),
+                (version, [version + 1, 7, [], []]),
+            ):
+                instance.views.notified("g", "broker-a:10911", "root/1", since, msgpack.packb(wrong))
+                assert await instance.views.fetch("g", ["t"], notified=True) is not None
+            assert asks(wire) == before + 2
+            assert instance.views.known_version("g", "broker-a:10911") == version
 
     simulate(scenario)
 
