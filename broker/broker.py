@@ -46,6 +46,8 @@ from broker.topics.lost import lost_topics, metadata_missing
 from broker.topics.registration import Announcement
 from broker.topics.service import Topics
 from broker.topics.table import queue_count
+from broker.transactions.checks import TransactionChecks
+from broker.transactions.service import Transactions
 from model.event_log import EventLog, encode_events
 from model.events import EventKind
 from model.limits import RESERVE_CHECK_S, TRACE_FLUSH_INTERVAL_S
@@ -127,6 +129,9 @@ class Broker(Feature):
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays, settings))
         add(DeadLetters(core, topics))
+        if Part.TRANSACTIONS in config.parts:
+            self.transactions = add(Transactions(core, topics, groups, config.transactions))
+            add(TransactionChecks(core, topics, groups, self.transactions))
         add(Sends(core, topics, self.delays))
         self.pulls = add(Pulls(core, topics, groups, leases, settings))
         add(Queries(core, topics, self.delays, config.files, config.data_dir))

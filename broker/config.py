@@ -12,6 +12,7 @@ from random import Random, SystemRandom
 from broker.retention.plan import RetentionOptions
 from broker.store.disk.files import Files
 from broker.store.disk.options import StoreOptions
+from broker.transactions.table import TransactionOptions
 from model.errors import ConfigError
 from model.event_log import EventSink
 from model.limits import (
@@ -43,6 +44,7 @@ class Part(StrEnum):
     POP = "pop"
     SINK = "sink"
     RETENTION = "retention"
+    TRANSACTIONS = "transactions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class BrokerConfig:
         quirks: defects of RocketMQ to reproduce.
         store: options of the message store.
         retention: how long messages are kept.
+        transactions: when producer groups are asked about their transactions, and how often.
         files: file operations of the message store; another one makes a disk fail in tests.
         clock_ms: wall clock in milliseconds.
         parts: features that this broker has, beyond those that every broker has.
@@ -97,6 +100,7 @@ class BrokerConfig:
     quirks: frozenset[Quirk] = frozenset()
     store: StoreOptions = field(default_factory=StoreOptions)
     retention: RetentionOptions = field(default_factory=RetentionOptions)
+    transactions: TransactionOptions = field(default_factory=TransactionOptions)
     files: Files = field(default_factory=Files)
     clock_ms: Callable[[], float] = wall_clock_ms
     rng: Random = field(default_factory=SystemRandom)

@@ -58,6 +58,9 @@ class Feature:
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
         """A new process has taken over a member and its assignment; what the old one held is not the new one's."""
 
+    def producer_came(self, group: str) -> None:
+        """A producer that answers checks has joined its group."""
+
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """A client said that it leaves a group, whether it was a member or not."""
 
@@ -145,6 +148,10 @@ class Features:
     def process_replaced(self, group: str, client_id: str, cause: str) -> None:
         """See `Feature.process_replaced`."""
         self._ask("process_replaced", group, client_id, cause)
+
+    def producer_came(self, group: str) -> None:
+        """See `Feature`."""
+        self._ask("producer_came", group)
 
     def client_unregistered(self, connection: Connection, group: str, client_id: str) -> None:
         """See `Feature`."""

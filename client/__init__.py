@@ -6,7 +6,8 @@ Strategies are in `client.allocate`, errors in `model.errors`; all else below is
 
 The members of a group are residents of one `instance` per process (connections, routes, heartbeats, the schedule of
 passes). `rebalance` decides and owns queues, under `leases`; `pull` fetches, `listeners` runs users' code, `push`,
-`pop` and `lite_pull` are the three kinds of consumers on top. `produce` sends, `admin` asks on behalf of operators.
+`pop` and `lite_pull` are the three kinds of consumers on top. `produce` sends, `transactions` sends together with a
+local change, `admin` asks on behalf of operators.
 
 Read `rebalance/member`, `instance/heartbeats`, `instance/schedule`, `rebalance/plan`, `rebalance/leased_queues`,
 `pull/loop`, `push/consumer`, in this order; docs/reading.md names the lines.
@@ -22,9 +23,11 @@ from client.pop.consumer import PopConsumer
 from client.pop.message import PopMessage
 from client.produce.producer import Producer
 from client.push.consumer import PushConsumer
+from client.transactions.producer import TransactionProducer
 from model.heartbeat import ConsumeFrom, MessageModel
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
+from model.transaction import TransactionState
 
 __all__ = [
     "Admin",
@@ -41,4 +44,6 @@ __all__ = [
     "Producer",
     "PushConsumer",
     "SendResult",
+    "TransactionProducer",
+    "TransactionState",
 ]

@@ -41,6 +41,16 @@ class Undecodable(NamedTuple):
     position: int
 
 
+def message_id_of(payload: bytes) -> str:
+    """The id of the message that a payload is; empty if it is none."""
+    try:
+        fields: Any = msgpack.unpackb(payload)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return ""
+    is_message = isinstance(fields, list) and len(fields) == len(_TYPES) and isinstance(fields[-1], str)
+    return str(fields[-1]) if is_message else ""
+
+
 def decode_messages(queue: MessageQueue, body: bytes, undecodable: list[Undecodable] | None = None) -> list[MessageExt]:
     """Decode the body of a pull; see `decode_as`."""
     return decode_as(MessageExt, queue, body, undecodable)

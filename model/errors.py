@@ -33,6 +33,7 @@ certainly had no effect; false means that it may have been carried out although 
     |   +-- ReceiptHandleDead             acknowledged or redelivered before       NO_MESSAGE
     |   +-- LeaseLost                     the queue is another member's now        LEASE_LOST
     |   +-- StageLost                     the staged messages of a sink are gone   STAGE_LOST
+    |   +-- TransactionLost               a half message that is to be committed is gone
     |   +-- OffsetRegression              a commit would go backwards              OFFSET_REGRESSION
     +-- NetworkError                   the network between the two
         +-- ConnectFailed                 never connected: definite
@@ -229,6 +230,10 @@ class StageLost(NegativeAnswer):
     """A commit of a sink names messages that are not staged here any more; nothing was published: retry the batch."""
 
     code = ResponseCode.STAGE_LOST
+
+
+class TransactionLost(NegativeAnswer):
+    """The half message of a transaction whose local branch is done is gone: send the message again."""
 
 
 class OffsetRegression(NegativeAnswer):

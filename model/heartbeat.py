@@ -176,6 +176,7 @@ class HeartbeatData:
         epoch: the run id, drawn by the client instance when it starts. The same run id on a new connection is a client
             that has reconnected; another one under the same client id is another process, which is refused while the
             first lives. "" counts as either.
+        checkers: those of the producer groups for which this client answers checks of transactions.
     """
 
     client_id: str
@@ -183,6 +184,7 @@ class HeartbeatData:
     producer_groups: tuple[str, ...] = ()
     cause: str = ""
     epoch: str = ""
+    checkers: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """Form for a frame's body."""
@@ -191,6 +193,7 @@ class HeartbeatData:
             "epoch": self.epoch,
             "cause": self.cause,
             "producers": list(self.producer_groups),
+            "checkers": list(self.checkers),
             "consumers": [consumer.to_wire() for consumer in self.consumers],
             "added": {each.group: added for each in self.consumers if (added := each.added())},
         }
@@ -212,6 +215,7 @@ class HeartbeatData:
                 cause=str(wire.get("cause", "")),
                 producer_groups=tuple(check_group(group) for group in wire["producers"]),
                 consumers=consumers,
+                checkers=tuple(check_group(group) for group in wire.get("checkers", ())),
             )
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InvalidParameter(f"the heartbeat body is malformed: {error!r}") from error

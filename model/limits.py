@@ -263,6 +263,31 @@ MAX_LOOKUP_MESSAGES = 64
 MAX_LOOKUP_BYTES = 1024 * 1024
 """Records in one answer beyond which it is full; a single record may be longer."""
 
+# --- transactions ----------------------------------------------------------------------------------------------------
+TRANSACTION_TIMEOUT_S = 6.0
+"""How long a producer has to end a half message before its group is asked (RocketMQ: transactionTimeOut)."""
+MAX_TRANSACTION_TIMEOUT_S = 3600.0
+"""The longest such time that a message may ask for (RocketMQ: CHECK_IMMUNITY_TIME_IN_SECONDS)."""
+TRANSACTION_CHECK_INTERVAL_S = 30.0
+"""Between two checks of a half message (RocketMQ: transactionCheckInterval, 30 s in 5.x, 60 s in 4.x)."""
+MAX_TRANSACTION_CHECKS = 15
+"""Checks of a half message, after which it is given up (RocketMQ: transactionCheckMax)."""
+TRANSACTION_KEEP_H = 72
+"""Hours for which a half message is kept (RocketMQ: fileReservedTime)."""
+MAX_OPEN_TRANSACTIONS = 200_000
+"""Half messages of a broker that are not ended; each costs it about 250 bytes, and a restart some microseconds."""
+TRANSACTIONS_PER_SNAPSHOT = 50_000
+"""Half messages that may arrive, and twice as many as are open, before a broker stores which are open: so many a
+restart reads at most."""
+CHECKS_AT_ONCE = 256
+"""Checks that a broker sends in one event-loop iteration; the others follow in the next ones."""
+MAX_RUNNING_CHECKS = 32
+"""Checks that a producer answers at the same time."""
+MAX_WAITING_CHECKS = 1_024
+"""Checks that wait in a producer; it drops others, and the broker asks again."""
+MAX_SHOWN_TRANSACTIONS = 20
+"""Open transactions of a group that one answer describes, the oldest."""
+
 # --- sinks -----------------------------------------------------------------------------------------------------------
 MAX_STAGED_CHUNKS = 100_000
 """Stage requests that one broker holds; each is a record in its log and about 500 bytes of memory."""

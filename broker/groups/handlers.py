@@ -58,7 +58,7 @@ class GroupHandlers(Feature):
         known = self._groups
         now = self._core.loop.time()
         self._refuse_conflicts(heartbeat, connection, now)
-        known.clients[connection.number] = Client(connection, heartbeat.producer_groups)
+        known.heard(Client(connection, heartbeat.client_id, heartbeat.producer_groups, heartbeat.checkers))
         groups: dict[str, tuple[int, int, bool]] = {}
         warnings: list[str] = []
         try:

@@ -32,7 +32,9 @@ class Client(NamedTuple):
     """A client that has sent a heartbeat over a connection that is open."""
 
     connection: Connection
+    client_id: str
     producer_groups: tuple[str, ...]
+    checkers: tuple[str, ...] = ()  # those of them for which it answers checks of transactions
 
 
 class Groups(Feature):
@@ -45,6 +47,8 @@ class Groups(Feature):
         self.table = GroupTable(quirks=core.quirks)
         self.watch = GroupWatch(core)
         self.clients: dict[int, Client] = {}
+        # Producer group -> numbers of the connections that answer its checks, a dict as an ordered set.
+        self.checkers: dict[str, dict[int, None]] = {}
         self._core = core
         core.metadata.add_tables(_SCHEMA)
         self._groups = Table(core.metadata, "groups")
@@ -97,9 +101,31 @@ class Groups(Feature):
         self._core.features.member_left(info.group, client_id, cause, leave.reason.value)
         self.watch.report_disagreement(info, cause)
 
+    def heard(self, client: Client) -> None:
+        """Learn from a heartbeat which groups of producers are behind a connection."""
+        number = client.connection.number
+        known = self.clients.get(number)
+        self.clients[number] = client
+        before = known.checkers if known is not None else ()
+        if client.checkers != before:
+            self._forget_checkers(number, before)
+            for group in client.checkers:
+                self.checkers.setdefault(group, {})[number] = None
+            for group in client.checkers:
+                self._core.features.producer_came(group)
+
+    def _forget_checkers(self, number: int, groups: tuple[str, ...]) -> None:
+        for group in groups:
+            numbers = self.checkers.get(group, {})
+            numbers.pop(number, None)
+            if not numbers:
+                self.checkers.pop(group, None)
+
     def connection_closed(self, connection: Connection) -> None:
         """Begin the grace period of the members behind a connection: they leave unless they reconnect in time."""
-        self.clients.pop(connection.number, None)
+        client = self.clients.pop(connection.number, None)
+        if client is not None:
+            self._forget_checkers(connection.number, client.checkers)
         now = self._core.loop.time()
         if self.table.connection_closed(connection.number, now):
             self._core.driver.wake_by(self.table.next_deadline())

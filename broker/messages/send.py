@@ -9,7 +9,6 @@ import msgpack
 from broker.feature import Core, Feature
 from broker.retry.delays import Delays
 from broker.topics.service import Topics
-from broker.topics.table import TopicEntry, check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_BATCH_MESSAGES, MAX_PAYLOAD_BYTES
 from remoting.command import Command
@@ -25,12 +24,11 @@ class Sends(Feature):
     """Stores messages; answers once they are written."""
 
     def __init__(self, core: Core, topics: Topics, delays: Delays) -> None:
-        self._topics = topics
         self._delays = delays
         self._clock_ms = core.clock_ms
         self._append_batch = core.store.append_batch
         self._append = core.store.append
-        self._known_topic = topics.table.get
+        self._writable = topics.writable
         self._answer_send = core.barrier.answer_send
 
     def handlers(self) -> dict[RequestCode, Handler]:
@@ -71,14 +69,6 @@ class Sends(Feature):
         entry = self._writable(topic, queue_id)
         offset = self._append_batch(entry.topic_id, queue_id, batch)
         self._answer_send(connection, request, topic, queue_id, offset)
-
-    def _writable(self, topic: str, queue_id: int) -> TopicEntry:
-        entry = self._known_topic(topic)
-        if entry is None:
-            entry = self._topics.for_send(topic)
-        if queue_id >= entry.accepts_below:
-            check_writable(entry.config, queue_id)
-        return entry
 
 
 def _illegal_size(payload: bytes | None) -> RlabError:

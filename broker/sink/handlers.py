@@ -10,7 +10,6 @@ from broker.sink.broker_sets import SinkBrokerSets
 from broker.sink.service import Sink
 from broker.sink.stage_table import Attempt, staged_messages
 from broker.topics.service import Topics
-from broker.topics.table import check_writable
 from model.errors import InvalidParameter, MessageIllegal, RlabError
 from model.limits import MAX_NAME_CHARS, MAX_PAYLOAD_BYTES, MAX_SPREAD_BROKERS
 from remoting.body import rows_of
@@ -48,9 +47,7 @@ class SinkHandlers(Feature):
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise InvalidParameter(f"SINK_STAGE: {error}") from error
         for topic, queue_id in dict.fromkeys((topic, queue_id) for topic, queue_id, _, _ in messages):
-            entry = self._topics.for_send(topic)
-            if queue_id >= entry.accepts_below:
-                check_writable(entry.config, queue_id)
+            self._topics.writable(topic, queue_id)
         attempt = Attempt(header["query_id"], header["batch_id"], header["partition"], header["attempt"])
 
         def staged(failure: RlabError | None) -> None:

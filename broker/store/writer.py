@@ -134,11 +134,15 @@ class StoreWriter:
         Raises:
             ValueError: a payload is too long; those before it are buffered.
         """
-        queue = self._queues.get((topic_id, queue_id))
-        first_offset = queue.next_offset if queue is not None else 0
+        first_offset = self.next_offset(topic_id, queue_id)
         for payload, tag_hash in messages:
             self.append(topic_id, queue_id, payload, tag_hash)
         return first_offset
+
+    def next_offset(self, topic_id: int, queue_id: int) -> int:
+        """Return the offset that the next message appended to a queue gets."""
+        queue = self._queues.get((topic_id, queue_id))
+        return queue.next_offset if queue is not None else 0
 
     def name_topic(self, topic_id: int, name: bytes) -> None:
         """Write what a topic number stands for before the next message, and at the start of each later segment.

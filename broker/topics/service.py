@@ -13,13 +13,13 @@ from broker.feature import Core, Feature
 from broker.store.disk.errors import StoreError
 from broker.topics.lost import lost_topics, made_again, metadata_too_old
 from broker.topics.registration import Announcement, Registration
-from broker.topics.table import TopicEntry, TopicTable, queue_count
+from broker.topics.table import TopicEntry, TopicTable, check_writable, queue_count
 from model.decode import decode_messages
 from model.errors import InvalidParameter
 from model.events import EventKind
 from model.limits import MAX_PULL_BYTES
 from model.message_queue import MessageQueue
-from model.names import check_topic, dlq_topic, retry_topic
+from model.names import GIVEN_UP_TOPIC, check_topic, dlq_topic, retry_topic
 from model.topic_route import Perm, TopicConfig, checked_topic_config
 from remoting.command import Command
 from remoting.connection import Connection
@@ -39,6 +39,7 @@ class Topics(Feature):
         self, core: Core, announcement: Announcement, *, auto_create: bool, recover_topics: bool = False
     ) -> None:
         self.table = TopicTable(auto_create=auto_create)
+        self._known = self.table.get
         self.registration = Registration(announcement, self.table)
         self._core = core
         self._metadata = metadata = core.metadata
@@ -145,6 +146,21 @@ class Topics(Feature):
         """The topic that a message is sent to, made from the template if it may be; see `TopicTable.entry_for_send`."""
         return self._stored(*self.table.entry_for_send(topic))
 
+    def writable(self, topic: str, queue_id: int) -> TopicEntry:
+        """The topic that a message is sent to, as `for_send` finds it, if the queue takes messages.
+
+        Every send calls this: a dictionary look-up and a comparison.
+
+        Raises:
+            NoPermission, InvalidParameter: see `check_writable`.
+        """
+        entry = self._known(topic)
+        if entry is None:
+            entry = self.for_send(topic)
+        if queue_id >= entry.accepts_below:
+            check_writable(entry.config, queue_id)
+        return entry
+
     def ensure_retry(self, group: str, cause: str = "") -> TopicEntry:
         """The retry topic of a group, made if it is missing; see `TopicTable.ensure`. RocketMQ: retryQueueNums = 1."""
         return self._stored(*self.table.ensure(retry_topic(group)), cause)
@@ -156,6 +172,10 @@ class Topics(Feature):
     def ensure_dlq(self, group: str) -> TopicEntry:
         """The topic of a group's dead-letter messages, made if it is missing; see `TopicTable.ensure`."""
         return self._stored(*self.table.ensure(dlq_topic(group)))
+
+    def ensure_given_up(self) -> TopicEntry:
+        """The topic of messages whose transactions nobody ended, made if it is missing; clients can only read it."""
+        return self._stored(*self.table.ensure(GIVEN_UP_TOPIC, Perm.READ))
 
     def ensure_own(self, topic: str) -> TopicEntry:
         """A topic of a feature's own, which is stored, and not announced because no client may use it."""

@@ -35,6 +35,10 @@ from cli.servers.options import (
     SegmentAge,
     SegmentSize,
     Trace,
+    TransactionCheckInterval,
+    TransactionKeep,
+    TransactionMaxChecks,
+    TransactionTimeout,
     retention_of,
     store_of,
 )
@@ -46,8 +50,12 @@ from model.limits import (
     BROKER_EXPIRY_S,
     BROKER_REGISTER_INTERVAL_S,
     MAX_CONNECTIONS,
+    MAX_TRANSACTION_CHECKS,
     RECONNECT_MAX_S,
     TRACE_FLUSH_INTERVAL_S,
+    TRANSACTION_CHECK_INTERVAL_S,
+    TRANSACTION_KEEP_H,
+    TRANSACTION_TIMEOUT_S,
 )
 from model.record import FlushMode
 from remoting.address import is_loopback, parse_address, parse_addresses
@@ -111,6 +119,10 @@ def broker(
     retain_size_max: RetainSizeMax = UNLIMITED,
     segment_size: SegmentSize = SEGMENT_SIZE,
     segment_age: SegmentAge = SEGMENT_AGE,
+    transaction_timeout: TransactionTimeout = TRANSACTION_TIMEOUT_S,
+    transaction_check_interval: TransactionCheckInterval = TRANSACTION_CHECK_INTERVAL_S,
+    transaction_max_checks: TransactionMaxChecks = MAX_TRANSACTION_CHECKS,
+    transaction_keep: TransactionKeep = TRANSACTION_KEEP_H,
     trace: Trace = None,
     trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
     quirk: Quirks = None,
@@ -131,6 +143,7 @@ def broker(
     if context.invoked_subcommand is not None:
         return
     from broker.config import BrokerConfig
+    from broker.transactions.table import TransactionOptions
 
     def made(event_sink: EventSink | None) -> BrokerConfig:
         return BrokerConfig(
@@ -149,6 +162,12 @@ def broker(
             rocketmq=rocketmq,
             retention=retention_of(retain_age, retain_size, retain_size_max),
             store=store_of(segment_size, segment_age),
+            transactions=TransactionOptions(
+                timeout_s=transaction_timeout,
+                check_interval_s=transaction_check_interval,
+                max_checks=transaction_max_checks,
+                keep_h=transaction_keep,
+            ),
             trace=trace_topic,
             event_sink=event_sink,
             quirks=frozenset(quirk or ()),

@@ -86,6 +86,19 @@ SegmentAge = Annotated[
     str, typer.Option(metavar="TIME", help="Age at which a segment is closed even if it is not full.")
 ]
 
+TransactionTimeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.01, help="Time until a producer group is asked about a half message.")
+]
+TransactionCheckInterval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Time until it is asked about it again.")
+]
+TransactionMaxChecks = Annotated[
+    int, typer.Option(metavar="N", min=1, help="How often it is asked, before the half message is given up.")
+]
+TransactionKeep = Annotated[
+    float, typer.Option(metavar="HOURS", min=0.001, help="Age at which a half message is given up, asked or not.")
+]
+
 
 def retention_of(age: str, size: str, size_max: str) -> RetentionOptions:
     """Make the retention options from the flags.

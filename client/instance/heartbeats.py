@@ -9,7 +9,7 @@ import anyio
 import msgpack
 
 from client.instance.lease_session import LeaseSessions
-from client.instance.member import GroupMember, InstanceHost
+from client.instance.member import CheckingProducer, GroupMember, InstanceHost
 from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.group_settings import OWN_ATTEMPTS
@@ -141,6 +141,7 @@ class Heartbeats:
         consumers = [each.consumer_data() for group, each in self._host.members.items() if group not in self._left]
         present = tuple(data for data in consumers if data is not None)
         producers = dict.fromkeys(each.group for each in self._host.residents if not isinstance(each, GroupMember))
+        checkers = dict.fromkeys(each.group for each in self._host.residents if isinstance(each, CheckingProducer))
         if not present and not producers:
             return None
         return HeartbeatData(
@@ -149,6 +150,7 @@ class Heartbeats:
             producer_groups=tuple(producers),
             cause=cause,
             epoch=self.epoch,
+            checkers=tuple(checkers),
         )
 
     def group_created_ms(self, group: str) -> int:

@@ -19,7 +19,7 @@ from client.config import ClientConfig
 from client.instance.background import BackgroundTasks
 from client.instance.broker_reconnector import BrokerReconnector
 from client.instance.heartbeats import Heartbeats
-from client.instance.member import GroupMember, Resident
+from client.instance.member import CheckingProducer, GroupMember, Resident
 from client.instance.name_servers import NameServers
 from client.instance.passes import PassRunner
 from client.instance.refusals import Refusals
@@ -270,6 +270,7 @@ class ClientInstance:
             RequestCode.NOTIFY_QUEUES_RELEASED: self._queues_released,
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._offsets_reset,
             RequestCode.NOTIFY_GROUP_SETTINGS: self._settings_changed,
+            RequestCode.CHECK_TRANSACTION_STATE: self._transaction_checked,
         }
 
     def _members_changed(self, address: str, command: Command) -> None:
@@ -295,6 +296,12 @@ class ClientInstance:
 
     def _settings_changed(self, address: str, command: Command) -> None:
         self.heartbeats.attempts_set(address, command.header["group"], command.header["max_attempts"])
+
+    def _transaction_checked(self, address: str, command: Command) -> None:
+        group, connection = command.header["group"], self.remoting.connected(address)
+        of_group = (each for each in self.residents if isinstance(each, CheckingProducer) and each.group == group)
+        if connection is not None and (producer := next(of_group, None)) is not None:
+            producer.check_asked(connection, self.routes.broker_at(address), command)
 
     def max_attempts(self, group: str, broker_name: str, own: int) -> int:
         """The retries of a failed message of a broker: as operators have set them there, or as the member's option."""

@@ -21,6 +21,8 @@ from model.event_log import EventLog
 from model.heartbeat import ConsumerData
 from model.message_queue import MessageQueue
 from remoting.client import RemotingClient
+from remoting.command import Command
+from remoting.connection import Connection
 
 
 class ServiceState(StrEnum):
@@ -69,6 +71,14 @@ class Resident(ABC):
     @abstractmethod
     def topics(self) -> tuple[str, ...]:
         """Topics whose routes it needs, sorted."""
+
+
+class CheckingProducer(Resident):
+    """A producer that brokers may ask about transactions of its group. RocketMQ: MQProducerInner."""
+
+    @abstractmethod
+    def check_asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+        """Answer a check that came over a connection: CHECK_TRANSACTION_STATE."""
 
 
 class GroupMember(Resident):

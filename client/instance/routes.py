@@ -92,6 +92,10 @@ class RouteCache:
             return broker.master
         return broker.addresses[min(broker.addresses)] if broker.addresses else None
 
+    def broker_at(self, address: str) -> str:
+        """The name of the broker at a `host:port`; empty if no route names it."""
+        return next((name for name, each in self._broker_table().items() if address in each.addresses.values()), "")
+
     def _broker_table(self) -> dict[str, BrokerData]:
         # Routes polled at different times may disagree about a broker that moved: the one that changed last counts.
         if self._brokers is None:

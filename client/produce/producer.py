@@ -212,7 +212,7 @@ class Producer(ClientLife, Resident):
                 now = self._time()
                 self._picker.record(chosen.broker_name, 0.0, now, failed=True)
                 doubt = doubt if error.definite else error
-                if attempt >= self._attempts or now >= deadline or not _may_retry(error):
+                if attempt >= self._attempts or now >= deadline or not may_retry(error):
                     raise (doubt or error) from None
                 attempt, avoid = attempt + 1, chosen.broker_name
                 if error.code in _ELSEWHERE:
@@ -347,5 +347,6 @@ class Producer(ClientLife, Resident):
         return self._instance
 
 
-def _may_retry(error: RlabError) -> bool:
+def may_retry(error: RlabError) -> bool:
+    """Whether another attempt of a send may succeed after this error."""
     return error.retryable or isinstance(error, RequestTimeout) or error.code in _ELSEWHERE

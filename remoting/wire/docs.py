@@ -24,7 +24,7 @@ from remoting.wire.field import Field, RequestSchema
 from remoting.wire.schema import SCHEMA
 
 _KINDS = {REQUEST: "request", RESPONSE: "response", ONE_WAY: "one-way request"}
-_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array"}
+_TYPES = {str: "string", int: "integer", bool: "boolean", bytes: "binary", list: "array"}
 
 _PREAMBLE = f"""\
 # Wire protocol

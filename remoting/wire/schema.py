@@ -21,6 +21,7 @@ from remoting.wire.pop import POP_SCHEMA
 from remoting.wire.servers import SERVER_SCHEMA
 from remoting.wire.sink import SINK_SCHEMA
 from remoting.wire.topics import TOPIC_SCHEMA
+from remoting.wire.transactions import TRANSACTION_SCHEMA
 
 SCHEMA: dict[RequestCode, RequestSchema] = {
     **MESSAGE_SCHEMA,
@@ -31,6 +32,7 @@ SCHEMA: dict[RequestCode, RequestSchema] = {
     **POP_SCHEMA,
     **ASSIGNMENT_SCHEMA,
     **SINK_SCHEMA,
+    **TRANSACTION_SCHEMA,
 }
 
 _MIN, _MAX = -(2**63), 2**64 - 1  # of the numbers of msgpack

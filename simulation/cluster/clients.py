@@ -19,6 +19,7 @@ from client.pop.message import PopMessage
 from client.produce.producer import Producer
 from client.push.consumer import PushConsumer
 from client.rebalance.member import GroupConsumer
+from client.transactions.producer import TransactionProducer
 from model.message import Message, MessageExt, SendResult
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
@@ -206,3 +207,41 @@ class SimulatedProducer:
         """Send messages one after another; their bodies are the numbers from `first` on. Raises: see `send`."""
         for number in range(first, first + n):
             await self.send(topic, b"%d" % number)
+
+
+@dataclass(slots=True, eq=False)
+class SimulatedTransactionProducer(SimulatedProducer):
+    """A producer of transactions, which may be killed or hang; `live` while it runs and can be reached."""
+
+    producer: TransactionProducer
+    live: bool = False
+
+    async def start(self) -> None:
+        """Start it, from its host. Raises and cancellation: see `Producer.start`."""
+        with self.simulation.on_host(self.host):
+            await self.producer.start()
+        self.live = True
+
+    async def stop(self) -> None:
+        """Shut it down. Idempotent. Cancellation: see `Producer.shutdown`."""
+        self.live = False
+        with self.simulation.on_host(self.host):
+            await self.producer.shutdown()
+
+    async def crash(self) -> None:
+        """Kill its process; the caller ends the tasks in which its local branches run.
+
+        Cancellation: it is dead, but some of its tasks may still be in memory.
+        """
+        self.live = False
+        instance = self.producer._instance
+        assert instance is not None, "a producer that was not started cannot crash"
+        with self.simulation.network.stall(self.host):
+            self.simulation.network.cut(self.host)
+            await self.producer._answers.stop()
+            await release_instance(instance)
+
+    def hang(self) -> Fault:
+        """Cut the host off without a reset, as when its process hangs; healing the fault brings it back."""
+        self.live = False
+        return self.simulation.network.stall(self.host)

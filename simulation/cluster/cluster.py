@@ -38,6 +38,8 @@ from client.options import ConsumeMode
 from client.pop.consumer import PopConsumer
 from client.produce.producer import Producer
 from client.push.consumer import PushConsumer
+from client.transactions.checks import Check
+from client.transactions.producer import TransactionProducer
 from model.errors import TopicNotExist
 from model.event_log import EventSink
 from model.events import Event, EventKind
@@ -48,7 +50,13 @@ from namesrv.server import NameServer, run_name_server
 from remoting.client import RemotingClient
 from remoting.request_code import RequestCode
 from remoting.tasks import background_tasks
-from simulation.cluster.clients import SimulatedConsumer, SimulatedPopConsumer, SimulatedProducer, Work
+from simulation.cluster.clients import (
+    SimulatedConsumer,
+    SimulatedPopConsumer,
+    SimulatedProducer,
+    SimulatedTransactionProducer,
+    Work,
+)
 from simulation.cluster.convergence import Owners, differences, owners_of, target_of
 from simulation.cluster.servers import SimulatedServer, UnsyncedFiles
 from simulation.kernel.run import Simulation
@@ -270,6 +278,20 @@ class SimulatedCluster:
         """Start a producer on a host of its own; options are `host`, and those of `Producer` and `ClientConfig`."""
         host, made = self._options("p", options)
         simulated = SimulatedProducer(self.simulation, host, Producer(self.addresses, **made))
+        await simulated.start()
+        self.producers.append(simulated)
+        return simulated
+
+    async def start_transaction_producer(
+        self, group: str, check: Check, **options: Any
+    ) -> SimulatedTransactionProducer:
+        """Start a producer of transactions on a host of its own; options as of `start_producer`.
+
+        Raises and cancellation: see `Producer.start`.
+        """
+        host, made = self._options("t", options)
+        producer = TransactionProducer(self.addresses, group, check=check, **made)
+        simulated = SimulatedTransactionProducer(self.simulation, host, producer)
         await simulated.start()
         self.producers.append(simulated)
         return simulated

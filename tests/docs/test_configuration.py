@@ -13,6 +13,7 @@ from typer.main import get_command
 from broker.config import BrokerConfig, Part
 from broker.retention.plan import RETAIN_MS, RetentionOptions
 from broker.store.disk.options import StoreOptions
+from broker.transactions.table import TransactionOptions
 from cli.main import app
 from client.config import ClientConfig
 from client.options import ConsumerOptions, LitePullOptions
@@ -24,13 +25,15 @@ from tests.docs.pages import table_of, text_of
 
 PAGE = "docs/configuration.md"
 RECORDS: list[type[Any]] = [
-    NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, ClientConfig, ConsumerOptions, LitePullOptions,
+    NameServerConfig, BrokerConfig, StoreOptions, RetentionOptions, TransactionOptions, ClientConfig, ConsumerOptions,
+    LitePullOptions,
 ]  # fmt: skip
 COMMANDS = {
     "NameServerConfig": "namesrv",
     "BrokerConfig": "broker",
     "StoreOptions": "broker",
     "RetentionOptions": "broker",
+    "TransactionOptions": "broker",
     "ClientConfig": "consume",
     "ConsumerOptions": "consume",
     "Producer": "produce",
@@ -41,6 +44,7 @@ OF_EVERY_DAEMON = {"--config", "--exit-with-stdin", "--help", "--json", "--verbo
 IN_WORDS = {
     "store": "StoreOptions",
     "retention": "RetentionOptions",
+    "transactions": "TransactionOptions",
     "retain_ms": "72 h",
     "files": "the real disk",
     "clock_ms": "wall clock",

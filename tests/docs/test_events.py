@@ -14,13 +14,16 @@ from broker.store.disk.options import StoreOptions
 from client.admin.admin import Admin
 from client.allocate import AllocateMessageQueueAveragelyByCircle
 from client.pop.consumer import PopConsumer
+from client.transactions.transaction import Transaction
 from client.trigger import Trigger
 from model.errors import ClientIdConflict
 from model.events import Event, EventKind
 from model.heartbeat import ConsumeFrom
 from model.limits import MAX_TRACE_BUFFER
+from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.offset_reset import ResetTo
+from model.transaction import TransactionState
 from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
@@ -87,6 +90,30 @@ async def damage(cluster: SimulatedCluster, name: str) -> None:
     await cluster.brokers[name].start()
 
 
+async def end_in_each_way(cluster: SimulatedCluster) -> None:
+    """Transactions that are committed, rolled back, asked about, and given up."""
+
+    async def check(message: MessageExt) -> TransactionState:
+        return TransactionState.UNKNOWN
+
+    producer = await cluster.start_transaction_producer("p", check)
+    await anyio.sleep(1)
+    with cluster.simulation.on_host(producer.host):
+        for end in (Transaction.rollback, Transaction.unknown, lambda transaction: None):
+            async with producer.producer.transaction(Message("t", b"x")) as transaction:
+                end(transaction)
+        await cluster.create_topic("deleted", queues=1)
+        async with producer.producer.transaction(Message("deleted", b"x")) as transaction:
+            transaction.unknown()
+            for broker in cluster.brokers.values():
+                broker.running.broker.topics.delete("deleted", "")
+        row = (transaction.offset, transaction.message_id, TransactionState.COMMIT)
+        assert transaction.queue is not None
+        connection = producer.producer._masters[transaction.queue.broker_name]
+        await producer.producer._ends.end(connection, row, anyio.current_time() + 3)
+    await anyio.sleep(7)
+
+
 async def everything(cluster: SimulatedCluster) -> None:
     """A life in which each kind of event happens, with each of its columns filled at least once."""
     await cluster.create_topic("t", queues=2)
@@ -114,6 +141,7 @@ async def everything(cluster: SimulatedCluster) -> None:
     with pytest.raises(ClientIdConflict):
         await cluster.start_consumer("g", "t", client_ip=first.host, instance_name=first.client_id.split("@")[1])
     await pop_twice(cluster)
+    await end_in_each_way(cluster)
     await cluster.start_consumer("assigned", "t", assignment="broker")
     named: dict[str, Any] = {"host": "restarted", "instance_name": "fixed", "rejoin_within_s": 5.0}
     await (await cluster.start_consumer("g", "t", **named)).stop()

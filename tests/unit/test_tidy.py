@@ -30,10 +30,17 @@ LONG_FILES: dict[str, str] = {
 }
 
 MAX_FUNCTION_LINES = 60
+MAX_LONG_FUNCTION_LINES = 80
+LONG_FUNCTIONS = {"cli/servers/daemons.py broker": "each option of a broker is a parameter, and used once"}
 
-# The only places that may catch everything: each runs somebody else's code (a handler, a listener), logs its traceback
-# and must outlive it.
-SUPERVISORS = {"remoting/server.py", "client/listeners/listener.py", "client/listeners/threads.py"}
+# The only places that may catch everything: each runs somebody else's code (a handler, a listener, a check), logs its
+# traceback and must outlive it.
+SUPERVISORS = {
+    "remoting/server.py",
+    "client/listeners/listener.py",
+    "client/listeners/threads.py",
+    "client/transactions/checks.py",
+}
 
 # The one place that makes a task outside a group, to hold a group open from a start() to a shutdown().
 TASK_HOLDER = "client/instance/background.py"
@@ -70,8 +77,9 @@ def too_long(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             lines = node.end_lineno - node.lineno + 1
-            if lines > MAX_FUNCTION_LINES:
-                yield f"{source.path}:{node.lineno} {node.name} has {lines} lines, over {MAX_FUNCTION_LINES}"
+            most = MAX_LONG_FUNCTION_LINES if f"{source.path} {node.name}" in LONG_FUNCTIONS else MAX_FUNCTION_LINES
+            if lines > most:
+                yield f"{source.path}:{node.lineno} {node.name} has {lines} lines, over {most}"
 
 
 def without_header(source: Source) -> Iterator[str]:

@@ -21,7 +21,7 @@ from model.event_log import MAX_TEXT_CHARS
 from model.events import Event, EventKind
 from model.message import tag_hash
 from model.message_queue import MessageQueue
-from model.names import SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
+from model.names import HALF_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC, TEMPLATE_TOPIC, TRACE_TOPIC
 from model.quirks import Quirk
 from model.record import iter_records
 from model.response_code import ResponseCode
@@ -204,7 +204,7 @@ async def test_the_state_of_a_broker_tells_its_load(world: World) -> None:
     assert info["uptime_s"] == pytest.approx(world.now, abs=0.1)
     topics = {name: (read, write, perm, ranges) for name, read, write, perm, ranges in info["topics"]}
     assert topics["t"] == (4, 4, 6, [[0, 0], [0, 1], [0, 0], [0, 0]])
-    assert sorted(topics) == ["%RETRY%g", SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
+    assert sorted(topics) == ["%RETRY%g", HALF_TOPIC, SCHEDULE_TOPIC, STAGE_TOPIC, TRACE_TOPIC, TEMPLATE_TOPIC, "t"]
 
 
 @simulated

@@ -63,7 +63,7 @@ def test_retry_topics_are_known_by_their_prefix() -> None:
 
 
 def test_system_topics_are_known_and_legal() -> None:
-    assert [is_system_topic(check_topic(topic)) for topic in SYSTEM_TOPICS] == [True] * 4
+    assert [is_system_topic(check_topic(topic)) for topic in SYSTEM_TOPICS] == [True] * 6
     assert not is_system_topic("orders")
 
 

@@ -35,6 +35,11 @@ SHOWN_BY_NAME = frozenset(
         "MESSAGES_DAMAGED",
         "MESSAGES_REDELIVERED",
         "DEAD_LETTER",
+        "HALF_STORED",
+        "TRANSACTION_COMMITTED",
+        "TRANSACTION_ROLLED_BACK",
+        "TRANSACTION_CHECKED",
+        "TRANSACTION_GIVEN_UP",
     ]
 )
 """Kinds with which a rebalance does not usually begin; a report that meets one shows its bare name."""

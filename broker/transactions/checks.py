@@ -1,0 +1,195 @@
+"""Asks producer groups about half messages that nobody has ended, gives up those that nobody ends, and tells of both.
+
+RocketMQ: TransactionalMessageCheckService, AbstractTransactionalMessageCheckListener. A check goes, one-way, to one
+producer of the group: to the sender first, if it lives, and to another one each time. A group without a producer that
+can be asked costs no checks: its transactions wait for the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgpack
+
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.store.disk.errors import StoreError
+from broker.topics.service import Topics
+from broker.transactions.half_log import Published
+from broker.transactions.records import MarkKind
+from broker.transactions.service import Transactions
+from broker.transactions.table import DueHalf, OpenHalf, Why, whom_to_ask
+from model.decode import message_id_of
+from model.errors import GroupNotExist
+from model.events import EventKind
+from model.limits import CHECKS_AT_ONCE, MAX_SHOWN_TRANSACTIONS, MAX_WAITING_CHECKS
+from model.names import GIVEN_UP_TOPIC
+from model.transaction import HalfMessage
+from remoting.command import Command, Reply
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+"""Until a half message is due again that could not be read, or whose producers are all busy."""
+
+
+class TransactionChecks(Feature):
+    """The checks of one broker, and what operators see of its producer groups."""
+
+    def __init__(self, core: Core, topics: Topics, groups: Groups, transactions: Transactions) -> None:
+        self._core = core
+        self._topics = topics
+        self._groups = groups
+        self._transactions = transactions
+        self._table = transactions.table
+        self._forgive_at = 0.0  # when checks count as answered that a producer never answered
+
+    def handlers(self) -> Mapping[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_groups,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.one_group,
+        }
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When the next half message is due."""
+        return self._table.next_due()
+
+    def producer_came(self, group: str) -> None:
+        """Ask a producer at once about what has waited for one."""
+        now = self._core.loop.time()
+        if self._table.producer_came(group, now):
+            self._core.driver.wake_by(now)
+
+    def expire(self, now: float) -> None:
+        """Ask about what is due, or give it up; some at a time."""
+        due = self._table.take_due(now, CHECKS_AT_ONCE)
+        if not due:
+            return
+        askable = [each for each in due if each.give_up or each.half.group in self._groups.checkers]
+        waiting = [each.offset for each in due if not each.give_up and each.half.group not in self._groups.checkers]
+        self._table.wait(waiting, now)
+        if not askable:
+            return
+        try:
+            found = self._transactions.log.read([each.offset for each in askable])
+        except StoreError as error:
+            logger.error("broker %s: half messages could not be read: %s", self._core.name, error)
+            self._table.later([each.offset for each in askable], now + _RETRY_S)
+            return
+        self._give_up([each for each in askable if each.give_up or each.offset not in found], found)
+        self._ask([each for each in askable if not each.give_up and each.offset in found], found, now)
+
+    def _ask(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage], now: float) -> None:
+        if now >= self._forgive_at:
+            self._forgive_at = now + self._table.options.check_interval_s
+            self._transactions.unanswered.clear()
+        asked = [each.offset for each in due if self._ask_one(each.offset, each.half, found[each.offset])]
+        if asked:
+            # Stored, or a restart would begin to count again; nothing waits for that.
+            self._transactions.log.append_mark(MarkKind.CHECKED, asked)
+            self._core.barrier.metadata_changed()
+            self._table.checked(asked, now)
+        sent = frozenset(asked)
+        self._table.later([each.offset for each in due if each.offset not in sent], now + _RETRY_S)
+
+    def _ask_one(self, offset: int, half: OpenHalf, message: HalfMessage) -> bool:
+        """Send a check to a producer of the group; returns whether one takes it."""
+        unanswered = self._transactions.unanswered
+        header: dict[str, Any] = {
+            "group": half.group,
+            "topic": message.topic,
+            "queue_id": message.queue_id,
+            "offset": offset,
+            "n": half.checks + 1,
+            "cause": half.cause,
+        }
+        for number in whom_to_ask(list(self._groups.checkers[half.group]), half, offset):
+            client = self._groups.clients[number]
+            if unanswered.get(number, 0) >= MAX_WAITING_CHECKS:
+                continue  # it would drop the check, and that would count
+            if client.connection.notify(RequestCode.CHECK_TRANSACTION_STATE, header, message.payload):
+                unanswered[number] = unanswered.get(number, 0) + 1
+                self._core.emit(
+                    EventKind.TRANSACTION_CHECKED,
+                    cause=half.cause,
+                    group=half.group,
+                    topic=message.topic,
+                    client=client.client_id,
+                    offset=offset,
+                    n=half.checks + 1,
+                )
+                return True
+        return False
+
+    def _give_up(self, due: Sequence[DueHalf], found: Mapping[int, HalfMessage]) -> None:
+        """Move messages to where an operator finds them; one that is damaged is only counted and told."""
+        for offset, half, why in due:
+            message = found.get(offset)
+            reason = {Why.CHECKS: f"{half.checks} checks", Why.AGE: "age"}.get(why, "damaged")
+            logger.warning(
+                "broker %s: the transaction at %d of producer group %r is given up (%s); its message %s",
+                *(self._core.name, offset, half.group, reason),
+                f"goes to topic {GIVEN_UP_TOPIC}" if message is not None else "cannot be read",
+            )
+            if message is None:
+                unread = HalfMessage(half.group, "", -1, 0, -1, half.cause, b"")
+                self._transactions.drop(MarkKind.GIVEN_UP, [(offset, unread)], reason)
+                continue
+            entry = self._topics.ensure_given_up()
+            published = Published(offset, message, GIVEN_UP_TOPIC, entry.topic_id, 0)
+            self._transactions.publish(MarkKind.GIVEN_UP, [published], reason)
+
+    # --- what operators see ------------------------------------------------------------------------------------------
+
+    def all_groups(self, connection: Connection, request: Command) -> Reply:
+        """Every producer group with a member or an open transaction, sorted by name."""
+        members: dict[str, int] = {}
+        for client in self._groups.clients.values():
+            for group in client.producer_groups:
+                members[group] = members.get(group, 0) + 1
+        n_open: dict[str, int] = {}
+        oldest: dict[str, float] = {}
+        for _, half in self._table:
+            n_open[half.group] = n_open.get(half.group, 0) + 1
+            oldest[half.group] = min(oldest.get(half.group, half.born), half.born)
+        waiting, now = self._table.waiting(), self._core.loop.time()
+        rows = [
+            (group, members.get(group, 0), n_open.get(group, 0), now - oldest.get(group, now), waiting.get(group, 0))
+            for group in sorted(members | n_open)
+        ]
+        return Reply({}, msgpack.packb(rows))
+
+    def one_group(self, connection: Connection, request: Command) -> Reply:
+        """The members of a producer group, and its oldest open transactions."""
+        group = request.header["group"]
+        members = [
+            (client.client_id, client.connection.peer, group in client.checkers)
+            for client in self._groups.clients.values()
+            if group in client.producer_groups
+        ]
+        halves = sorted((offset, half) for offset, half in self._table if half.group == group)
+        if not members and not halves:
+            raise GroupNotExist(f"producer group {group!r} has no member and no open transaction on this broker")
+        shown = halves[:MAX_SHOWN_TRANSACTIONS]
+        found = self._transactions.log.read([offset for offset, _ in shown]) if shown else {}
+        now = self._core.loop.time()
+        rows = [
+            (
+                message_id_of(found[offset].payload),
+                found[offset].topic,
+                now - half.born,
+                half.checks,
+                -1.0 if half.waits else max(0.0, half.due - now),
+            )
+            for offset, half in shown
+            if offset in found
+        ]
+        return Reply({}, msgpack.packb((members, rows, len(halves))))

@@ -1,0 +1,265 @@
+"""Stores half messages and their ends in the log, publishes what is committed, and finds again what is open.
+
+The half topic has the half messages and the marks (`records.py`). A restart begins with the last snapshot of what was
+open, which is in the broker's metadata, and reads both queues from there on. So it reads little, however long a single
+half message stays open. A snapshot is stored once the log that it sums up is on the disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from broker.durability.metadata import Table
+from broker.feature import Core
+from broker.store.disk.errors import StoreError
+from broker.store.read_result import ReadStatus
+from broker.topics.service import Topics
+from broker.transactions.records import (
+    HALVES,
+    MARKS,
+    Mark,
+    MarkKind,
+    decode_half,
+    decode_mark,
+    encode_half,
+    encode_mark,
+)
+from broker.transactions.table import OpenHalf, TransactionTable
+from model.limits import MAX_PULL_BYTES, TRANSACTIONS_PER_SNAPSHOT
+from model.names import HALF_TOPIC
+from model.record import StoredRecord, iter_records
+from model.transaction import HalfMessage
+
+logger = logging.getLogger(__name__)
+
+_SCHEMA = "create table if not exists open_transactions (id integer primary key, data blob not null);"
+_SPARSE = 4
+"""Half messages that lie so far apart on average are read one by one."""
+
+
+class Published(NamedTuple):
+    """A half message by its offset, and the queue that it is published in."""
+
+    offset: int
+    half: HalfMessage
+    topic: str
+    topic_id: int
+    queue_id: int
+
+
+class _Snapshot(NamedTuple):
+    """What was open, and the first offsets of both queues that it does not sum up."""
+
+    halves: int
+    marks: int
+    data: bytes
+
+
+class HalfLog:
+    """The half topic of one broker; a restart fills `table` from it."""
+
+    def __init__(self, core: Core, topics: Topics, table: TransactionTable) -> None:
+        self._core = core
+        self._store = core.store
+        self._topics = topics.table
+        self.topic_id = topics.ensure_own(HALF_TOPIC).topic_id
+        self._table = table
+        core.metadata.add_tables(_SCHEMA)
+        self._rows = Table(core.metadata, "open_transactions")
+        self._from = self._recover()
+        self._noted: tuple[_Snapshot, int] | None = None  # and the end of the log then
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append_halves(self, halves: Sequence[HalfMessage]) -> int:
+        """Buffer half messages; returns the offset of the first. The barrier writes them."""
+        return self._store.append_batch(self.topic_id, HALVES, [(encode_half(half), 0) for half in halves])
+
+    def append_mark(self, kind: MarkKind, offsets: Sequence[int]) -> None:
+        """Buffer a mark that publishes nothing."""
+        self._store.append(self.topic_id, MARKS, encode_mark(Mark(kind, tuple(offsets))), 0)
+
+    def append_published(self, kind: MarkKind, published: Sequence[Published]) -> None:
+        """Buffer a mark, and behind it the messages that it publishes."""
+        store = self._store
+        ends: dict[tuple[int, int], int] = {}
+        targets: list[tuple[int, int, int]] = []
+        for _, _, _, topic_id, queue_id in published:
+            offset = ends.get((topic_id, queue_id))
+            if offset is None:
+                offset = store.next_offset(topic_id, queue_id)
+            ends[(topic_id, queue_id)] = offset + 1
+            targets.append((topic_id, queue_id, offset))
+        mark = Mark(kind, tuple(each.offset for each in published), tuple(targets))
+        store.append(self.topic_id, MARKS, encode_mark(mark), 0)
+        for _, half, _, topic_id, queue_id in published:
+            store.append(topic_id, queue_id, half.payload, half.tag_hash)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """The offset after the newest half message."""
+        return self._store.max_offset(self.topic_id, HALVES)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next half message gets."""
+        return self._store.next_offset(self.topic_id, HALVES)
+
+    def read(self, offsets: Sequence[int]) -> dict[int, HalfMessage]:
+        """The half messages at these offsets, without those that are not stored any more.
+
+        Raises:
+            StoreReadFailed: an I/O error.
+        """
+        found: dict[int, HalfMessage] = {}
+        first, end = min(offsets), max(offsets) + 1
+        wanted = frozenset(offsets)
+        if end - first <= _SPARSE * len(wanted):
+            # Those of one producer lie side by side: one read for all.
+            result = self._store.read(self.topic_id, HALVES, first, max_n=end - first, max_bytes=MAX_PULL_BYTES)
+            for record in iter_records(result.body):
+                if record.queue_offset in wanted and (half := decode_half(record.payload)) is not None:
+                    found[record.queue_offset] = half
+        for offset in wanted - found.keys():
+            one = self._store.read_one(self.topic_id, HALVES, offset)
+            half = None if one is None else decode_half(one.payload)
+            if half is not None:
+                found[offset] = half
+        return found
+
+    def _scan(self, queue_id: int, offset: int) -> Iterator[StoredRecord]:
+        while True:
+            result = self._store.read(self.topic_id, queue_id, offset, max_n=1024, max_bytes=MAX_PULL_BYTES)
+            yield from iter_records(result.body)
+            if result.status is ReadStatus.NO_NEW or result.next_offset <= offset:
+                return
+            offset = result.next_offset
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def progressed(self) -> None:
+        """Store what is open, if a restart would have to read too much otherwise."""
+        if self.end - self._from <= TRANSACTIONS_PER_SNAPSHOT + 2 * len(self._table):
+            return
+        if self._noted is None:
+            self._noted = (self._snapshot(), self._store.written_position)
+        elif self._store.synced_position >= self._noted[1]:
+            self._save(self._noted[0])
+
+    def close(self) -> None:
+        """Store what is open, for the next start."""
+        self._save(self._snapshot())
+
+    def _snapshot(self) -> _Snapshot:
+        loop_ms, causes = self._core.clock_ms() - self._core.loop.time() * 1000, dict[tuple[str, str], int]()
+        rows = [
+            (
+                offset,
+                causes.setdefault((half.group, half.cause), len(causes)),
+                int(half.born * 1000 + loop_ms),
+                int(half.due * 1000 + loop_ms),
+                half.checks,
+            )
+            for offset, half in sorted(self._table, key=lambda pair: pair[0])
+        ]
+        marks = self._store.max_offset(self.topic_id, MARKS)
+        return _Snapshot(self.end, marks, msgpack.packb([list(causes), rows]))
+
+    def _save(self, snapshot: _Snapshot) -> None:
+        self._rows.put(0, msgpack.packb(snapshot))
+        self._from, self._noted = snapshot.halves, None
+        self._core.barrier.metadata_changed()
+
+    # --- restart -----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> int:
+        """Fill the table; returns from where on a restart would have to read the half messages."""
+        store, table = self._store, self._table
+        ends = (store.max_offset(self.topic_id, HALVES), store.max_offset(self.topic_id, MARKS))
+        noted = _Snapshot(0, 0, msgpack.packb([[], []]))
+        for _, data in self._rows.rows():
+            stored: Any = msgpack.unpackb(data)
+            noted = _Snapshot(*stored)
+        low = noted._replace(halves=min(noted.halves, ends[0]), marks=min(noted.marks, ends[1]))
+        self._restore(low)
+        for record in self._scan(HALVES, low.halves):
+            if (half := decode_half(record.payload)) is not None:
+                table.add(record.queue_offset, self._open_half(half, record.stored_ms))
+        last: Mark | None = None
+        for record in self._scan(MARKS, low.marks):
+            last = decode_mark(record.payload)
+            if last is not None:
+                self._apply(last, record.stored_ms)
+        if ends[1] and last is None:
+            newest = store.read_one(self.topic_id, MARKS, ends[1] - 1)
+            last = None if newest is None else decode_mark(newest.payload)
+        if last is not None:
+            self._publish_missing(last)
+        if low != noted:
+            logger.warning("half messages were lost with the end of the log: %s was stored, it has %s", noted[:2], ends)
+            self._save(self._snapshot())
+        return low.halves
+
+    def _restore(self, low: _Snapshot) -> None:
+        data: Any = msgpack.unpackb(low.data, use_list=False)
+        causes, rows = data
+        first = self._store.min_offset(self.topic_id, HALVES)
+        for offset, number, born_ms, due_ms, checks in rows:
+            if first <= offset < low.halves:
+                group, cause = causes[number]
+                half = OpenHalf(group, cause, 0, self._past(born_ms), self._loop_time_of(due_ms), checks)
+                self._table.add(offset, half)
+
+    def _open_half(self, half: HalfMessage, stored_ms: int) -> OpenHalf:
+        options, born = self._table.options, self._past(stored_ms)
+        due = born + (options.timeout_s if half.check_after_ms < 0 else half.check_after_ms / 1000)
+        return OpenHalf(half.group, half.cause, 0, born, due)
+
+    def _apply(self, mark: Mark, stored_ms: int) -> None:
+        table = self._table
+        offsets = [offset for offset in mark.offsets if table.get(offset) is not None]
+        if mark.kind is MarkKind.CHECKED:
+            table.checked(offsets, self._past(stored_ms))
+            return
+        for offset in offsets:
+            table.begin_end(offset)
+        table.ended(offsets)
+
+    def _publish_missing(self, mark: Mark) -> None:
+        """Publish what the last mark names and a loss of power has taken: it may have cut the write in two."""
+        names = self._topics.names()
+        missing = [
+            (offset, topic_id, queue_id)
+            for offset, (topic_id, queue_id, at) in zip(mark.offsets, mark.targets, strict=False)
+            if topic_id in names and self._store.read_one(topic_id, queue_id, at) is None
+        ]
+        if not missing:
+            return
+        try:
+            halves = self.read([offset for offset, _, _ in missing])
+            published = [
+                Published(offset, halves[offset], names[topic_id], topic_id, queue_id)
+                for offset, topic_id, queue_id in missing
+                if offset in halves
+            ]
+            if published:
+                self.append_published(mark.kind, published)
+                self._store.flush()
+                self._store.sync()
+        except StoreError as error:
+            logger.error("%d committed messages could not be published again: %s", len(missing), error)
+            raise
+        logger.warning("%d committed messages, which a loss of power had taken, are published again", len(published))
+
+    def _past(self, time_ms: int) -> float:
+        """The loop time of a stored moment; not later than now, if the clock was set back."""
+        return min(self._loop_time_of(time_ms), self._core.loop.time())
+
+    def _loop_time_of(self, time_ms: int) -> float:
+        return self._core.loop.time() + (time_ms - self._core.clock_ms()) / 1000

@@ -1,0 +1,248 @@
+"""The transactions of a broker: half messages arrive, are ended by their producers, and are published or not.
+
+RocketMQ: TransactionalMessageServiceImpl, EndTransactionProcessor. There an end is one-way, and a lost one is made up
+for by a check; here it may be answered, so that a producer knows, and the check does the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgpack
+
+from broker.durability.barrier import answer
+from broker.durability.group_commit import Written
+from broker.feature import Core, Feature
+from broker.groups.members import Groups
+from broker.store.segments.index import LogKey
+from broker.topics.service import Topics
+from broker.transactions.half_log import HalfLog, Published
+from broker.transactions.records import HALVES, MARKS, MarkKind
+from broker.transactions.table import OpenHalf, TransactionOptions, TransactionTable
+from model.errors import InvalidParameter, MessageIllegal, RlabError
+from model.events import EventKind
+from model.limits import MAX_PAYLOAD_BYTES
+from model.names import HALF_TOPIC, check_group
+from model.transaction import EndOutcome, HalfMessage, TransactionState
+from remoting.body import rows_of
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+from remoting.server import Handler
+
+logger = logging.getLogger(__name__)
+
+_STATES = frozenset(map(int, TransactionState))
+_EVENTS = {
+    MarkKind.COMMITTED: EventKind.TRANSACTION_COMMITTED,
+    MarkKind.ROLLED_BACK: EventKind.TRANSACTION_ROLLED_BACK,
+    MarkKind.GIVEN_UP: EventKind.TRANSACTION_GIVEN_UP,
+}
+
+Ended = tuple[int, HalfMessage]
+"""A half message that is ended, by its offset."""
+
+
+class Transactions(Feature):
+    """The half messages of one broker: `table` has those that are open, `log` stores and publishes them."""
+
+    def __init__(self, core: Core, topics: Topics, groups: Groups, options: TransactionOptions) -> None:
+        self.table = TransactionTable(options)
+        self.log = HalfLog(core, topics, self.table)
+        self._core = core
+        self._topics = topics
+        self._groups = groups
+        self.unanswered: dict[int, int] = {}  # number of a connection -> checks that it has not answered
+        self.ended = dict.fromkeys(_EVENTS, 0)  # how many in this run
+
+    def handlers(self) -> Mapping[RequestCode, Handler]:
+        """Request code -> handler."""
+        return {RequestCode.SEND_HALF_MESSAGE: self.send_half, RequestCode.END_TRANSACTION: self.end}
+
+    def kept_from(self) -> dict[LogKey, int]:
+        """The first half message that is open, or whose end is not written."""
+        first = self.table.first()
+        return {(self.log.topic_id, HALVES): self.log.end if first is None else first}
+
+    def stats(self) -> dict[str, int]:
+        """How many transactions are open, and what became of the others in this run."""
+        return {
+            "open_transactions": len(self.table),
+            "waiting_transactions": sum(self.table.waiting().values()),
+            "committed_transactions": self.ended[MarkKind.COMMITTED],
+            "rolled_back_transactions": self.ended[MarkKind.ROLLED_BACK],
+            "given_up_transactions": self.ended[MarkKind.GIVEN_UP],
+        }
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget what a producer has not answered."""
+        self.unanswered.pop(connection.number, None)
+
+    def close(self) -> None:
+        """Store which transactions are open."""
+        self.log.close()
+
+    # --- arrival -----------------------------------------------------------------------------------------------------
+
+    def send_half(self, connection: Connection, request: Command) -> None:
+        """Store half messages of one queue, all or none; responds with the offset of the first once they are written.
+
+        The queue is the one that a commit publishes them in, so it has to take messages.
+        """
+        header = request.header
+        group, topic, queue_id = check_group(header["group"]), header["topic"], header["queue_id"]
+        rows = rows_of(request)
+        if not rows:
+            raise InvalidParameter("SEND_HALF_MESSAGE: the body must have a message, got none")
+        longest = max(len(payload) for _, _, payload in rows)
+        if not 0 < longest <= MAX_PAYLOAD_BYTES:
+            raise MessageIllegal(f"the message has {longest} bytes, allowed are 1 to {MAX_PAYLOAD_BYTES}: split it")
+        self._topics.writable(topic, queue_id)
+        self.table.check_room(len(rows))
+        core, options = self._core, self.table.options
+        cause = core.emit(
+            EventKind.HALF_STORED,
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
+            client=self._client_of(connection),
+            offset=self.log.next_offset,
+            n=len(rows),
+        )
+        first = self.log.append_halves(
+            [HalfMessage(group, topic, queue_id, h, after, cause, p) for h, after, p in rows]
+        )
+        born = core.loop.time()
+        usual = born + options.timeout_s
+        halves = [
+            OpenHalf(group, cause, connection.number, born, usual if after < 0 else born + after / 1000)
+            for _, after, _ in rows
+        ]
+
+        def written(failure: RlabError | None) -> None:
+            if failure is None:
+                self._opened(first, halves, usual)
+            answer(connection, request, failure, {"offset": first})
+
+        core.barrier.after_append(written, HALF_TOPIC, HALVES)
+
+    def _opened(self, first: int, halves: Sequence[OpenHalf], usual: float) -> None:
+        if all(half.due == usual for half in halves):
+            self.table.add_batch(first, halves, usual)
+        else:
+            for offset, half in enumerate(halves, first):
+                self.table.add(offset, half)
+        self._core.driver.wake_by(min(half.due for half in halves))
+        self.log.progressed()
+
+    def _client_of(self, connection: Connection) -> str:
+        client = self._groups.clients.get(connection.number)
+        return "" if client is None else client.client_id
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def end(self, connection: Connection, request: Command) -> None:
+        """Commit or roll back half messages; responds once that is written. Idempotent."""
+        group, rows = request.header["group"], rows_of(request)
+        wrong = next((state for _, _, state in rows if state not in _STATES), None)
+        if wrong is not None:
+            raise InvalidParameter(f"END_TRANSACTION: a state is 0 (unknown), 8 (commit) or 12 (rollback), got {wrong}")
+        found = self.log.read(list(named)) if (named := self._named(rows)) else {}
+        outcomes: list[int] = []
+        ending: dict[TransactionState, dict[int, HalfMessage]] = {}
+        for offset, message_id, state in rows:
+            half = found.get(offset)
+            is_open = self.table.get(offset) is not None
+            # The id is the last field of a payload, which nobody has to decode for that.
+            if half is not None and not (half.group == group and half.payload.endswith(message_id.encode())):
+                outcomes.append(EndOutcome.NOT_FOUND)
+            elif half is None:
+                outcomes.append(EndOutcome.NOT_FOUND if is_open or offset not in named else EndOutcome.ENDED_BEFORE)
+            elif not is_open or any(offset in others for others in ending.values()):
+                outcomes.append(EndOutcome.ENDED_BEFORE)
+            else:
+                outcomes.append(EndOutcome.DONE)
+                ending.setdefault(state, {})[offset] = half
+        reason, client = "producer", self._client_of(connection)
+        if request.header.get("from_check"):
+            reason = "check"
+            self.unanswered[connection.number] = max(0, self.unanswered.get(connection.number, 0) - len(rows))
+        if rolled_back := ending.get(TransactionState.ROLLBACK):
+            self.drop(MarkKind.ROLLED_BACK, list(rolled_back.items()), reason, client)
+        lost: frozenset[int] = frozenset()
+        if committed := ending.get(TransactionState.COMMIT):
+            lost = self._commit(committed, reason, client)
+        if lost:
+            outcomes = [
+                EndOutcome.NOT_FOUND if row[0] in lost else outcome for row, outcome in zip(rows, outcomes, strict=True)
+            ]
+
+        def written(failure: RlabError | None) -> None:
+            answer(connection, request, failure, {}, msgpack.packb(outcomes))
+
+        self._core.barrier.after_append(written, HALF_TOPIC, HALVES)
+
+    def _named(self, rows: Sequence[tuple[int, str, int]]) -> dict[int, None]:
+        """The offsets that a request names, and that have a half message or had one."""
+        end = self.log.end
+        return {offset: None for offset, _, _ in rows if offset < end}
+
+    def _commit(self, committed: Mapping[int, HalfMessage], reason: str, client: str) -> frozenset[int]:
+        """Publish committed messages; returns those whose topic was deleted, which are given up."""
+        known = self._topics.table.get
+        entries = {topic: known(topic) for topic in {half.topic: None for half in committed.values()}}
+        lost = [(offset, half) for offset, half in committed.items() if entries[half.topic] is None]
+        if lost:
+            logger.warning("%d committed messages are dropped: topic %r was deleted", len(lost), lost[0][1].topic)
+            self.drop(MarkKind.GIVEN_UP, lost, "topic deleted", client)
+        published = [
+            Published(offset, half, half.topic, entry.topic_id, half.queue_id)
+            for offset, half in committed.items()
+            if (entry := entries[half.topic]) is not None
+        ]
+        if published:
+            self.publish(MarkKind.COMMITTED, published, reason, client)
+        return frozenset(offset for offset, _ in lost)
+
+    def drop(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str = "") -> None:
+        """Write the end of open half messages that are published nowhere."""
+        written = self._ending(kind, ended, reason, client)
+        self.log.append_mark(kind, [offset for offset, _ in ended])
+        self._core.barrier.after_append(written, HALF_TOPIC, MARKS)
+
+    def publish(self, kind: MarkKind, published: Sequence[Published], reason: str, client: str = "") -> None:
+        """Write the end of open half messages, and publish them."""
+        written = self._ending(kind, [(each.offset, each.half) for each in published], reason, client)
+        self.log.append_published(kind, published)
+        first, *others = {(each.topic, each.queue_id): None for each in published}
+        for topic, queue_id in others:
+            self._core.barrier.after_append(_nothing, topic, queue_id)
+        self._core.barrier.after_append(written, *first)
+
+    def _ending(self, kind: MarkKind, ended: Sequence[Ended], reason: str, client: str) -> Written:
+        """Begin the end of open half messages; call what it returns once that is written."""
+        table, offsets = self.table, [offset for offset, _ in ended]
+        counts: dict[tuple[str, str, str], int] = {}
+        for offset, half in ended:
+            table.begin_end(offset)
+            key = (half.cause, half.group, half.topic)
+            counts[key] = counts.get(key, 0) + 1
+
+        def written(failure: RlabError | None) -> None:
+            if failure is not None:
+                table.put_back(offsets, self._core.loop.time())
+                self._core.driver.wake_by(table.next_due())
+                return
+            table.ended(offsets)
+            self.ended[kind] += len(offsets)
+            for (cause, group, topic), n in counts.items():
+                names = {"group": group, "topic": topic, "client": client}
+                self._core.emit(_EVENTS[kind], cause=cause, **names, offset=offsets[0], n=n, detail=reason)
+            self.log.progressed()
+
+        return written
+
+
+def _nothing(failure: RlabError | None) -> None:
+    """A queue has something new; the end of the write is handled elsewhere."""

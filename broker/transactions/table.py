@@ -1,0 +1,262 @@
+"""TransactionTable: the half messages that are not ended, and when their producer group is asked about each. Pure.
+
+A half message is known by its offset in the half queue. Batches arrive in the order of their offsets, and become due
+together, so the heap has one entry for a batch and not for a message.
+
+    t=0    halves 0 and 1 arrive      open, due at 6
+    t=2    0 is committed             `begin_end`, the log is written, `ended`
+    t=6    1 is due                   CHECK; `checked` makes it due at 36
+    t=36   nobody has ended it        CHECK again, up to 15 times; then GIVE_UP
+    t=36   its group has no producer  `wait`: not counted; due at 66, or as soon as one comes
+
+The end of a half message is not final until the log has it: between `begin_end` and `ended` it is neither open, so that
+nobody asks about it, nor forgotten, because a failed write puts it back. Whoever ends it a second time changes nothing.
+
+RocketMQ: TransactionalMessageServiceImpl, which reads all open half messages in each check, and writes each one that it
+has asked about again at the end of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from model.errors import ConfigError, SystemBusy
+from model.limits import (
+    MAX_OPEN_TRANSACTIONS,
+    MAX_TRANSACTION_CHECKS,
+    TRANSACTION_CHECK_INTERVAL_S,
+    TRANSACTION_KEEP_H,
+    TRANSACTION_TIMEOUT_S,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOptions:
+    """When a broker asks about transactions, and when it gives them up.
+
+    Attributes:
+        timeout_s: time after which a half message is asked about first, unless it has one of its own.
+        check_interval_s: time until it is asked about again.
+        max_checks: how often it is asked about.
+        keep_h: hours after which it is given up, asked about or not.
+
+    Raises:
+        ConfigError: a value that is not positive.
+    """
+
+    timeout_s: float = TRANSACTION_TIMEOUT_S
+    check_interval_s: float = TRANSACTION_CHECK_INTERVAL_S
+    max_checks: int = MAX_TRANSACTION_CHECKS
+    keep_h: float = TRANSACTION_KEEP_H
+
+    def __post_init__(self) -> None:
+        for name in ("timeout_s", "check_interval_s", "max_checks", "keep_h"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"transaction_{name}={value}: it must be positive")
+
+
+class Why(StrEnum):
+    """Why a half message that is due is given up; `NOT_YET` is one that is asked about."""
+
+    NOT_YET = ""
+    CHECKS = "checks"
+    AGE = "age"
+
+
+@dataclass(slots=True)
+class OpenHalf:
+    """A half message that is not ended. Times are loop time in seconds."""
+
+    group: str
+    cause: str
+    connection: int  # number of the connection that sent it, 0 if that was to an earlier run
+    born: float
+    due: float
+    checks: int = 0
+    waits: bool = False  # for a producer of its group
+
+
+def whom_to_ask(producers: Sequence[int], half: OpenHalf, offset: int) -> list[int]:
+    """Return the connections of a group's producers, in the order in which they are to be tried for the next check.
+
+    First comes the producer that sent the message, which knows whether its local branch still runs; at each further
+    check another one.
+    """
+    first = producers.index(half.connection) if half.connection in producers else offset % len(producers)
+    turn = (first + half.checks) % len(producers)
+    return [*producers[turn:], *producers[:turn]]
+
+
+class DueHalf(NamedTuple):
+    """A half message whose time has come: to be asked about, or given up."""
+
+    offset: int
+    half: OpenHalf
+    give_up: Why
+
+
+_TAKEN = float("inf")
+_Batch = tuple[float, int, Sequence[int]]
+"""When it is due, a number that makes entries comparable, and the offsets."""
+
+
+class TransactionTable:
+    """The open half messages of one broker, by offset."""
+
+    def __init__(self, options: TransactionOptions, max_open: int = MAX_OPEN_TRANSACTIONS) -> None:
+        self.options = options
+        self._keep_s = options.keep_h * 3600
+        self._max_open = max_open
+        self._open: dict[int, OpenHalf] = {}  # in the order of the offsets, but for those that were put back
+        self._ending: dict[int, OpenHalf] = {}
+        self._heap: list[_Batch] = []
+        self._pushed = 0
+        self._waiting: dict[str, dict[int, None]] = {}  # group -> offsets of those that wait for a producer of it
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._ending)
+
+    def __iter__(self) -> Iterator[tuple[int, OpenHalf]]:
+        """All that are not ended for good, in no order."""
+        yield from self._open.items()
+        yield from self._ending.items()
+
+    def get(self, offset: int) -> OpenHalf | None:
+        """The half message at an offset, if it is open."""
+        return self._open.get(offset)
+
+    def waiting(self) -> dict[str, int]:
+        """Group -> how many of its half messages are due, and wait for a producer that can be asked."""
+        return {group: len(offsets) for group, offsets in self._waiting.items()}
+
+    def first(self) -> int | None:
+        """The lowest offset that is not ended for good."""
+        return min((offset for offset, _ in self), default=None)
+
+    # --- arrival and end ---------------------------------------------------------------------------------------------
+
+    def check_room(self, n: int) -> None:
+        """Check that there is room for more.
+
+        Raises:
+            SystemBusy: there are too many.
+        """
+        if len(self) + n > self._max_open:
+            raise SystemBusy(
+                f"this broker has {len(self)} open transactions, at most {self._max_open}: end some, or retry later"
+            )
+
+    def add(self, offset: int, half: OpenHalf) -> None:
+        """Add a half message, which is due alone."""
+        self._open[offset] = half
+        self._push(half.due, (offset,))
+
+    def add_batch(self, first: int, halves: Sequence[OpenHalf], due: float) -> None:
+        """Add half messages with consecutive offsets that are all due at the same time."""
+        offsets = range(first, first + len(halves))
+        self._open.update(zip(offsets, halves, strict=True))
+        self._push(due, offsets)
+
+    def begin_end(self, offset: int) -> None:
+        """Take an open half message whose end is being written; `ended` or `put_back` follows."""
+        half = self._ending[offset] = self._open.pop(offset)
+        if half.waits:
+            self._stop_waiting(offset, half)
+
+    def ended(self, offsets: Iterable[int]) -> None:
+        """Forget half messages: their end is written."""
+        for offset in offsets:
+            del self._ending[offset]
+
+    def put_back(self, offsets: Sequence[int], now: float) -> None:
+        """Open half messages again: their end could not be written."""
+        due = now + self.options.check_interval_s
+        for offset in offsets:
+            half = self._open[offset] = self._ending.pop(offset)
+            half.due = due
+        self._push(due, offsets)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """When the next half message is due, or earlier; None without any."""
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: float, limit: int) -> list[DueHalf]:
+        """Return half messages that are due, at most so many.
+
+        Each is then `checked`, told to `wait`, or ended; those behind the limit stay due.
+        """
+        due: list[DueHalf] = []
+        while len(due) < limit and self._heap and self._heap[0][0] <= now:
+            at, _, offsets = heapq.heappop(self._heap)
+            for n, offset in enumerate(offsets):
+                if len(due) == limit:
+                    self._push(at, offsets[n:])
+                    break
+                half = self._open.get(offset)
+                if half is not None and half.due == at:  # or it was ended, or has become due at another time
+                    half.due = _TAKEN  # another entry may be due at the very same time
+                    due.append(DueHalf(offset, half, self._judge(half, now)))
+        return due
+
+    def _judge(self, half: OpenHalf, now: float) -> Why:
+        if now - half.born >= self._keep_s:
+            return Why.AGE
+        return Why.CHECKS if half.checks >= self.options.max_checks else Why.NOT_YET
+
+    def checked(self, offsets: Sequence[int], now: float) -> None:
+        """Count a check of open half messages; they are due again after the interval."""
+        due = now + self.options.check_interval_s
+        for offset in offsets:
+            half = self._open[offset]
+            half.checks += 1
+            half.due = due
+            if half.waits:
+                self._stop_waiting(offset, half)
+        self._push(due, offsets)
+
+    def wait(self, offsets: Sequence[int], now: float) -> None:
+        """Let half messages wait for a producer of their group; that counts as no check."""
+        due = now + self.options.check_interval_s
+        for offset in offsets:
+            half = self._open[offset]
+            half.due = due
+            if not half.waits:
+                half.waits = True
+                self._waiting.setdefault(half.group, {})[offset] = None
+        self._push(due, offsets)
+
+    def later(self, offsets: Sequence[int], due: float) -> None:
+        """Let half messages be due again at another time; that counts as no check."""
+        for offset in offsets:
+            self._open[offset].due = due
+        self._push(due, offsets)
+
+    def producer_came(self, group: str, now: float) -> bool:
+        """Make what waits for a producer of this group due; returns whether anything did."""
+        offsets = self._waiting.pop(group, None)
+        if offsets is None:
+            return False
+        for offset in offsets:
+            half = self._open[offset]
+            half.waits, half.due = False, now
+        self._push(now, tuple(offsets))
+        return True
+
+    def _stop_waiting(self, offset: int, half: OpenHalf) -> None:
+        half.waits = False
+        waiting = self._waiting[half.group]
+        del waiting[offset]
+        if not waiting:
+            del self._waiting[half.group]
+
+    def _push(self, due: float, offsets: Sequence[int]) -> None:
+        if offsets:
+            self._pushed += 1
+            heapq.heappush(self._heap, (due, self._pushed, offsets))

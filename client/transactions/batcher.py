@@ -1,0 +1,135 @@
+"""Batches half messages, and ends: those of one event-loop iteration that go the same way are one request.
+
+As `client/produce/batcher.py` does for plain sends. Each row still gets its own answer, or the error of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from model.errors import RlabError, error_of
+from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
+from model.message_queue import MessageQueue
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.request_code import RequestCode
+
+_pack = msgpack.Packer(autoreset=True).pack
+_END_BYTES = 64
+"""A row of an end, about."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one request; itself the waiter for its answer."""
+
+    connection: Connection
+    code: RequestCode
+    header: dict[str, Any]
+    deadline: float
+    """The earliest of the callers', loop time in seconds."""
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    futures: list[asyncio.Future[int]] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def done(self) -> bool:
+        """Whether the answer is here: false, because a caller that gave up does not matter to the others."""
+        return False
+
+    def set_result(self, response: Command) -> None:
+        """Give every caller its part: the offset of its half message, or the outcome of its end."""
+        if response.code:
+            self.set_exception(error_of(response.code, str(response.header.get("remark", "no remark"))))
+            return
+        results: Any
+        if self.code is RequestCode.SEND_HALF_MESSAGE:
+            first = response.header["offset"]
+            results = range(first, first + len(self.futures))
+        else:
+            results = msgpack.unpackb(response.body or b"")
+        for future, result in zip(self.futures, results, strict=True):
+            if not future.done():
+                future.set_result(result)
+
+    def set_exception(self, error: Exception) -> None:
+        """Fail every caller, each with its own error: a shared one would collect all their tracebacks."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(type(error)(*error.args))
+
+
+class TransactionBatcher:
+    """The half messages and ends of one producer group."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, group: str) -> None:
+        self._loop = loop
+        self._group = group
+        self._batches: dict[tuple[Connection, MessageQueue | bool], _Rows] = {}
+
+    def half(
+        self, connection: Connection, queue: MessageQueue, row: tuple[int, int, bytes], deadline: float
+    ) -> asyncio.Future[int]:
+        """Send a half message: (tag hash, first check after ms or -1, payload); the future is of its offset."""
+        batch = self._batches.get((connection, queue))
+        if batch is None:
+            header = {"group": self._group, "topic": queue.topic, "queue_id": queue.queue_id}
+            batch = self._new((connection, queue), RequestCode.SEND_HALF_MESSAGE, header, deadline)
+        return self._add(batch, (connection, queue), row, len(row[2]), deadline)
+
+    def end(
+        self, connection: Connection, row: tuple[int, str, int], deadline: float, *, from_check: bool = False
+    ) -> asyncio.Future[int]:
+        """Send an end: (offset of the half message, message id, state); the future is of its `EndOutcome`."""
+        batch = self._batches.get((connection, from_check))
+        if batch is None:
+            header = {"group": self._group, **({"from_check": True} if from_check else {})}
+            batch = self._new((connection, from_check), RequestCode.END_TRANSACTION, header, deadline)
+        return self._add(batch, (connection, from_check), row, _END_BYTES, deadline)
+
+    def _new(
+        self,
+        key: tuple[Connection, MessageQueue | bool],
+        code: RequestCode,
+        header: dict[str, Any],
+        deadline: float,
+    ) -> _Rows:
+        if not self._batches:
+            self._loop.call_soon(self._flush)
+        batch = self._batches[key] = _Rows(key[0], code, header, deadline)
+        return batch
+
+    def _add(
+        self,
+        batch: _Rows,
+        key: tuple[Connection, MessageQueue | bool],
+        row: Sequence[Any],
+        size_bytes: int,
+        deadline: float,
+    ) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = self._loop.create_future()
+        batch.rows.append(row)
+        batch.futures.append(future)
+        batch.size_bytes += size_bytes
+        batch.deadline = min(batch.deadline, deadline)
+        if batch.size_bytes >= MAX_BATCH_BYTES or len(batch.rows) >= MAX_BATCH_MESSAGES:
+            self._send(self._batches.pop(key))
+        return future
+
+    def _flush(self) -> None:
+        batches, self._batches = self._batches, {}
+        for batch in batches.values():
+            self._send(batch)
+        for connection in {batch.connection: None for batch in batches.values()}:
+            connection.flush()
+
+    def _send(self, batch: _Rows) -> None:
+        try:
+            left_s = batch.deadline - self._loop.time()
+            batch.connection.request_for(batch, batch.code, batch.header, _pack(batch.rows), left_s)
+        except RlabError as error:
+            batch.set_exception(error)

@@ -1,0 +1,114 @@
+"""Answers the checks of brokers: what became of a transaction of the group, of this producer or of one that is gone.
+
+A check is one-way and comes again, so it may be dropped: when too many wait, and when the same one is being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from client.instance.background import BackgroundTasks
+from client.listeners.threads import DaemonThreads
+from client.transactions.batcher import TransactionBatcher
+from model.decode import decode_messages
+from model.errors import RlabError
+from model.limits import MAX_RUNNING_CHECKS, MAX_WAITING_CHECKS, REQUEST_TIMEOUT_S
+from model.message import MessageExt
+from model.message_queue import MessageQueue
+from model.record import RecordCorrupt, encode_record
+from model.transaction import TransactionState
+from remoting.command import Command
+from remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+Check = Callable[[MessageExt], Awaitable[TransactionState] | TransactionState]
+"""Gets the half message, and says what became of its transaction. Its offset is -1, because it has none yet."""
+
+
+class CheckAnswers:
+    """The checks of one producer, each answered in a task; a plain function is called in a thread.
+
+    `known` says what this process knows of a message id without asking anybody: the state of a transaction that is
+    being ended, UNKNOWN while its block runs, and None of any other.
+    """
+
+    def __init__(self, group: str, check: Check, known: Callable[[str], TransactionState | None]) -> None:
+        self._group = group
+        self._check = check
+        self._known = known
+        self._is_async = inspect.iscoroutinefunction(check) or inspect.iscoroutinefunction(type(check).__call__)
+        self._tasks = BackgroundTasks(f"checks of producer group {group}")
+        self._threads = DaemonThreads(MAX_RUNNING_CHECKS, f"rlab check {group}")
+        self._at_once = asyncio.Semaphore(MAX_RUNNING_CHECKS)
+        self._asked: dict[tuple[Connection, int], None] = {}
+        self._ends: TransactionBatcher
+
+    async def start(self, ends: TransactionBatcher) -> None:
+        """Begin to answer. Cancellation: nothing is left running."""
+        self._ends = ends
+        await self._tasks.start()
+
+    def start_soon(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a coroutine function in the same tasks, until it ends or `stop` is called."""
+        self._tasks.start_soon(function)
+
+    async def stop(self) -> None:
+        """Stop answering; checks that run are cancelled, and come again elsewhere. Idempotent."""
+        await self._tasks.stop()
+        self._threads.shutdown()
+
+    def asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+        """Answer a check in a task of its own; or drop it, when too many wait or this one does already."""
+        key = connection, command.header["offset"]
+        if key in self._asked or len(self._asked) >= MAX_WAITING_CHECKS or not self._tasks.running:
+            return
+        message = _message_of(broker_name, command)
+        if message is None:
+            logger.error("a check of group %s is about bytes that are no message; it is not answered", self._group)
+            return
+        self._asked[key] = None
+        self._tasks.start_soon(self._answer, key, message)
+
+    async def _answer(self, key: tuple[Connection, int], message: MessageExt) -> None:
+        connection, offset = key
+        try:
+            async with self._at_once:
+                state = self._known(message.message_id)
+                if state is None:
+                    state = await self._ask_user(message)
+            row = (offset, message.message_id, int(state))
+            deadline = asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S
+            await self._ends.end(connection, row, deadline, from_check=True)
+        except RlabError as error:
+            logger.warning("the answer to a check of %s is lost, it comes again: %s", message.message_id, error)
+        finally:
+            del self._asked[key]
+
+    async def _ask_user(self, message: MessageExt) -> TransactionState:
+        """Call the user's check; an exception, or a value that is no state, is logged and counts as UNKNOWN."""
+        try:
+            if self._is_async:
+                state = self._check(message)
+            else:
+                loop = asyncio.get_running_loop()
+                state = await loop.run_in_executor(self._threads, self._check, message)
+            return TransactionState(await state if inspect.isawaitable(state) else state)
+        except Exception:
+            logger.exception("the check of group %s failed on message %s", self._group, message.message_id)
+            return TransactionState.UNKNOWN
+
+
+def _message_of(broker_name: str, command: Command) -> MessageExt | None:
+    header = command.header
+    queue = MessageQueue(header["topic"], broker_name, header["queue_id"])
+    record = encode_record(0, queue.queue_id, 0, 0, 0, 0, 0, command.body or b"")
+    try:
+        (message,) = decode_messages(queue, record)
+    except RecordCorrupt:
+        return None
+    return message._replace(offset=-1)

@@ -1,0 +1,223 @@
+"""Sends messages in transactions. RocketMQ: TransactionMQProducer.
+
+A half message is stored where no consumer sees it, then the local branch runs, then the half message is committed or
+rolled back. If that last step is lost, with the message or with this process, the broker asks a producer of the same
+group, and `check` says what became of the local branch:
+
+    async def check(message):
+        return TransactionState.COMMIT if await orders.has(message.message_id) else TransactionState.ROLLBACK
+
+    async with TransactionProducer("127.0.0.1:9876", "orders", check=check) as producer:
+        async with producer.transaction(Message("payments", b"...")) as tx:
+            await orders.insert(tx.message_id, ...)
+
+A check may run while the local branch still does, in another process. If it finds nothing, it has to make sure that
+nothing comes later either, or say `UNKNOWN`: docs/transactions.md has the way, a row that the local branch then finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from client.instance.member import CheckingProducer
+from client.produce.producer import Producer, may_retry
+from client.transactions.batcher import TransactionBatcher
+from client.transactions.checks import Check, CheckAnswers
+from client.transactions.transaction import Transaction
+from model.errors import ConfigError, IllegalOperation, MessageIllegal, RlabError, TransactionLost
+from model.limits import MAX_TRANSACTION_TIMEOUT_S, SEND_RETRIES, SEND_TIMEOUT_S
+from model.message import Message, check_message, tag_hash
+from model.message_queue import MessageQueue
+from model.names import TRACE_TOPIC
+from model.transaction import EndOutcome, TransactionState
+from remoting.command import Command
+from remoting.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+_REFUSED = {
+    "delay_ms": "a delayed message is published when its time comes, whatever becomes of a transaction: send it with "
+    "`send(..., delay_ms=...)` in the local branch, or let the consumer wait",
+    "oneway": "a one-way send learns nothing of its half message, so it could not be ended: leave `oneway` out",
+}
+
+
+class TransactionProducer(Producer, CheckingProducer):
+    """Sends messages that consumers get exactly if a local change has happened; and plain messages, as `Producer`.
+
+    Args:
+        name_servers: addresses, a string separated by commas or a list.
+        group: producer group. Its members answer for each other: all need the same `check`, and a look at the same
+            data.
+        check: gets a message whose transaction nobody has ended, and returns its `TransactionState`. An `async def`
+            runs on the event loop, a plain function in a thread. An exception counts as UNKNOWN and is logged.
+        retries: further attempts to store a half message after an error that says that it was not stored.
+        timeout_s: seconds for that, and for an end.
+        **options: as of `Producer`.
+
+    Raises:
+        ConfigError, InvalidParameter: an option or name is wrong.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        group: str,
+        *,
+        check: Check,
+        retries: int = SEND_RETRIES,
+        timeout_s: float = SEND_TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        if not callable(check):
+            raise ConfigError(f"check must be a function of a message, got {check!r}")
+        super().__init__(name_servers, group, retries=retries, timeout_s=timeout_s, **options)
+        self._begun: dict[str, Transaction] = {}  # by message id
+        self._answers = CheckAnswers(self.group, check, self._known_state)
+
+    # --- lifecycle ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the producer; see `Producer.start`. Brokers ask it from its first heartbeat on."""
+        self._ends = TransactionBatcher(asyncio.get_running_loop(), self.group)
+        await self._answers.start(self._ends)
+        try:
+            await super().start()
+        except BaseException:
+            await self._answers.stop()
+            raise
+        self._answers.start_soon(self._announce)
+
+    async def _announce(self) -> None:
+        """Tell every broker that this producer answers checks: one that is gone may have sent to any of them."""
+        instance = self._running()
+        try:
+            await instance.update_routes((TRACE_TOPIC,))
+        except RlabError as error:
+            logger.warning("producer group %s is announced later: %s", self.group, error)
+        await instance.heartbeats.send()
+
+    def topics(self) -> tuple[str, ...]:
+        """See `Resident`: its topics, and one that every broker has, so that it knows all brokers."""
+        return tuple(sorted({*super().topics(), TRACE_TOPIC}))
+
+    async def shutdown(self) -> None:
+        """Close; see `Producer.shutdown`. Transactions that are not ended are left to the checks."""
+        await self._answers.stop()
+        await super().shutdown()
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        message: Message,
+        *,
+        key: str | None = None,
+        queue: MessageQueue | None = None,
+        check_after_s: float | None = None,
+        **more: Any,
+    ) -> Transaction:
+        """Make a transaction; `async with` runs its local branch.
+
+        Args:
+            message: what a commit publishes.
+            key: as of `send`.
+            queue: as of `send`.
+            check_after_s: how long the local branch may take before the group is asked about it; the broker's
+                `--transaction-timeout` by default.
+            **more: options of sends that no transaction can have; refused.
+
+        Raises:
+            MessageIllegal: no message that can be sent, or several.
+            IllegalOperation: an option that does not go with a transaction.
+        """
+        for name in more:
+            raise IllegalOperation(
+                f"{name} and a transaction exclude each other: {_REFUSED.get(name, 'it is no option of a transaction')}"
+            )
+        if not isinstance(message, Message):
+            raise MessageIllegal(
+                f"a transaction has one message, got {type(message).__name__}: the messages of a batch could not be "
+                "committed one by one; send one that refers to them all, or make a transaction for each"
+            )
+        check_message(message)
+        if check_after_s is not None and not 0 < check_after_s <= MAX_TRANSACTION_TIMEOUT_S:
+            raise IllegalOperation(f"check_after_s must be more than 0, up to {MAX_TRANSACTION_TIMEOUT_S:g}")
+        return Transaction(self, message, key, queue, -1 if check_after_s is None else int(check_after_s * 1000))
+
+    async def begin(self, transaction: Transaction) -> None:
+        """Store the half message of a transaction; called by it.
+
+        Only an attempt that certainly stored nothing is repeated: a second half message would be committed like the
+        first one, if the check finds by the message what the local branch did.
+        """
+        message, topic = transaction.message, transaction.message.topic
+        queues = self._publish_queues(topic) or await self._resolve(topic)
+        now = self._time()
+        deadline = now + self._timeout_s
+        transaction.message_id, payload = self._encode(message)
+        row = (tag_hash(message.tags), transaction.check_after_ms, payload)
+        self._begun[transaction.message_id] = transaction
+        attempt, avoid = 1, None
+        try:
+            while True:
+                chosen = transaction.queue or self._choose(topic, queues, transaction.key, avoid, now)
+                try:
+                    connection = self._masters.get(chosen.broker_name)
+                    if connection is None or not connection.ready:
+                        connection = await self._connection_to(chosen.broker_name, deadline - now)
+                    transaction.offset = await self._ends.half(connection, chosen, row, deadline)
+                except RlabError as error:
+                    now = self._time()
+                    self._picker.record(chosen.broker_name, 0.0, now, failed=True)
+                    if attempt >= self._attempts or now >= deadline or not (error.definite and may_retry(error)):
+                        raise
+                    attempt, avoid = attempt + 1, chosen.broker_name
+                    queues = await self._look_again(topic, queues)
+                else:
+                    transaction.queue = chosen
+                    return
+        except BaseException:
+            del self._begun[transaction.message_id]
+            raise
+
+    async def end(self, transaction: Transaction) -> None:
+        """Tell the broker how a transaction ended; called by it. What cannot be told is left to the check."""
+        state, queue = transaction.state, transaction.queue
+        assert state is not None, "its block is left"
+        assert queue is not None, "it was begun"
+        try:
+            if state is TransactionState.UNKNOWN:
+                return
+            deadline = self._time() + self._timeout_s
+            connection = self._masters.get(queue.broker_name)
+            if connection is None or not connection.ready:
+                connection = await self._connection_to(queue.broker_name, self._timeout_s)
+            row = (transaction.offset, transaction.message_id, int(state))
+            outcome = await self._ends.end(connection, row, deadline)
+        except RlabError as error:
+            logger.warning("transaction %s is left to the check: %s", transaction.message_id, error)
+            return
+        finally:
+            del self._begun[transaction.message_id]
+        if outcome == EndOutcome.NOT_FOUND and state is TransactionState.COMMIT:
+            raise TransactionLost(
+                f"message {transaction.message_id} of topic {transaction.message.topic!r} cannot be committed, because "
+                "its broker has lost it, or its topic was deleted. The local branch is done: send the message again"
+            )
+        if outcome == EndOutcome.ENDED_BEFORE:
+            logger.info("transaction %s was ended by a check before", transaction.message_id)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+
+    def check_asked(self, connection: Connection, broker_name: str, command: Command) -> None:
+        """Answer a broker that asks about a transaction of the group; see `CheckingProducer`."""
+        self._answers.asked(connection, broker_name, command)
+
+    def _known_state(self, message_id: str) -> TransactionState | None:
+        """The state of a transaction of this producer that is not ended yet; see `CheckAnswers`."""
+        transaction = self._begun.get(message_id)
+        return None if transaction is None else transaction.state or TransactionState.UNKNOWN

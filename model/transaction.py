@@ -1,0 +1,53 @@
+"""The states of a transaction as they travel: what a producer says of one, and what a broker made of that.
+
+RocketMQ: MessageSysFlag (TRANSACTION_COMMIT_TYPE, ...), LocalTransactionState.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TransactionState(IntEnum):
+    """What the local branch of a transaction came to; RocketMQ's numbers."""
+
+    UNKNOWN = 0
+    """Nobody can say yet: the broker asks again."""
+    COMMIT = 8
+    """It succeeded: consumers get the message."""
+    ROLLBACK = 12
+    """It failed, and never will succeed: nobody gets the message."""
+
+
+class EndOutcome(IntEnum):
+    """What END_TRANSACTION did to one half message."""
+
+    DONE = 0
+    """It is ended as asked, or stays open as asked."""
+    ENDED_BEFORE = 1
+    """It was committed, rolled back or given up before; nothing changes."""
+    NOT_FOUND = 2
+    """This broker has no such half message of this group: it was lost with the end of its log, or never was here."""
+
+
+class HalfMessage(NamedTuple):
+    """A half message as a broker stores it, and as it asks about it."""
+
+    group: str  # producer group
+    topic: str  # where a commit publishes it
+    queue_id: int
+    tag_hash: int
+    check_after_ms: int  # first check, after the message was stored; -1 for the broker's own timeout
+    cause: str  # id of the event of its arrival, the cause of all that follow
+    payload: bytes
+
+
+class OpenTransaction(NamedTuple):
+    """An open half message, as operators see it."""
+
+    message_id: str
+    topic: str
+    age_s: float
+    checks: int  # how often its group was asked
+    next_check_s: float  # until then; 0 while it waits for a producer of the group

@@ -1,0 +1,62 @@
+"""The requests of transactions, and about producer groups."""
+
+from __future__ import annotations
+
+from model.limits import MAX_BATCH_MESSAGES, MAX_TRANSACTION_TIMEOUT_S
+from remoting.request_code import RequestCode
+from remoting.wire.field import CAUSE, QUEUE, TOPIC, Field, RequestSchema
+
+_GROUP = Field("group", str, "producer group")
+_HALF = Field("offset", int, "offset of the half message, in the answer of SEND_HALF_MESSAGE", minimum=0)
+_STATE = Field("state", int, "0 unknown, 8 commit, 12 rollback")
+
+TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
+    RequestCode.SEND_HALF_MESSAGE: RequestSchema(
+        "producer -> broker",
+        "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
+        (_GROUP, TOPIC, QUEUE),
+        rows=(
+            Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
+            Field(
+                "check_after_ms",
+                int,
+                "when its group is asked about it first; -1 for the broker's own time",
+                minimum=-1,
+                maximum=int(MAX_TRANSACTION_TIMEOUT_S * 1000),
+            ),
+            Field("payload", bytes, "see `model/message.py`"),
+        ),
+        max_rows=MAX_BATCH_MESSAGES,
+        answer="once they are stored: header `offset` of the first, the others follow; END_TRANSACTION names it",
+    ),
+    RequestCode.END_TRANSACTION: RequestSchema(
+        "producer -> broker",
+        "End transactions: commit or roll back their half messages, or leave them open. Repeating it changes nothing.",
+        (
+            _GROUP,
+            Field("from_check", bool, "whether it answers checks", required=False),
+        ),
+        rows=(_HALF, Field("message_id", str, "id of the message, which has to be at that offset"), _STATE),
+        max_rows=MAX_BATCH_MESSAGES,
+        answer="once it is stored; body: msgpack array of what became of each: 0 done, 1 ended before, 2 not found",
+    ),
+    RequestCode.CHECK_TRANSACTION_STATE: RequestSchema(
+        "broker -> producer, one-way",
+        "Nobody has ended this half message in time: what came of its transaction? END_TRANSACTION tells it.",
+        (_GROUP, TOPIC, QUEUE, _HALF, Field("n", int, "number of this check, from 1", minimum=1), CAUSE),
+        body="payload (see `model/message.py`)",
+    ),
+    RequestCode.GET_ALL_PRODUCER_INFO: RequestSchema(
+        "admin -> broker",
+        "Every producer group with a member or an open transaction.",
+        answer="body: msgpack array of [group, members, open transactions, age of the oldest in seconds, those that "
+        "wait for a producer that can be asked]",
+    ),
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: RequestSchema(
+        "admin -> broker",
+        "The members of a producer group, and its oldest open transactions.",
+        (_GROUP,),
+        answer="body: msgpack [[[client id, address, whether it answers checks], ...], [[message id, topic, age in "
+        "seconds, checks, next check in seconds], ...], open transactions]",
+    ),
+}
