@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import Config, Json, Verbose
-from cli.output import print_json, print_line, print_note
+from cli.output import print_line
 from cli.runtime import FAILED, exit_with_error
 from model.errors import ConfigError
 from model.limits import MAX_SIM_SEEDS
 from model.quirks import Quirk
 
 if TYPE_CHECKING:
-    from model.events import Event
     from simulation.engine.sweep import Case
-
-_TOLD_EVERY = 50
-"""Seeds of a sweep between two lines of progress."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,35 +24,49 @@ def register(app: typer.Typer) -> None:
     app.command("sim")(sim)
 
 
+_Programme = Annotated[
+    Path | None, typer.Argument(metavar="[PROGRAMME]", help="TOML file; without one, programmes are drawn.")
+]
+_Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Seed of all that is left to chance.", show_default="that of the file, or 0"),
+]
+_Seeds = Annotated[int, typer.Option(metavar="N", min=1, max=MAX_SIM_SEEDS, help="Number of seeds, from --seed on.")]
+_Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", metavar="N", min=1, max=64, help="Number of processes for many seeds.")
+]
+_Kind = Annotated[
+    str,
+    typer.Option(metavar="plain|order|pop|power", help="Kind of drawn programmes.", show_default="all kinds in turns"),
+]
+_Quirk = Annotated[
+    list[Quirk] | None,
+    typer.Option(metavar="NAME", help="Defect of RocketMQ to reproduce; see docs/quirks.md."),
+]
+_Sound = Annotated[bool, typer.Option("--sound", help="Leave out the quirks that the file has.")]
+_Shrink = Annotated[
+    bool, typer.Option("--shrink", help="Make the first programme that fails small, and write it to --out.")
+]
+_Out = Annotated[Path, typer.Option(metavar="DIR", help="Directory of what --shrink writes.")]
+_Show = Annotated[bool, typer.Option("--show", help="Print the programme, and do not run it.")]
+_Events = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the events of the run to this file, a JSON object a line."),
+]
+
+
 def sim(
-    programme: Annotated[
-        Path | None, typer.Argument(metavar="[PROGRAMME]", help="TOML file; without one, programmes are drawn.")
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed of all that is left to chance.", show_default="that of the file, or 0"),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MAX_SIM_SEEDS, help="Number of seeds, from --seed on.")
-    ] = 1,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", metavar="N", min=1, max=64, help="Number of processes for many seeds.")
-    ] = 1,
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="plain|order|pop|power", help="Kind of drawn programmes.", show_default="all kinds in turns"
-        ),
-    ] = "",
-    quirk: Annotated[
-        list[Quirk] | None,
-        typer.Option(metavar="NAME", help="Defect of RocketMQ to reproduce; see docs/quirks.md."),
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the programme, and do not run it.")] = False,
-    events: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the events of the run to this file, a JSON object a line."),
-    ] = None,
+    programme: _Programme = None,
+    seed: _Seed = None,
+    seeds: _Seeds = 1,
+    jobs: _Jobs = 1,
+    kind: _Kind = "",
+    quirk: _Quirk = None,
+    sound: _Sound = False,
+    shrink: _Shrink = False,
+    out: _Out = Path(),
+    show: _Show = False,
+    events: _Events = None,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -72,8 +80,11 @@ def sim(
 
     Example: rlab sim --seeds 100 -j 2, or rlab sim --seed 7 --show > seven.toml and rlab sim seven.toml
     """
+    from cli.sim.runs import run_many, run_one, shrink_case
+
+    quirks = tuple(sorted({str(each) for each in quirk or ()}))
     with exit_with_error():
-        cases = _cases(programme, seed, seeds, kind, tuple(sorted({str(each) for each in quirk or ()})))
+        cases = _cases(programme, seed, seeds, kind, quirks, sound=sound)
         first = cases[0].programme()  # refuses what is wrong with all of them
         if events is not None and seeds > 1:
             raise ConfigError("--events is for one seed: name it with --seed, and leave --seeds out")
@@ -86,16 +97,20 @@ def sim(
             logging.disable(logging.CRITICAL)  # clients and brokers complain about the faults all the time
         file = None if programme is None else str(programme)
         one = seeds == 1
-        ok = _run_one(cases[0], file, events, as_json=json) if one else _run_many(cases, file, jobs, as_json=json)
-    if not ok:
+        failed = run_one(cases[0], file, events, as_json=json) if one else run_many(cases, file, jobs, as_json=json)
+        if failed and shrink:
+            shrink_case(*failed, out)
+    if failed:
         raise typer.Exit(FAILED)
 
 
-def _cases(file: Path | None, seed: int | None, seeds: int, kind: str, quirks: tuple[str, ...]) -> list[Case]:
+def _cases(
+    file: Path | None, seed: int | None, seeds: int, kind: str, quirks: tuple[str, ...], *, sound: bool
+) -> list[Case]:
     """The cases that the options mean. Raises ConfigError for a kind that does not exist, and for a bad file."""
     from simulation.engine.draw import KINDS
     from simulation.engine.sweep import Case
-    from simulation.engine.text import programme_of
+    from simulation.engine.text import programme_of, text_of
 
     if kind and kind not in KINDS:
         raise ConfigError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
@@ -106,6 +121,8 @@ def _cases(file: Path | None, seed: int | None, seeds: int, kind: str, quirks: t
         try:
             text = file.read_text(encoding="utf-8")
             read = programme_of(text)
+            if sound:
+                text = text_of(read.with_quirks(()))
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a programme: it is no text") from None
         except ConfigError as error:
@@ -113,56 +130,3 @@ def _cases(file: Path | None, seed: int | None, seeds: int, kind: str, quirks: t
         seed = read.seed if seed is None else seed
     first = seed or 0
     return [Case(seed=each, kind=kind, quirks=quirks, text=text) for each in range(first, first + seeds)]
-
-
-def _run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool) -> bool:
-    from cli.sim.report import outcome_lines, repeat_command
-    from model.event_log import encode_events
-    from simulation.engine.run import run_programme
-
-    made, again = case.programme(), repeat_command(case, file)
-    if events is None:
-        outcome = run_programme(made)
-    else:
-        with events.open("wb") as target:
-
-            def write(event: Event) -> None:
-                target.write(encode_events([event]))
-
-            outcome = run_programme(made, watch=write)
-    if as_json:
-        print_json({"programme": made.name, "ok": outcome.ok, "again": again, "outcome": outcome})
-    else:
-        for line in outcome_lines(outcome, made, again):
-            print_line(line)
-    return outcome.ok
-
-
-def _run_many(cases: list[Case], file: str | None, jobs: int, *, as_json: bool) -> bool:
-    from cli.sim.report import counts, failed_line, repeat_command
-    from simulation.engine.sweep import sweep
-
-    found: Counter[str] = Counter()
-    acts: Counter[str] = Counter()
-    digest, failed, messages = sha256(), [], 0
-    for done, (case, outcome) in enumerate(zip(cases, sweep(cases, jobs), strict=True), 1):
-        digest.update(outcome.digest.encode())
-        acts.update(outcome.acts)
-        messages += outcome.sent
-        if not outcome.ok:
-            failed.append(case.seed)
-            found.update(outcome.kinds)
-            print_note(failed_line(outcome, repeat_command(case, file)))
-        if done % _TOLD_EVERY == 0 and done < len(cases):
-            print_note(f"{done} of {len(cases)} seeds, {len(failed)} failed")
-    figures = {"seeds": len(cases), "failed": failed, "found": dict(sorted(found.items())), "messages": messages}
-    if as_json:
-        print_json({"ok": not failed, **figures, "steps": dict(sorted(acts.items())), "digest": digest.hexdigest()})
-    else:
-        print_line(f"{'FAILED' if failed else 'PASSED'}  {len(cases)} seeds, {len(failed)} failed")
-        if failed:
-            print_line(f"  found      {counts(dict(sorted(found.items())))} (runs)")
-        print_line(f"  messages   {messages:,} sent")
-        print_line(f"  steps      {counts(dict(sorted(acts.items())))}")
-        print_line(f"  events     SHA-256 of all digests {digest.hexdigest()}")
-    return not failed

@@ -6,7 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from simulation.kernel.run import EPOCH_MS
+
 if TYPE_CHECKING:
+    from model.events import Event
     from simulation.engine.programme import Programme
     from simulation.engine.run import Outcome
     from simulation.engine.sweep import Case
@@ -21,6 +24,7 @@ def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[st
     took = ", ".join(f"{each:.2f}" for each in outcome.converged_s) or "-"
     lines = [f"{'PASSED' if outcome.ok else 'FAILED'}  {name}, seed {outcome.seed}"]
     lines += [f"  found      {finding}" for finding in outcome.findings[:_SHOWN]]
+    lines += [f"  shown by   {witness_line(event)}" for finding in outcome.findings[:1] for event in finding.witness]
     if len(outcome.findings) > _SHOWN:
         lines.append(f"             and {len(outcome.findings) - _SHOWN} more")
     lines += [
@@ -32,6 +36,15 @@ def outcome_lines(outcome: Outcome, programme: Programme, again: str) -> list[st
         f"  again      {again}",
     ]
     return lines
+
+
+def witness_line(event: Event) -> str:
+    """An event that shows a finding, in a line: when, who, what, and of what."""
+    queue = f"{event.topic}@{event.broker}:{event.queue_id}" if event.queue_id >= 0 else event.topic
+    of = [event.group, queue, event.client if event.client != event.node else ""]
+    numbers = [f"{name} {value}" for name, value in (("offset", event.offset), ("n", event.n)) if value >= 0]
+    words = [word for word in (*of, *numbers, event.detail) if word]
+    return f"{(event.t_ms - EPOCH_MS) / 1000:8.3f} s  {event.node} {event.kind} {' '.join(words)}"
 
 
 def failed_line(outcome: Outcome, again: str) -> str:

@@ -14,7 +14,7 @@ from figures.history.delivery import DeliveryCheck
 from figures.history.evidence import Evidence
 from figures.history.lanes import Lanes
 from figures.history.ledger import Ending, Sent, key_of, message_of, sent
-from figures.history.limits import HistoryLimits
+from figures.history.limits import HistoryLimits, Keeps
 from figures.history.verdict import GroupMessages, Rule
 from model.events import Event
 from model.message_queue import MessageQueue
@@ -125,7 +125,8 @@ class MessageRules:
                 f"{committed:,}."
             )
             self._evidence.add(Rule.DUPLICATE, line, text, [commit, line])
-        self._read(line, queue)
+        if self._limits.order.get(line.group) is not Keeps.KEYS:  # there a key that has to wait is overtaken
+            self._read(line, queue)
         lanes = self._lanes.get(line.group)
         if lanes is not None:
             lanes.started(line, queue, key_of(line))

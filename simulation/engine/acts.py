@@ -21,6 +21,7 @@ from remoting.request_code import RequestCode
 from simulation.cluster.clients import SimulatedMember
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.cluster.servers import SimulatedServer
+from simulation.engine.judge import Judge
 from simulation.engine.load import SimulatedLoad
 from simulation.engine.programme import Programme, Step
 from simulation.faults.damage import damage_file
@@ -37,13 +38,14 @@ class Acts:
         programme: Programme,
         cluster: SimulatedCluster,
         load: SimulatedLoad,
+        judge: Judge,
         disks: FillingDisks | FailingDisks,
         filters: RequestFilters,
         tasks: TaskGroup,
     ) -> None:
         self.done: Counter[str] = Counter()  # verb -> how often it was done
         self.left_out: Counter[str] = Counter()  # verb -> how often it could not be done
-        self._cluster, self._load, self._disks, self._filters = cluster, load, disks, filters
+        self._cluster, self._load, self._judge, self._disks, self._filters = cluster, load, judge, disks, filters
         self._network, self._random = cluster.simulation.network, cluster.simulation.random
         self._tasks = tasks
         self._data_dir = cluster.data_dir
@@ -143,6 +145,8 @@ class Acts:
             server = servers[who]
             if not server.process:
                 return False
+            if crash:
+                self._judge.killed(who)
             await (server.crash() if crash else server.stop())
         elif who in load.producers:
             if load.producers[who] is None:
@@ -225,7 +229,7 @@ class Acts:
     async def _half_open(self, step: Step) -> bool:
         connections = self._network.connections(step.who, step.to or None)
         for connection in connections:
-            self._until(step, self._network.stall_connection(connection))
+            self._until(step, self._network.half_open(connection, step.who))
         return bool(connections)
 
     async def _drop_code(self, step: Step) -> bool:
@@ -281,6 +285,7 @@ class Acts:
         if not server.process:
             return False
         assert isinstance(disks, FailingDisks), "a programme with power cuts has disks that lose what is not synced"
+        self._judge.killed(step.who)
         await server.crash(lambda directory, survivor: disks.cut(directory, survivor, self._random))
         disks.forget(self._data_dir / step.who)
         await self._rest(step.for_s)

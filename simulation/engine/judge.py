@@ -1,20 +1,38 @@
-"""The judge of a run: passes what happens in it to the checkers, and collects their findings. Pure.
+"""The judge of a run: one history check over its events and its ledger, and one more for groups that pop. Pure.
 
-Each group is judged by the promises of its mode: `simulation/checks/invariants.py` for one that pulls,
-`simulation/checks/order.py` for one in order as well, `simulation/checks/pop.py` for one that pops.
+Every event of every node and every line of the ledger goes to `figures/history`. POP promises more than they show, for
+instance that an acknowledged message never comes again: that is `simulation/checks/pop.py`.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from model.events import Event
+from figures.history.check import HistoryCheck
+from figures.history.ledger import NOWHERE, Ending, Sent, dispatched, ended, send_failed, sent
+from figures.history.limits import HistoryLimits, Keeps
+from model.events import Event, EventKind
 from model.limits import MAX_SIM_FINDINGS
 from model.message_queue import MessageQueue
-from simulation.checks.invariants import TortureInvariants
-from simulation.checks.order import OrderCheck
 from simulation.checks.pop import PopCheck
 from simulation.engine.programme import Programme
+
+_WITNESS = 12
+"""Events about a queue that are kept as witnesses."""
+_OF_OWNERS = frozenset(
+    {
+        EventKind.LOCK_GRANTED,
+        EventKind.LOCK_REFUSED,
+        EventKind.LOCK_EXPIRED,
+        EventKind.QUEUE_ACQUIRED,
+        EventKind.QUEUE_DROPPED,
+        EventKind.QUEUE_RELEASED,
+    }
+)
+_POP_KINDS = {"again": "duplicate", "late": "orphan", "hidden": "orphan", "lost": "lost-write", "left": "lost-write"}
+"""First word of a violation of a group that pops -> kind of the finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,134 +41,158 @@ class Finding:
 
     kind: str  # as `lost-write`
     text: str
+    witness: tuple[Event, ...] = ()  # the events that show it
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
 
 
-class Judge:
-    """The checkers of one run. A message is its lane, which is the index of its producer, and its number there."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a listener: which message, where, and of whom. `key` is "" for none."""
 
-    def __init__(self, programme: Programme) -> None:
-        self.findings: list[Finding] = []
+    group: str
+    client: str
+    message: Sent
+    queue: MessageQueue
+    offset: int
+    key: str
+    body: bytes
+
+
+class Judge:
+    """The checkers of one run; `now_ms` is the true time, which no clock of a host may differ from."""
+
+    def __init__(self, programme: Programme, now_ms: Callable[[], float]) -> None:
         self.sent = self.failed_sends = self.deliveries = self.dead_letters = 0
-        groups = programme.group
-        self.plain = TortureInvariants([each.name for each in groups if each.mode == "pull" and each.order == "none"])
-        self.ordered = OrderCheck({each.name: each.order == "key" for each in groups if each.order != "none"})
-        self.pops = {each.name: PopCheck() for each in groups if each.mode == "pop"}
+        self.pops = {group.name: PopCheck() for group in programme.group if group.mode == "pop"}
+        self._kills = 0
+        self._wait_ms = programme.promise.wait_s * 1000
+        self._waiting: dict[Sent, float] = {}  # when each was acknowledged, if waits are judged
+        self._begun: dict[tuple[str, Sent], None] = {}  # group and message, of first calls
+        self._recent: dict[MessageQueue, deque[Event]] = {}
+        self._findings: list[Finding] = []
+        self._now_ms = now_ms
+        self._groups = [group.name for group in programme.group if group.mode == "pull"]
+        self._skewed = any(step.do == "clock_skew" for step in programme.step)
+        keeps = {group.name: Keeps(group.order) for group in programme.group if group.order != "none"}
+        promise = programme.promise
+        limits = HistoryLimits(
+            complete=True,
+            drained=True,
+            orphan_ms=promise.orphan_s * 1000,
+            stale_ms=promise.stale_s * 1000,
+            flap_moves=promise.flap_moves,
+            thundering_passes=promise.needless_passes,
+            order=keeps,
+        )
+        self._check = HistoryCheck(limits)
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         """Record an event of a broker or client."""
-        if event.group in self.plain.checks:
-            self.plain.watch(event)
-        else:
-            self.ordered.watch(event)
+        true = event._replace(t_ms=self._now_ms()) if self._skewed else event
+        self._check.feed(true)
+        if event.queue_id >= 0 and event.kind in _OF_OWNERS:
+            queue = MessageQueue(event.topic, event.broker, event.queue_id)
+            self._recent.setdefault(queue, deque(maxlen=_WITNESS)).append(true)
 
-    def acknowledged(self, lane: int, number: int, body: bytes, queue: MessageQueue, offset: int, key: str) -> None:
-        """Record that a broker acknowledged a message."""
+    def killed(self, broker: str) -> None:
+        """Record that the process of a broker was killed, which it cannot tell itself."""
+        self._kills += 1
+        self._check.feed(
+            Event(self._now_ms(), "simulation", self._kills, EventKind.BROKER_DOWN, broker=broker, detail="killed")
+        )
+
+    def acknowledged(self, message: Sent, body: bytes, queue: MessageQueue, offset: int, key: str) -> None:
+        """Record that a broker acknowledged a message; the offset of a delayed one is not known yet."""
         self.sent += 1
-        if offset >= 0:
-            self.plain.acknowledged(lane, number, queue, offset)
-            self.ordered.acknowledged(queue, offset, key)
-        else:  # delayed: it has no place yet
-            for each in self.plain.checks.values():
-                each.acknowledged(lane, number)
+        if self._wait_ms:
+            self._waiting[message] = self._now_ms()
+        place = (queue, offset) if offset >= 0 else (NOWHERE, -1)
+        self._check.feed(sent(self._now_ms(), message, *place, key))
         for check in self.pops.values():
             check.sent(body)
 
-    def failed(self, lane: int, number: int) -> None:
+    def failed(self, message: Sent) -> None:
         """Record that a send failed for good."""
         self.failed_sends += 1
-        self.plain.failed(lane, number)
+        self._check.feed(send_failed(self._now_ms(), message))
 
-    def dispatched(
-        self, group: str, client: str, body: bytes, queue: MessageQueue, offset: int, key: str, now_s: float
-    ) -> None:
+    def dispatched(self, call: Call) -> None:
         """Record that a listener is called with a message."""
         self.deliveries += 1
-        if group in self.pops:
-            self.pops[group].delivered(client, queue, offset, body, now_s)
-        elif group in self.plain.checks:
-            self.plain.delivered(group, queue, offset)
+        now_ms = self._now_ms()
+        if (pop := self.pops.get(call.group)) is not None:
+            pop.delivered(call.client, call.queue, call.offset, call.body, now_ms / 1000)
         else:
-            self.ordered.started(group, client, queue, offset, key)
+            if self._wait_ms:
+                self._check_wait(call, now_ms)
+            line = dispatched(now_ms, call.group, call.client, call.message, call.queue, call.offset, call.key)
+            self._check.feed(line)
 
-    def returned(self, group: str, client: str, queue: MessageQueue, offset: int, key: str, *, cancelled: bool) -> None:
-        """Record that a listener returned, raised or was cancelled."""
-        if group in self.plain.checks:
-            if not cancelled:
-                self.plain.ended(group, queue, offset)
-        elif group not in self.pops:
-            self.ordered.ended(group, client, queue, offset, key)
+    def _check_wait(self, call: Call, now_ms: float) -> None:
+        """A message that waited for too long was in a queue that nobody read, whoever owned it."""
+        since_ms = self._waiting.get(call.message, now_ms)
+        if (call.group, call.message) not in self._begun:
+            self._begun[call.group, call.message] = None
+            if now_ms - since_ms > self._wait_ms:
+                waited = f"offset {call.offset} waited {(now_ms - since_ms) / 1000:.1f} s for {call.client}"
+                self.find("orphan", f"{call.queue} was read by nobody: {waited}", call.queue)
 
-    def processed(
-        self, group: str, lane: int, number: int, queue: MessageQueue, offset: int, key: str, number_in_key: int | None
-    ) -> None:
-        """Record that a group is done with a message; `number_in_key` is None if it failed for the last time."""
-        if group in self.plain.checks:
-            self.plain.consumed(group, lane, number)
-        elif group not in self.pops:
-            self.ordered.processed(group, queue, offset, key, number_in_key)
+    def ended(self, call: Call, how: Ending) -> None:
+        """Record that a listener is done with a message."""
+        if call.group not in self.pops:
+            where = call.queue, call.offset, call.key
+            self._check.feed(ended(self._now_ms(), call.group, call.client, call.message, *where, how=how))
 
-    def dead(self, group: str, lane: int, number: int, body: bytes) -> None:
+    def dead(self, group: str, message: Sent, body: bytes) -> None:
         """Record that a message is among the dead-letter messages of a group."""
         self.dead_letters += 1
-        if group in self.plain.checks:
-            self.plain.consumed(group, lane, number)
-        elif group in self.pops:
-            self.pops[group].dead_letter(body)
+        if (pop := self.pops.get(group)) is not None:
+            pop.dead_letter(body)
+        else:
+            self._check.feed(ended(self._now_ms(), group, "", message, how=Ending.DEAD))
 
-    def find(self, kind: str, text: str) -> None:
-        """Record what the engine itself saw."""
-        if len(self.findings) < MAX_SIM_FINDINGS:
-            self.findings.append(Finding(kind, text))
+    def find(self, kind: str, text: str, queue: MessageQueue | None = None) -> None:
+        """Record what the engine itself saw; the last events about the queue are its witness."""
+        if len(self._findings) < MAX_SIM_FINDINGS:
+            self._findings.append(Finding(kind, text, tuple(self._recent.get(queue, ())) if queue else ()))
 
-    # --- what is to come ---------------------------------------------------------------------------------------------
+    # --- looking -----------------------------------------------------------------------------------------------------
 
     @property
     def lag(self) -> int:
         """Acknowledged messages with which a group is not done, summed over the groups."""
-        return self.plain.lag + self.ordered.lag + sum(check.lag for check in self.pops.values())
+        of_pulls = sum(self._check.messages(group).lost for group in self._groups)
+        return of_pulls + sum(check.lag for check in self.pops.values())
 
     @property
     def again(self) -> int:
-        """Deliveries of a message that was delivered before."""
-        return self.plain.deliveries_again + sum(check.again for check in self.pops.values())
+        """Messages that came again, summed over the groups."""
+        of_pulls = sum(self._check.messages(group).duplicates for group in self._groups)
+        return of_pulls + sum(check.again for check in self.pops.values())
 
-    def violated(self) -> list[Finding]:
-        """What was found so far."""
-        found = [*self.plain.violations, *self.ordered.violations]
-        for check in self.pops.values():
-            found += check.violations
-        return [*self.findings, *(Finding(_kind_of(text), text) for text in found)]
+    @property
+    def is_broken(self) -> bool:
+        """Whether something was found already."""
+        return bool(self._findings or self._check.anomalies or any(check.violations for check in self.pops.values()))
 
-    def missing(self) -> list[Finding]:
-        """A finding for each message that is lost if no more are delivered."""
-        lost = [*self.plain.missing(), *self.ordered.missing()]
-        for check in self.pops.values():
-            lost += check.missing({})
-        return [Finding("lost-write", text) for text in lost]
+    def finish(self, *, drained: bool) -> tuple[Finding, ...]:
+        """End the history, and return everything that was found.
 
-
-def _kind_of(text: str) -> str:
-    return next((kind for word, kind in _KINDS if word in text), "violation")
-
-
-_KINDS = (
-    ("although it is held", "double-owner"),
-    ("although", "double-owner"),
-    ("owner:", "double-owner"),
-    ("overlap:", "double-owner"),
-    ("goes back", "nonmonotonic-commit"),
-    ("and one before it was", "lost-write"),
-    ("passes", "lost-write"),
-    ("was never given", "poll-skip"),
-    ("order:", "out-of-order"),
-    ("numbers:", "out-of-order"),
-    ("repeat:", "nonmonotonic-poll"),
-    ("again:", "duplicate"),
-    ("late:", "orphan"),
-    ("hidden:", "orphan"),
-)
+        `drained` is False for a run that ended before everything was processed: then nothing is lost yet.
+        """
+        of_pulls = list(self._check.anomalies)
+        of_pops = [text for check in self.pops.values() for text in check.violations]
+        if drained:
+            for group in self._groups:
+                counted = self._check.messages(group)
+                if counted.lost and not counted.received:
+                    self.find("lost-write", f"{group} was given none of {counted.lost:,} messages")
+            of_pulls = list(self._check.finish(self._now_ms()).anomalies)
+            of_pops += [text for check in self.pops.values() for text in check.missing({})]
+        certain = [Finding(str(each.rule), each.text, each.witness) for each in of_pulls if not each.doubt]
+        told = [Finding(_POP_KINDS[text.partition(":")[0]], text) for text in of_pops]
+        return (*certain, *told, *self._findings)[:MAX_SIM_FINDINGS]

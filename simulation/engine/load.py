@@ -1,13 +1,12 @@
 """The clients of a programme: members with their listeners, and producers; all they see goes to the judge.
 
 A host of a member is its slot: a member that was killed is started again in its slot, as another client. Messages begin
-with their producer, their number, and their number within their key, so that each is known wherever it comes.
+with their producer and their number, so that each is known wherever it comes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,20 +15,22 @@ from anyio.abc import TaskGroup
 
 from client.allocate.registry import strategy_named
 from client.listeners.listener import ConsumeResult, Listener
+from client.pop.requests import PopRequests
 from client.produce.queue_picker import select_by_key
+from figures.history.ledger import Ending, Sent
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
-from simulation.cluster.clients import SimulatedConsumer, SimulatedMember, SimulatedProducer
+from simulation.cluster.clients import SimulatedConsumer, SimulatedMember, SimulatedPopConsumer, SimulatedProducer
 from simulation.cluster.cluster import SimulatedCluster
-from simulation.engine.acknowledgements import watch_acknowledgements
-from simulation.engine.judge import Judge
+from simulation.engine.judge import Call, Judge
+from simulation.engine.pops import watch_acknowledgements
 from simulation.engine.programme import GroupPart, Programme
 
-HEAD = struct.Struct(">IQI")
-"""Producer, number, and number within the key."""
+HEAD = struct.Struct(">IQ")
+"""Producer and number."""
 RETRY_DELAY_MS = 500
 SEND_AGAIN_S = 0.5
 """Pause of a producer whose keys have to stay in order, before it sends a message again."""
@@ -96,10 +97,12 @@ class SimulatedLoad:
             self.members[slot] = member
         return member
 
-    async def _start_consumer(self, group: GroupPart, options: dict[str, Any]) -> SimulatedConsumer:
-        strategy = None if group.mode == "pop" else strategy_named(group.strategy)
+    async def _start_consumer(self, group: GroupPart, options: dict[str, Any]) -> SimulatedMember:
         if group.mode == "pop":
+            if options["host"] in group.slots[group.members - group.receivers :]:
+                return await self._start_receiver(group, options)
             options |= {"mode": "pop", "invisible_s": group.invisible_s}
+        strategy = None if group.mode == "pop" else strategy_named(group.strategy)
         if group.order != "none":
             options |= {"order": group.order, "suspend_s": 0.2}
         else:
@@ -108,10 +111,35 @@ class SimulatedLoad:
         listener = self._listener(group, made)
         await self._cluster.start_made(made, dict.fromkeys(self._programme.topics_of(group), listener))
         if made.consumer._popped is not None:
-            watch_acknowledgements(
-                made.consumer._popped.requests, self._judge.pops[group.name], self._cluster.simulation.loop
-            )
+            self._watch(group, made.consumer._popped.requests)
         return made
+
+    async def _start_receiver(self, group: GroupPart, options: dict[str, Any]) -> SimulatedPopConsumer:
+        """Start a member that receives and acknowledges by itself."""
+        popper = await self._cluster.start_popper(group.name, self._programme.topics_of(group)[0], **options)
+        assert popper.consumer._receiver is not None, "it was started"
+        self._watch(group, popper.consumer._receiver.requests)
+        popper.consumer._background.start_soon(self._receive, group, popper)
+        return popper
+
+    def _watch(self, group: GroupPart, requests: PopRequests) -> None:
+        watch_acknowledgements(requests, self._judge.pops[group.name], self._cluster.simulation.loop)
+
+    async def _receive(self, group: GroupPart, popper: SimulatedPopConsumer) -> None:
+        """Receive, work, now and then ask for more time, and acknowledge, until the member ends."""
+        random = self._random
+        while True:
+            try:
+                most = random.choice((1, 4, 32))
+                messages = await popper.receive(most, invisible_s=group.invisible_s, wait_s=5.0)
+                for message in messages:
+                    self._judge.dispatched(self._call(group, popper, message))
+                await anyio.sleep(random.random() * group.work_s + self.slower_s.get(popper.host, 0.0))
+                if messages and random.random() < 0.2:
+                    await popper.extend(messages[0], random.choice((0.0, 1.0, 10.0)))
+                await popper.ack([each for each in messages if not self._fails(group, _message_of(each.body).number)])
+            except RlabError:
+                await anyio.sleep(0.2)
 
     def take_out(self, slot: str) -> SimulatedMember | None:
         """Remove the member of a slot from what should run, and return it."""
@@ -123,6 +151,7 @@ class SimulatedLoad:
     def forget(self, member: SimulatedMember) -> None:
         """Count a member no more among those that should own queues."""
         self._cluster.consumers[:] = [each for each in self._cluster.consumers if each is not member]
+        self._cluster.poppers[:] = [each for each in self._cluster.poppers if each is not member]
 
     def given_up(self, slot: str) -> list[str]:
         """The topics of its group that the member of a slot has given up."""
@@ -145,27 +174,34 @@ class SimulatedLoad:
             with self._cluster.simulation.on_host(slot):
                 await member.consumer.subscribe(topic, self._listener(self._group_of[slot], member))
 
+    def _fails(self, group: GroupPart, number: int) -> bool:
+        poisoned = group.poisoned and number % group.poisoned == group.poisoned - 1
+        return self._random.random() < group.fails or bool(poisoned)
+
+    @staticmethod
+    def _call(group: GroupPart, member: SimulatedMember, message: MessageExt) -> Call:
+        key = message.keys[0] if message.keys else ""
+        place = message.queue, message.offset, key
+        return Call(group.name, member.client_id, _message_of(message.body), *place, message.body)
+
     def _listener(self, group: GroupPart, member: SimulatedConsumer) -> Listener:
-        random, judge, loop = self._random, self._judge, self._cluster.simulation.loop
+        random, judge = self._random, self._judge
         again = ConsumeResult.RECONSUME_LATER if group.order == "none" else ConsumeResult.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
         async def on_messages(messages: Sequence[MessageExt]) -> ConsumeResult | None:
             (message,) = messages
-            lane, number, in_key = HEAD.unpack_from(message.body)
-            place = message.queue, message.offset, message.keys[0] if message.keys else ""
-            judge.dispatched(group.name, member.client_id, message.body, *place, loop.time())
-            cancelled = True
+            call = self._call(group, member, message)
+            judge.dispatched(call)
+            how = Ending.FAILED
             try:
                 await anyio.sleep(random.random() * group.work_s + self.slower_s.get(member.host, 0.0))
-                cancelled = False
+                if not self._fails(group, call.message.number):
+                    how = Ending.PROCESSED
+                elif group.order != "none" and message.times_delivered >= group.attempts:
+                    how = Ending.DEAD
             finally:
-                judge.returned(group.name, member.client_id, *place, cancelled=cancelled)
-            if random.random() < group.fails or (group.poisoned and number % group.poisoned == group.poisoned - 1):
-                if group.order != "none" and message.times_delivered >= group.attempts:
-                    judge.processed(group.name, lane, number, *place, None)
-                return again
-            judge.processed(group.name, lane, number, *place, in_key)
-            return None
+                judge.ended(call, how)
+            return None if how is Ending.PROCESSED else again
 
         return on_messages
 
@@ -174,8 +210,7 @@ class SimulatedLoad:
 
         async def on_dead(messages: Sequence[MessageExt]) -> None:
             for message in messages:
-                lane, number, _ = HEAD.unpack_from(message.body)
-                self._judge.dead(group.name, lane, number, message.body)
+                self._judge.dead(group.name, _message_of(message.body), message.body)
 
         await self._cluster.start_consumer(
             f"{group.name}-dead",
@@ -211,25 +246,22 @@ class SimulatedLoad:
     async def _produce(self, slot: str, lane: int) -> None:
         load, random = self._programme.load, self._random
         topics = list(self._queues)
-        numbers: Counter[tuple[str, str]] = Counter()
         for number in range(load.messages):
             await self.sending.wait()
             if self._stopping:
                 return
             topic = topics[number % len(topics)]
             key = f"{lane}-{number // len(topics) % load.keys}" if load.keys else ""
-            body = HEAD.pack(lane, number, numbers[topic, key] if key else 0)
+            message = Message(topic, HEAD.pack(lane, number), (key,) if key else ())
             delay_ms = DELAY_MS if load.delayed and number % load.delayed == load.delayed - 1 and not key else None
             self._in_flight += 1
             try:
-                sent = await self._send(slot, lane, number, Message(topic, body, (key,) if key else ()), key, delay_ms)
+                await self._send(slot, message, key, delay_ms)
             finally:
                 self._in_flight -= 1
-            if sent and key:
-                numbers[topic, key] += 1
             await anyio.sleep(random.random() * load.pause_s)
 
-    async def _send(self, slot: str, lane: int, number: int, message: Message, key: str, delay_ms: int | None) -> bool:
+    async def _send(self, slot: str, message: Message, key: str, delay_ms: int | None) -> None:
         """Send a message; one with a key until it is acknowledged, because the next one must not overtake it."""
         queue = select_by_key(self._queues[message.topic], key) if key else None
         while True:
@@ -240,9 +272,12 @@ class SimulatedLoad:
                         result = await producer.producer.send(message, queue=queue, delay_ms=delay_ms)
                 except RlabError:
                     if not key:
-                        self._judge.failed(lane, number)
-                        return False
+                        return self._judge.failed(_message_of(message.body))
                 else:
-                    self._judge.acknowledged(lane, number, message.body, result.queue, result.offset, key)
-                    return True
+                    place = result.queue, result.offset
+                    return self._judge.acknowledged(_message_of(message.body), message.body, *place, key)
             await anyio.sleep(SEND_AGAIN_S)
+
+
+def _message_of(body: bytes) -> Sent:
+    return Sent(*HEAD.unpack_from(body))

@@ -127,6 +127,7 @@ class GroupPart:
     poisoned: int = 0
     attempts: int = 3  # how often a message is tried
     invisible_s: float = 3.0  # for the mode pop
+    receivers: int = 0  # in the mode pop, how many of the members call `receive` and have no listener
 
     def __post_init__(self) -> None:
         where = f"group {self.name!r}"
@@ -141,6 +142,7 @@ class GroupPart:
         _in_range(where, "poisoned", self.poisoned, 0, MAX_SIM_MESSAGES)
         _in_range(where, "attempts", self.attempts, 1, 16)
         _in_range(where, "invisible_s", self.invisible_s, 0.5, 3_600)
+        _in_range(where, "receivers", self.receivers, 0, self.members if self.mode == "pop" else 0)
         if self.mode == "pop" and self.order != "none":
             raise ConfigError(f"{where}: a group in mode pop has no order; set order to none")
 
@@ -186,10 +188,20 @@ class PromisePart:
 
     converge_s: float = 60.0  # from a repair until every group has converged
     settle_s: float = 120.0  # then, until every message is processed or a dead letter
+    orphan_s: float = 60.0  # how long a queue may have no owner, also while there are faults
+    wait_s: float = 0.0  # how long a message may wait for the first listener of a group; 0 for any time
+    stale_s: float = 60.0  # how long a member may go on with an old member list
+    flap_moves: int = 12  # moves of a queue within a minute, between members that stayed, that are too many
+    needless_passes: int = 40  # passes of a group within a minute that change nothing, beyond what its changes explain
 
     def __post_init__(self) -> None:
         _in_range("promise", "converge_s", self.converge_s, 0.1, MAX_SIM_S)
         _in_range("promise", "settle_s", self.settle_s, 0.1, MAX_SIM_S)
+        _in_range("promise", "orphan_s", self.orphan_s, 0.1, MAX_SIM_S)
+        _in_range("promise", "wait_s", self.wait_s, 0, MAX_SIM_S)
+        _in_range("promise", "stale_s", self.stale_s, 0.1, MAX_SIM_S)
+        _in_range("promise", "flap_moves", self.flap_moves, 2, MAX_SIM_STEPS)
+        _in_range("promise", "needless_passes", self.needless_passes, 1, MAX_SIM_STEPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,16 +20,18 @@ from broker.store.disk.options import MIB, StoreOptions
 from model.errors import RlabError
 from model.event_log import EventSink
 from model.events import Event
+from model.message_queue import MessageQueue
 from model.record import FlushMode
 from remoting.tasks import background_tasks
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.engine.acts import Acts
 from simulation.engine.judge import Finding, Judge
 from simulation.engine.load import SimulatedLoad
+from simulation.engine.pops import watch_brokers
 from simulation.engine.programme import Programme
 from simulation.faults.full_disk import FailingDisks, FillingDisks
 from simulation.faults.request_filters import RequestFilters
-from simulation.kernel.run import Simulation, run_simulation
+from simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
 from simulation.kernel.selector import SimulationDeadlock, SimulationTimeout
 
 logger = logging.getLogger(__name__)
@@ -113,13 +115,19 @@ class _State:
 
     def __init__(self, programme: Programme) -> None:
         self.programme = programme
-        self.judge = Judge(programme)
+        self.world: Simulation | None = None  # once there is one
+        self.judge = Judge(programme, self.now_ms)
         self.digest = hashlib.sha256()
+        self.drained = False  # whether it came to its end
         self.events = 0
         self.converged_s: list[float] = []
         self.took_s = 0.0
         self.round_trips = 0
         self.acts: Counter[str] = Counter()
+
+    def now_ms(self) -> float:
+        """The true time, whatever the clocks of hosts say."""
+        return EPOCH_MS + (self.world.loop.time() * 1000 if self.world is not None else 0.0)
 
     def event(self, event: Event) -> None:
         self.events += 1
@@ -130,7 +138,7 @@ class _State:
         judge = self.judge
         return Outcome(
             seed=self.programme.seed,
-            findings=tuple(judge.violated()),
+            findings=judge.finish(drained=self.drained),
             digest=self.digest.hexdigest(),
             events=self.events,
             took_s=round(self.took_s, 3),
@@ -151,6 +159,7 @@ class _Run:
     def __init__(self, state: _State, simulation: Simulation, data_dir: Path, watch: EventSink | None) -> None:
         self.state, self.simulation, self.data_dir = state, simulation, data_dir
         self.programme, self.judge = state.programme, state.judge
+        state.world = simulation
         self.clock_s = 0.0  # virtual time when the programme's own clock stood at 0
         cuts_power = any(step.do == "power_cut" for step in self.programme.step)
         self.disks = FailingDisks(data_dir) if cuts_power else FillingDisks(data_dir)
@@ -176,8 +185,10 @@ class _Run:
                 for topic in programme.topic:
                     await self.cluster.create_topic(topic.name, queues=topic.queues)
                 load = SimulatedLoad(programme, self.cluster, self.judge, tasks)
-                acts = Acts(programme, self.cluster, load, self.disks, filters, tasks)
+                acts = Acts(programme, self.cluster, load, self.judge, self.disks, filters, tasks)
                 await load.start()
+                if self.judge.pops:
+                    tasks.start_soon(watch_brokers, self.cluster, self.judge.pops)
                 load.sending.set()
                 self.clock_s = loop.time()
                 try:
@@ -190,7 +201,7 @@ class _Run:
     async def _steps(self, acts: Acts, load: SimulatedLoad) -> None:
         for step in self.programme.step:
             await self._wait_for(step.at_s)
-            if self.judge.violated():
+            if self.judge.is_broken:
                 return  # one broken thing breaks more
             if step.do == "heal":
                 await self._heal(acts, load, for_good=False)
@@ -198,6 +209,7 @@ class _Run:
                 acts.begin(step)
         await self._wait_for(self.programme.lasts_s)
         await self._heal(acts, load, for_good=True)
+        self.state.drained = True
 
     async def _wait_for(self, at_s: float) -> None:
         await anyio.sleep(max(0.0, self.clock_s + at_s - self.simulation.loop.time()))
@@ -214,13 +226,22 @@ class _Run:
             left = self.cluster.differences(retry_topics=True)
         self.state.converged_s.append(loop.time() - repaired_s)
         if left:
-            self.judge.find("orphan", f"not converged {promise.converge_s:g} s after the repair: {'; '.join(left[:3])}")
+            text = f"not converged {promise.converge_s:g} s after the repair: {'; '.join(left[:3])}"
+            self.judge.find("orphan", text, _queue_of(left[0]))
         await load.fall_quiet(for_good=for_good)
         until_s = loop.time() + promise.settle_s
-        while self.judge.lag and loop.time() < until_s and not self.judge.violated():  # noqa: ASYNC110
+        while self.judge.lag and loop.time() < until_s and not self.judge.is_broken:  # noqa: ASYNC110
             await anyio.sleep(LOOK_S)
-        if self.judge.lag:
-            for finding in self.judge.missing():
-                self.judge.find(finding.kind, finding.text)
+        if self.judge.lag and not for_good:
+            self.judge.find(
+                "lost-write", f"{self.judge.lag} messages are not processed {promise.settle_s:g} s after it"
+            )
         load.sending.set()
         self.clock_s += loop.time() - began_s
+
+
+def _queue_of(difference: str) -> MessageQueue:
+    """The queue that a difference is about, as in `orders@broker-a:0 should be of ...`."""
+    topic, _, rest = difference.partition(" ")[0].rpartition("@")
+    broker, _, queue_id = rest.rpartition(":")
+    return MessageQueue(topic, broker, int(queue_id))

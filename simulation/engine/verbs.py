@@ -63,7 +63,7 @@ VERBS: dict[str, Verb] = {
     ),
     "duplicate_id": Verb(does="starts a second process with the client id of a member", who=(MEMBER,), may=("for_s",)),
     "half_open": Verb(
-        does="stops the connections that a host has, at both ends, without a reset; new ones work",
+        does="resets the connections of a host at its own end; the other end does not learn of it",
         who=ANY,
         may=("to", "for_s"),
     ),

@@ -235,6 +235,12 @@ class SimulatedNetwork:
 
         return self._fault(f"stall connection {connection.client} {connection.server}", unblock)
 
+    def half_open(self, connection: SimulatedConnection, host: str) -> Fault:
+        """Reset a connection at the end of `host` alone: the other end learns nothing of it until this is healed."""
+        fault = self.stall_connection(connection)
+        connection.break_end(host)
+        return fault
+
     def refuse(self, host: str, port: int) -> Fault:
         """Refuse new connections to this address; those that exist stay."""
         self._refusing.append((host, port))

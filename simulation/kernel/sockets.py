@@ -321,6 +321,13 @@ class SimulatedConnection:
         if not self._admitted:  # nor ever will be, so no server closes this end
             self.server_socket.close()
 
+    def break_end(self, host: str) -> None:
+        """Reset the connection at the end that is on a host, and nowhere else; what is in flight to it is lost."""
+        for pipe in self.pipes:
+            if pipe.receiver.getsockname()[0] == host:
+                pipe.drop()
+                pipe.receiver.break_()
+
     def abandon(self) -> None:
         """Forget a connection that was never established."""
         for pipe in self.pipes:

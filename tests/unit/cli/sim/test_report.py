@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from cli.sim.report import counts, failed_line, outcome_lines, repeat_command
+from cli.sim.report import counts, failed_line, outcome_lines, repeat_command, witness_line
+from model.events import Event, EventKind
 from simulation.engine.judge import Finding
 from simulation.engine.programme import Programme
 from simulation.engine.run import Outcome
 from simulation.engine.sweep import Case
+from simulation.kernel.run import EPOCH_MS
 
 FOUND = tuple(Finding("orphan", f"queue {n}") for n in range(7))
 
@@ -58,3 +60,15 @@ def test_a_run_is_repeated_by_a_command() -> None:
         "rlab sim --seed 7 --kind pop --quirk A --quirk B"
     )
     assert repeat_command(Case(seed=7, text="x"), "my file.toml") == "rlab sim 'my file.toml' --seed 7"
+
+
+def test_the_first_finding_shows_its_witness() -> None:
+    granted = Event(
+        EPOCH_MS + 1_500, "broker-a", 7, EventKind.LOCK_GRANTED, "", "g", "t", "broker-a", 0, "c1", 3, 12, 4
+    )
+    line = "   1.500 s  broker-a LOCK_GRANTED g t@broker-a:0 c1 offset 12 n 4"
+    assert witness_line(granted) == line
+    lines = outcome_lines(outcome((Finding("orphan", "x", (granted,)), FOUND[0])), Programme(), "again")
+    assert lines[3] == f"  shown by   {line}"
+    stopped = Event(EPOCH_MS, "c1", 1, EventKind.CLIENT_STOP, "", "g", client="c1", detail="shutdown")
+    assert witness_line(stopped) == "   0.000 s  c1 CLIENT_STOP g shutdown"

@@ -10,7 +10,7 @@ from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import ConnectionLost, RlabError
 from model.message_queue import MessageQueue
 from simulation.checks.pop import PopCheck
-from simulation.engine.acknowledgements import watch_acknowledgements
+from simulation.engine.pops import watch_acknowledgements
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 ACKED: Acked = {("t", 0, 7): [1, 2]}

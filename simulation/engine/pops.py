@@ -1,4 +1,4 @@
-"""Tells the judge of acknowledgements of popped messages: when each is sent, and when it is answered.
+"""Observers of POP, for what calls of listeners do not show: acknowledgements, and what brokers hide.
 
 Only the answer shows that a message is acknowledged: a consumer that is killed may have had it, or not.
 """
@@ -6,12 +6,17 @@ Only the answer shows that a message is acknowledged: a consumer that is killed 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import anyio
 
 from client.pop.requests import Acked, Dead, PopRequests
 from model.errors import RlabError
 from model.message_queue import MessageQueue
-from simulation.checks.pop import PopCheck
+from simulation.checks.pop import Place, PopCheck
+from simulation.cluster.cluster import SimulatedCluster
+
+LOOK_S = 0.02
 
 
 def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,3 +57,25 @@ def watch_acknowledgements(requests: PopRequests, check: PopCheck, loop: asyncio
         return shipped_start(broker_name, acked, note)
 
     requests.ack, requests.start_ack = ack, start_ack  # type: ignore[method-assign]
+
+
+async def watch_brokers(cluster: SimulatedCluster, checks: Mapping[str, PopCheck]) -> None:
+    """Report the invisible messages of all brokers to the checks, by group, every `LOOK_S`. Cancellation: it ends."""
+    while True:
+        overdue_s: dict[str, dict[Place, float]] = {group: {} for group in checks}
+        waited_for: dict[str, dict[Place, int]] = {group: {} for group in checks}
+        now = cluster.simulation.loop.time()
+        for name, server in cluster.brokers.items():
+            if server.process is None:
+                continue
+            pop = server.process.broker.pop
+            for key, queue in pop.ledger.queues.items():
+                if key.group in checks:
+                    place = (name, f"{key.group} {key.topic}:{key.queue_id}")
+                    if (deadline := queue.window.next_deadline()) is not None:
+                        overdue_s[key.group][place] = now - deadline
+                    if queue.window.due_count and pop.first_parked(key) is not None:
+                        waited_for[key.group][place] = queue.window.due_count
+        for group, check in checks.items():
+            check.looked(overdue_s[group], waited_for[group], now)
+        await anyio.sleep(LOOK_S)
