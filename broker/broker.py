@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ from remoting.command import Command, Reply
 from remoting.connection import Connection
 from remoting.deadline_driver import DeadlineDriver
 from remoting.request_code import RequestCode
-from remoting.server import Handler, serve
+from remoting.server import Handler, RemotingServer, serve
 from remoting.tasks import background_tasks
 from rocketmq.dialects import broker_dialect
 from rocketmq.edge import Facts
@@ -273,6 +273,7 @@ class RunningBroker:
     name: str
     address: str  # `host:port` that it listens on, with the real port
     broker: Broker  # its tables, for tests and embedded use
+    server: RemotingServer
     recovery_s: float  # how long it took to open its files, in seconds; `broker.store.recovery` has what that had to do
 
 
@@ -306,12 +307,9 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             if not stopping:
                 broker.features.connection_closed(connection)
 
-        most = config.max_connections
-        dialect = broker_dialect(BrokerFacts(broker)) if config.rocketmq else None
-        handlers = broker.features.handlers()
         try:
             async with (
-                serve(handlers, config.listen, on_closed=closed, max_connections=most, dialect=dialect) as server,
+                _serve(broker, closed) as server,
                 background_tasks() as tasks,
             ):
                 broker.events.emit(EventKind.BROKER_UP, broker=config.name, detail=server.address)
@@ -324,7 +322,7 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
                 broker.topics.registration.start(tasks, server.address)
                 logger.info("broker %s listens on %s", config.name, server.address)
                 try:
-                    yield RunningBroker(config.name, server.address, broker, recovery_s)
+                    yield RunningBroker(config.name, server.address, broker, server, recovery_s)
                 finally:
                     stopping = True
                     with anyio.CancelScope(shield=True):
@@ -337,6 +335,18 @@ async def run_broker(config: BrokerConfig) -> AsyncIterator[RunningBroker]:
             broker.features.close()
             broker.barrier.close()
             logger.info("broker %s stopped", config.name)
+
+
+def _serve(broker: Broker, closed: Callable[[Connection], None]) -> AbstractAsyncContextManager[RemotingServer]:
+    config = broker.config
+    return serve(
+        broker.features.handlers(),
+        config.listen,
+        on_closed=closed,
+        max_connections=config.max_connections,
+        dialect=broker_dialect(BrokerFacts(broker)) if config.rocketmq else None,
+        connection_class=config.connection_class,
+    )
 
 
 def _open_metadata(config: BrokerConfig, store: MessageStore) -> MetadataStore:

@@ -27,6 +27,7 @@ from model.quirks import Quirk, check_quirks
 from model.record import FlushMode
 from model.topic_route import MASTER_ID
 from remoting.address import parse_address
+from remoting.connection import Connection
 
 RESTORE_GRACE_S = 2 * RECONNECT_MAX_S
 """How long members of an earlier run stay listed: twice a client's longest wait between two attempts."""
@@ -76,6 +77,7 @@ class BrokerConfig:
         recover_topics: whether topics that the metadata has lost are made again from the log; else it refuses to start.
         rocketmq: whether RocketMQ's own clients are served, too.
         max_connections: the connection after that is refused.
+        connection_class: made for each connection; another one watches what passes.
         rng: draws the tokens of receipt handles, which nobody may guess; a seeded one makes a simulation repeatable.
 
     Raises:
@@ -107,6 +109,7 @@ class BrokerConfig:
     recover_topics: bool = False
     rocketmq: bool = True
     max_connections: int = MAX_CONNECTIONS
+    connection_class: type[Connection] = Connection
     parts: frozenset[Part] = frozenset(Part)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Output of commands: tables for people or one JSON document for programs on stdout, notes and progress on stderr.
+"""Output of commands: tables for people or one JSON document for programs on stdout; notes, progress, log on stderr.
 
 rich is imported where a table is made: it takes longer to import than most commands take to run.
 """
@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from enum import Enum, IntFlag
+from enum import Enum, IntFlag, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -165,3 +165,36 @@ class LineLimit(logging.Filter):
                 # Not as a warning, which would be limited again.
                 logging.getLogger(name).log(logging.WARNING + 1, "%d more lines like: %s", kind.left_out, text)
         self._kinds.clear()
+
+
+_FOR_PEOPLE = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+
+
+class LogFormat(StrEnum):
+    """How the lines of the log are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: t_ms, level, logger, message, and error with the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, object] = {
+            "t_ms": round(record.created * 1000),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_handler(log_format: LogFormat | None) -> logging.Handler:
+    """A handler that writes lines of this format to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else _FOR_PEOPLE)
+    return handler

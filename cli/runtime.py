@@ -26,7 +26,7 @@ import anyio
 import typer
 import uvloop
 
-from cli.output import LineLimit, print_error
+from cli.output import LineLimit, LogFormat, log_handler, print_error
 from model.errors import ConfigError, InvalidParameter, MessageIllegal, RlabError
 
 if TYPE_CHECKING:
@@ -48,17 +48,23 @@ class _Stopped(Exception):
     """A signal cancelled the command, which has cleaned up."""
 
 
-def run(main: Callable[[], Coroutine[Any, Any, T]], *, endless: bool = False, verbose: bool = False) -> T:
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    endless: bool = False,
+    verbose: bool = False,
+    log_format: LogFormat | None = None,
+) -> T:
     """Run a command's coroutine to its end.
 
-    `endless`: the command runs until a signal stops it, so the exit code of a signal is 0.
+    `endless`: the command runs until a signal stops it, so the exit code of a signal is 0. The log goes to stderr.
 
     Raises:
         typer.Exit: it failed or was stopped; the error has been printed.
     """
     debug = bool(os.environ.get("RLAB_DEBUG"))
     level = logging.DEBUG if debug else logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt="%H:%M:%S")
+    logging.basicConfig(level=level, handlers=[log_handler(log_format)])
     limit = LineLimit()
     handlers = tuple(logging.getLogger().handlers)
     for handler in () if debug else handlers:

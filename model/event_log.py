@@ -8,10 +8,11 @@ encode_events(log.take())                                              # JSON Li
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any
+from typing import Any, get_type_hints
 
 from model.events import Event, EventKind
 from model.limits import MAX_TRACE_BUFFER, RUN_SEQS
@@ -113,3 +114,27 @@ def _line(event: Event) -> str:
         f'"broker": {_quoted(broker)}, "queue_id": {queue_id}, "client": {_quoted(client)}, "version": {version}, '
         f'"offset": {offset}, "n": {n}, "detail": {_quoted(detail)}}}\n'
     )
+
+
+def decode_events(lines: bytes) -> tuple[list[Event], int]:
+    """Decode JSON Lines: the events, and how many lines are none.
+
+    Columns of a later version are ignored, and those that a line lacks have their defaults.
+    """
+    events: list[Event] = []
+    bad = 0
+    for line in lines.splitlines():
+        try:
+            columns = json.loads(line)
+            event = Event(**{name: value for name, value in columns.items() if name in _TYPES})
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            bad += 1
+            continue
+        if all(isinstance(value, kind) for value, kind in zip(event, _TYPES.values(), strict=True)):
+            events.append(event)
+        else:
+            bad += 1
+    return events, bad
+
+
+_TYPES: dict[str, Any] = {name: int | float if kind is float else kind for name, kind in get_type_hints(Event).items()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from model.errors import ConfigError
 from model.limits import MAX_CONNECTIONS
+from remoting.connection import Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class NameServerConfig:
         name: its name in the answers to health checks; its address when empty.
         max_connections: the connection after that is refused.
         rocketmq: whether RocketMQ's own clients are served, too.
+        connection_class: made for each connection; another one watches what passes.
         grace_s: seconds for which the end waits for pending answers.
 
     Raises:
@@ -27,6 +29,7 @@ class NameServerConfig:
     name: str = ""
     max_connections: int = MAX_CONNECTIONS
     rocketmq: bool = True
+    connection_class: type[Connection] = Connection
     grace_s: float = 1.0
 
     def __post_init__(self) -> None:

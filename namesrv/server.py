@@ -25,6 +25,7 @@ class NameServer:
 
     address: str
     table: RouteTable
+    server: RemotingServer
 
 
 @asynccontextmanager
@@ -64,12 +65,13 @@ async def run_name_server(config: NameServerConfig) -> AsyncIterator[NameServer]
             grace_s=config.grace_s,
             max_connections=config.max_connections,
             dialect=name_server_dialect() if config.rocketmq else None,
+            connection_class=config.connection_class,
         ) as server,
         background_tasks() as tasks,
     ):
         tasks.start_soon(driver.run)
         logger.info("name server listens on %s", server.address)
-        yield NameServer(server.address, table)
+        yield NameServer(server.address, table, server)
 
 
 def _log(gone: BrokerGone, reason: str) -> None:

@@ -63,6 +63,7 @@ class RemotingServer:
         max_connections: int,
         loop: asyncio.AbstractEventLoop,
         dialect: Dialect | None = None,
+        connection_class: type[Connection] = Connection,
     ) -> None:
         self.address = ""
         self._dialect = dialect
@@ -71,6 +72,7 @@ class RemotingServer:
         self._tasks = tasks
         self._on_closed = on_closed
         self._max_connections = max_connections
+        self._connection_class = connection_class
         self._connections: dict[int, Connection] = {}
         self._numbers = count(1)
         self._frames: FrameBudget[Connection] = FrameBudget()
@@ -90,13 +92,18 @@ class RemotingServer:
         """The open connections, oldest first."""
         return tuple(self._connections.values())
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait because the server is late."""
+        return len(self._admission)
+
     def connection(self, number: int) -> Connection | None:
         """The open connection with this number, or None when it is gone."""
         return self._connections.get(number)
 
     def make_connection(self) -> Connection:
         """Protocol factory for the loop."""
-        return Connection(
+        return self._connection_class(
             self._loop,
             on_request=self._dispatch,
             on_opened=self._opened,
@@ -255,12 +262,14 @@ async def serve(
     grace_s: float = 1.0,
     max_connections: int = MAX_CONNECTIONS,
     dialect: Dialect | None = None,
+    connection_class: type[Connection] = Connection,
 ) -> AsyncIterator[RemotingServer]:
     """Listen on `host:port` while the block runs; port 0 takes a free one, and `server.address` has it.
 
     `on_closed` is called once for each connection that is gone, whatever the reason. At the end of the block, handlers
     and unsent answers get `grace_s`. Connections beyond `max_connections` are refused with SYSTEM_BUSY. Clients that
-    speak `dialect` are served, too.
+    speak `dialect` are served, too. Another `connection_class` watches what passes; then a server that nobody watches
+    pays nothing.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -270,7 +279,7 @@ async def serve(
     host, port = parse_address(listen)
     async with background_tasks() as tasks:
         loop = asyncio.get_running_loop()
-        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect)
+        server = RemotingServer(handlers, tasks, on_closed, max_connections, loop, dialect, connection_class)
         try:
             listener = await loop.create_server(server.make_connection, host, port)
         except OSError as error:

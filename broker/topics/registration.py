@@ -63,6 +63,11 @@ class Registration:
         self._rng = random.Random(announcement.name)
         self._client = RemotingClient(on_lost=self._wake, rng=self._rng)
 
+    @property
+    def known_by(self) -> int:
+        """How many name servers have accepted a registration."""
+        return len(self._known)
+
     def changed(self, cause: str) -> None:
         """Announce the topics again, now, to all name servers."""
         self._version += 1

@@ -1,4 +1,4 @@
-"""`rlab namesrv`, `rlab broker` and `rlab cluster`: daemons in this process or in child processes.
+"""`rlab namesrv`, `rlab broker`, `rlab exporter` and `rlab cluster`: daemons in this process or in child processes.
 
 daemons.py         one name server or one broker in this process
 options.py         the options of a broker, with sizes and times as people write them
@@ -8,6 +8,8 @@ cluster.py         a name server and brokers as child processes, started and sto
 cluster_folder.py  the folder of a cluster that keeps nothing
 children.py        starts a child process, waits for its announcement, and stops it
 trace_file.py      the file of `--trace`
+watched.py         a server with an HTTP endpoint, for `--metrics`
+exporter.py        the metrics of groups, from the trace of a cluster
 
 Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.
 """

@@ -48,6 +48,15 @@ def cluster(
         Path | None, typer.Option(metavar="DIR", help="Store messages here; by default they are deleted at the end.")
     ] = None,
     auto_create: AutoCreate = True,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65_000,
+            help="Serve metrics: the name server on this port, brokers on the ports after it. 0 takes free ports.",
+        ),
+    ] = None,
     json: Json = False,
     config: Config = None,
 ) -> None:
@@ -60,17 +69,19 @@ def cluster(
 
     async def main() -> None:
         with cluster_folder() if data is None else nullcontext(data) as directory:
-            at = ("--listen", f"127.0.0.1:{port}", *DAEMON)
+            at = ("--listen", f"127.0.0.1:{port}", *metrics_flags(metrics, 0), *DAEMON)
             async with module_process("namesrv", "cli.main", "namesrv", *at) as name_server:
                 flags = ("--namesrv", name_server.address, "--auto-create" if auto_create else "--no-auto-create")
                 names = [broker_name(index) for index in range(brokers)]
                 commands = [
-                    _broker_command(name, f"{directory}/{name}", *flags, *listen_flags(port, n), *DAEMON)
+                    _broker_command(
+                        name, f"{directory}/{name}", *flags, *listen_flags(port, n), *metrics_flags(metrics, n), *DAEMON
+                    )
                     for n, name in enumerate(names, 1)
                 ]
                 async with children(zip(names, commands, strict=True)) as started:
                     await _prepare(name_server.address, started, topic or [], queues)
-                    _announce(name_server.address, started, as_json=json)
+                    _announce(name_server, started, as_json=json)
                     await _first_end([name_server, *started])
 
     run(main, endless=True)
@@ -79,6 +90,11 @@ def cluster(
 def listen_flags(port: int, n: int) -> list[str]:
     """The listen option of broker number `n` (from 1), if the name server listens on `port`."""
     return ["--listen", f"127.0.0.1:{port + n if port else 0}"]
+
+
+def metrics_flags(port: int | None, n: int) -> list[str]:
+    """The metrics option of broker number `n` (from 1), or of the name server (0), whose endpoint is on `port`."""
+    return [] if port is None else ["--metrics", f"127.0.0.1:{port + n if port else 0}"]
 
 
 def _broker_command(name: str, data: str, *flags: str) -> list[str]:
@@ -95,14 +111,21 @@ async def _prepare(name_server: str, brokers: Sequence[Child], topics: Sequence[
             await admin.create_topic(topic, queues)
 
 
-def _announce(name_server: str, brokers: Sequence[Child], *, as_json: bool) -> None:
+def _announce(name_server: Child, brokers: Sequence[Child], *, as_json: bool) -> None:
     if as_json:
-        addresses = {child.name: child.address for child in brokers}
-        print_json({"kind": "cluster", "name": "cluster", "ready": True, "address": name_server, "brokers": addresses})
+        line = {"kind": "cluster", "name": "cluster", "ready": True, "address": name_server.address}
+        line["brokers"] = {child.name: child.address for child in brokers}
+        if "metrics" in name_server.announced:
+            line["metrics"] = {child.name: child.announced["metrics"] for child in (name_server, *brokers)}
+        print_json(line)
         return
     for child in brokers:
-        print_line(f"broker {child.name} listens on {child.address}")
-    print_line(f"cluster is ready; name server {name_server}")
+        print_line(f"broker {child.name} listens on {child.address}{_shown_at(child)}")
+    print_line(f"cluster is ready; name server {name_server.address}{_shown_at(name_server)}")
+
+
+def _shown_at(child: Child) -> str:
+    return f", metrics on http://{child.announced['metrics']}/metrics" if "metrics" in child.announced else ""
 
 
 async def _first_end(children: Sequence[Child]) -> NoReturn:

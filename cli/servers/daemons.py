@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, N
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.descriptors import connections_within_limits
+from cli.servers.exporter import exporter
 from cli.servers.options import (
     RETAIN_AGE,
     SEGMENT_AGE,
@@ -22,8 +24,10 @@ from cli.servers.options import (
     UNLIMITED,
     Advertise,
     Data,
+    ExitWithStdin,
     Expiry,
     Flush,
+    Log,
     Quirks,
     RecoverTopics,
     RegisterInterval,
@@ -35,17 +39,19 @@ from cli.servers.options import (
     SegmentAge,
     SegmentSize,
     Trace,
+    TraceTopic,
     TransactionCheckInterval,
     TransactionKeep,
     TransactionMaxChecks,
     TransactionTimeout,
     retention_of,
     store_of,
+    transactions_of,
 )
 from cli.servers.trace_file import TraceFile
 from cli.servers.verify import verify
+from cli.servers.watched import Metrics, watched_broker, watched_name_server
 from model.errors import ConfigError
-from model.event_log import EventSink
 from model.limits import (
     BROKER_EXPIRY_S,
     BROKER_REGISTER_INTERVAL_S,
@@ -64,10 +70,6 @@ from remoting.tasks import background_tasks
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
-ExitWithStdin = Annotated[
-    bool, typer.Option("--exit-with-stdin", hidden=True, help="Stop when standard input is closed.")
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -76,12 +78,15 @@ def register(app: typer.Typer) -> None:
     of_broker.callback(invoke_without_command=True)(broker)
     of_broker.command("verify")(verify)
     app.add_typer(of_broker, name="broker")
+    app.command("exporter")(exporter)
 
 
 def namesrv(
     listen: Listen = "127.0.0.1:9876",
     name: Annotated[str, typer.Option(help="Name in the log and the announcement; by default its address.")] = "",
     rocketmq: Rocketmq = True,
+    metrics: Metrics = None,
+    log: Log = None,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -94,14 +99,14 @@ def namesrv(
     Example: rlab namesrv --listen 10.0.0.1:9876
     """
     from namesrv.config import NameServerConfig
-    from namesrv.server import run_name_server
 
     async def main() -> None:
-        async with run_name_server(NameServerConfig(listen=listen, name=name, rocketmq=rocketmq)) as server:
-            announce("namesrv", name or server.address, server.address, as_json=json)
+        settings = NameServerConfig(listen=listen, name=name, rocketmq=rocketmq)
+        async with watched_name_server(settings, metrics) as (server, shown_at):
+            announce("namesrv", name or server.address, server.address, as_json=json, metrics=shown_at)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
-    run(main, endless=True, verbose=verbose)
+    run(main, endless=True, verbose=verbose, log_format=log)
 
 
 def broker(
@@ -124,13 +129,15 @@ def broker(
     transaction_max_checks: TransactionMaxChecks = MAX_TRANSACTION_CHECKS,
     transaction_keep: TransactionKeep = TRANSACTION_KEEP_H,
     trace: Trace = None,
-    trace_topic: Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")] = True,
+    trace_topic: TraceTopic = True,
     quirk: Quirks = None,
     recover_topics: RecoverTopics = False,
     rocketmq: Rocketmq = True,
     register_interval: RegisterInterval = BROKER_REGISTER_INTERVAL_S,
     expiry: Expiry = BROKER_EXPIRY_S,
     restore_grace: RestoreGrace = 2 * RECONNECT_MAX_S,
+    metrics: Metrics = None,
+    log: Log = None,
     json: Json = False,
     verbose: Verbose = False,
     config: Config = None,
@@ -143,9 +150,8 @@ def broker(
     if context.invoked_subcommand is not None:
         return
     from broker.config import BrokerConfig
-    from broker.transactions.table import TransactionOptions
 
-    def made(event_sink: EventSink | None) -> BrokerConfig:
+    def made() -> BrokerConfig:
         return BrokerConfig(
             name=name,
             data_dir=data or Path("rlab-data", name),
@@ -162,33 +168,31 @@ def broker(
             rocketmq=rocketmq,
             retention=retention_of(retain_age, retain_size, retain_size_max),
             store=store_of(segment_size, segment_age),
-            transactions=TransactionOptions(
-                timeout_s=transaction_timeout,
-                check_interval_s=transaction_check_interval,
-                max_checks=transaction_max_checks,
-                keep_h=transaction_keep,
+            transactions=transactions_of(
+                transaction_timeout, transaction_check_interval, transaction_max_checks, transaction_keep
             ),
             trace=trace_topic,
-            event_sink=event_sink,
             quirks=frozenset(quirk or ()),
         )
 
-    run(lambda: _serve_broker(made, trace, json, exit_with_stdin), endless=True, verbose=verbose)
+    run(partial(_serve, made, trace, metrics, json, exit_with_stdin), endless=True, verbose=verbose, log_format=log)
 
 
-async def _serve_broker(
-    made: Callable[[EventSink | None], BrokerConfig], trace: Path | None, as_json: bool, exit_with_stdin: bool
+async def _serve(
+    made: Callable[[], BrokerConfig],
+    trace: Path | None,
+    metrics: str | None,
+    as_json: bool,
+    exit_with_stdin: bool,
 ) -> None:
-    from broker.broker import run_broker
-
     with nullcontext() if trace is None else TraceFile(trace) as trace_file:
-        config = made(None if trace_file is None else trace_file.write)
-        config = replace(config, max_connections=connections_within_limits(MAX_CONNECTIONS))
-        async with run_broker(config) as running, flushed(trace_file):
+        sink = None if trace_file is None else trace_file.write
+        config = replace(made(), event_sink=sink, max_connections=connections_within_limits(MAX_CONNECTIONS))
+        async with watched_broker(config, metrics) as (running, shown_at), flushed(trace_file):
             # A reader of the announcement looks the broker up at a name server at once.
             await running.broker.topics.registration.wait_tried()
             recovery = {"seconds": running.recovery_s, **document(running.broker.store.recovery)}
-            announce("broker", running.name, running.address, as_json=as_json, recovery=recovery)
+            announce(*("broker", running.name, running.address), as_json=as_json, metrics=shown_at, recovery=recovery)
             await (wait_for_eof() if exit_with_stdin else anyio.sleep_forever())
 
 
@@ -203,13 +207,17 @@ def dialable(address: str) -> str:
     return address
 
 
-def announce(kind: str, name: str, address: str, *, as_json: bool, **more: object) -> None:
+def announce(kind: str, name: str, address: str, *, as_json: bool, metrics: str = "", **more: object) -> None:
     """Print the line that announces a daemon and its address; `more` is added only to the JSON document.
 
     On stderr follows a note of what it means if others than this machine reach the address.
     """
     line = {"kind": kind, "name": name, "ready": True, "address": address, **more}
-    print_outcome(line, f"{kind} {name} listens on {address}", as_json=as_json)
+    text = f"{kind} {name} listens on {address}"
+    if metrics:
+        line["metrics"] = metrics
+        text += f", metrics on http://{metrics}/metrics"
+    print_outcome(line, text, as_json=as_json)
     if not is_loopback(parse_address(address)[0]):
         print_note(
             f"note: there are no passwords: whoever reaches {address} may read, change and delete everything there "

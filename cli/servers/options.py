@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.output import LogFormat
 from model.errors import ConfigError
 from model.quirks import CLIENT_QUIRKS, Quirk
 from model.record import FlushMode
@@ -18,6 +19,7 @@ from model.record import FlushMode
 if TYPE_CHECKING:
     from broker.retention.plan import RetentionOptions
     from broker.store.disk.options import StoreOptions
+    from broker.transactions.table import TransactionOptions
 
 UNLIMITED = "unlimited"
 
@@ -29,6 +31,9 @@ _SIZES = {
 _TIMES_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 24 * 3_600_000}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 
+ExitWithStdin = Annotated[
+    bool, typer.Option("--exit-with-stdin", hidden=True, help="Stop when standard input is closed.")
+]
 Advertise = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Address for clients, if name servers see another one, as behind NAT."),
@@ -44,10 +49,16 @@ Quirks = Annotated[
         f"{', '.join(quirk for quirk in Quirk if quirk not in CLIENT_QUIRKS)}.",
     ),
 ]
+Log = Annotated[
+    LogFormat | None,
+    typer.Option("--log-format", help="Lines of the log: text for people (the default), or one JSON object each."),
+]
 Flush = Annotated[
     FlushMode,
     typer.Option(help="Answer a send after the write to the file (async) or after the sync to the disk (sync)."),
 ]
+Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the broker's events to this file as well.")]
+TraceTopic = Annotated[bool, typer.Option(help="Store events in the topic SYS_TRACE.")]
 RecoverTopics = Annotated[
     bool,
     typer.Option(
@@ -55,7 +66,6 @@ RecoverTopics = Annotated[
         help="Make topics again from the log if metadata.sqlite is lost or too old; without it, refuse to start then.",
     ),
 ]
-Trace = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the broker's events to this file as well.")]
 Rocketmq = Annotated[bool, typer.Option(help="Serve RocketMQ's own clients on the same port, too.")]
 RegisterInterval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Interval of registrations while nothing changes.")
@@ -133,6 +143,19 @@ def store_of(segment_size: str, segment_age: str) -> StoreOptions:
         return StoreOptions(segment_bytes=size, segment_age_ms=age_ms)
     except ValueError as error:
         raise ConfigError(f"--segment-size {segment_size} --segment-age {segment_age}: {error}") from error
+
+
+def transactions_of(timeout_s: float, check_interval_s: float, max_checks: int, keep_h: float) -> TransactionOptions:
+    """Make the options of transactions from the flags.
+
+    Raises:
+        ConfigError: a value is not positive.
+    """
+    from broker.transactions.table import TransactionOptions
+
+    return TransactionOptions(
+        timeout_s=timeout_s, check_interval_s=check_interval_s, max_checks=max_checks, keep_h=keep_h
+    )
 
 
 def bytes_of(option: str, text: str) -> int | None:

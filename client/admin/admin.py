@@ -19,6 +19,7 @@ from client.admin.offsets import reset_offsets
 from client.admin.records import AssignmentInfo, BrokerInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
 from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
+from client.admin.trace import TraceReader
 from client.allocate import AllocateMessageQueueStrategy
 from client.allocate.registry import has_strategy, strategy_named
 from client.instance.member import ClientLife
@@ -107,6 +108,14 @@ class Admin(ClientLife):
         address = (await self._cluster.masters([broker]))[broker]
         answer = await self._cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return BrokerInfo.from_wire(address, unpack(answer))
+
+    def trace(self, since_ms: float | None = None) -> TraceReader:
+        """A reader of the events of brokers and clients, from the oldest that is left, or since a time of the day.
+
+        Args:
+            since_ms: wall clock in milliseconds.
+        """
+        return TraceReader(self._cluster, since_ms)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "ConsumerOptions": "consume",
     "Producer": "produce",
 }
-OF_EVERY_DAEMON = {"--config", "--exit-with-stdin", "--help", "--json", "--verbose"}
+OF_EVERY_DAEMON = {"--config", "--exit-with-stdin", "--help", "--json", "--log-format", "--verbose"}
 
 # Defaults that are made for each record, or have no text of their own.
 IN_WORDS = {
@@ -47,6 +47,7 @@ IN_WORDS = {
     "transactions": "TransactionOptions",
     "retain_ms": "72 h",
     "files": "the real disk",
+    "connection_class": "the plain one",
     "clock_ms": "wall clock",
     "rng": "a new one",
     "segment_age_ms": "24 h",

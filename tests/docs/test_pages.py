@@ -20,6 +20,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FOLDERS = (
     "model",
     "figures",
+    "metrics",
     "remoting",
     "namesrv",
     "broker",

@@ -92,9 +92,10 @@ class SlowServer(RemotingServer):
         on_closed: Callable[[Connection], None] | None,
         max_connections: int,
         loop: asyncio.AbstractEventLoop,
+        *more: Any,
     ) -> None:
         busy: Any = BusyLoop(loop)
-        super().__init__(handlers, tasks, on_closed, max_connections, busy)
+        super().__init__(handlers, tasks, on_closed, max_connections, busy, *more)
         self._handlers = {code: self._slow(handler) for code, handler in self._handlers.items()}
 
     def _slow(self, handler: Handler) -> Handler:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from client.allocate.registry import BUILT_IN_STRATEGIES
-from model.event_log import encode_events
+from model.event_log import decode_events, encode_events
 from model.heartbeat import ConsumeFrom
 from model.message import MessageExt
 from model.names import is_retry_topic
@@ -19,7 +19,6 @@ from pipeline.replay.replay import replay
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.kernel.network import Fault
-from tests.events import decode_events
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
@@ -104,7 +103,7 @@ def test_the_recorded_rules_give_the_recorded_moves(simulate: Simulate, strategy
         await live_through(cluster, strategy)
         return encode_events(cluster.events)
 
-    recorded = recorded_in(decode_events(simulate(scenario, seed=seed)), "g")
+    recorded = recorded_in(decode_events(simulate(scenario, seed=seed))[0], "g")
     baseline = baseline_of(recorded, TIMEOUT_S, strategy)
     outcome = replay(recorded, baseline.rules)
     assert wrong_queues(recorded, outcome) == 0

@@ -17,7 +17,7 @@ from broker.store.disk.options import StoreOptions
 from broker.store.message_store import MessageStore
 from model.decode import decode_messages
 from model.errors import ConfigError, ConnectionLost, QueryNotFound
-from model.event_log import MAX_TEXT_CHARS
+from model.event_log import MAX_TEXT_CHARS, decode_events
 from model.events import Event, EventKind
 from model.message import tag_hash
 from model.message_queue import MessageQueue
@@ -29,7 +29,6 @@ from remoting.codec import CODEC
 from remoting.request_code import RequestCode
 from remoting.wire.schema import SCHEMA
 from simulation.kernel.run import Simulation, run_simulation
-from tests.events import decode_events
 from tests.unit.broker.harness import (
     ADDRESS,
     HOST,
@@ -51,7 +50,7 @@ def stored_trace(broker: Broker) -> list[tuple[int, list[Event]]]:
     body = broker.store.read(topic_id, 0, 0, max_n=1_000, max_bytes=2**30).body
     messages = decode_messages(MessageQueue(TRACE_TOPIC, "broker-a", 0), body)
     hashes = [record.tag_hash for record in iter_records(body)]
-    return [(tag_hash, decode_events(message.body)) for tag_hash, message in zip(hashes, messages, strict=True)]
+    return [(tag_hash, decode_events(message.body)[0]) for tag_hash, message in zip(hashes, messages, strict=True)]
 
 
 @simulated

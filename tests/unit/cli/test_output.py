@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import sys
 from dataclasses import dataclass
 
 import anyio
 import pytest
 
 from cli.output import (
+    JsonFormatter,
     document,
     preview,
     print_error,
@@ -120,3 +123,26 @@ def test_a_body_is_shown_in_short_on_one_line() -> None:
     assert preview("é".encode() * 50, 40) == "é" * 39 + "…"
     assert preview(b"\xff\x00", 40) == r"\xff\x00"
     assert preview(b"x" * 100_000, 40) == "x" * 39 + "…"
+
+
+def formatted(message: str, *arguments: object, failed: bool = False) -> dict[str, object]:
+    error = None
+    if failed:
+        try:
+            raise ValueError("bad")
+        except ValueError:
+            error = sys.exc_info()
+    record = logging.LogRecord("broker.x", logging.WARNING, "x.py", 1, message, arguments, error)
+    found: dict[str, object] = json.loads(JsonFormatter().format(record))
+    return found
+
+
+def test_a_line_is_one_object_whatever_is_in_its_text() -> None:
+    line = formatted('a "name"\nof %s', "ümlaut")
+    assert (line["level"], line["logger"], line["message"]) == ("WARNING", "broker.x", 'a "name"\nof ümlaut')
+    assert isinstance(line["t_ms"], int)
+    assert "error" not in line
+
+
+def test_a_line_about_an_error_has_its_traceback() -> None:
+    assert "ValueError: bad" in str(formatted("it failed", failed=True)["error"])

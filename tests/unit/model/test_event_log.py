@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.event_log import MAX_TEXT_CHARS, EventLog, encode_events
+from model.event_log import MAX_TEXT_CHARS, EventLog, decode_events, encode_events
 from model.events import Event, EventKind
 from model.limits import MAX_TRACE_BUFFER
-from tests.events import decode_events
 
 
 def log_of(n: int = 0) -> EventLog:
@@ -139,10 +138,19 @@ events = st.builds(
 def test_events_are_read_back_as_they_were_written(written: list[Event]) -> None:
     encoded = encode_events(written)
     assert encoded.count(b"\n") == len(written)
-    assert decode_events(encoded) == written
+    assert decode_events(encoded) == (written, 0)
     assert encoded == b"".join(json.dumps(event._asdict()).encode() + b"\n" for event in written)
 
 
 def test_each_line_has_every_column() -> None:
     [line] = encode_events([Event(1.5, "node", 1, "BROKER_UP")]).splitlines()
     assert tuple(json.loads(line)) == Event._fields
+
+
+@pytest.mark.parametrize(
+    "line", [b"{", b"[]", b"7", b'{"t_ms": 1}', b'{"t_ms": "1", "node": "n", "seq": 1, "kind": "K"}', b"[" * 100_000]
+)
+def test_a_line_that_is_no_event_is_counted_and_costs_no_other(line: bytes) -> None:
+    event = Event(1.0, "n", 1, "K")
+    lines = encode_events([event]) + line + b"\n" + b'{"t_ms": 2, "node": "n", "seq": 2, "kind": "K", "new": true}\n'
+    assert decode_events(lines) == ([event, Event(2, "n", 2, "K")], 1)

@@ -15,8 +15,8 @@ from cli.demo.command import logs_into
 from cli.demo.state import DemoState, Tone
 from cli.main import app
 from client.allocate import AllocateMessageQueueAveragely
+from model.event_log import decode_events
 from model.events import EventKind
-from tests.events import decode_events
 
 DEMO = [sys.executable, "-m", "cli.main", "demo"]
 
@@ -71,7 +71,7 @@ def test_the_demo_passes_and_prints_one_document(tmp_path: Path) -> None:
     assert "broker-b restarts: converged in" in done.stderr
     assert "warning" not in done.stderr
     assert sorted(path.name for path in keep.iterdir()) == ["broker-a", "broker-b", "trace.jsonl"]
-    kinds = {event.kind for event in decode_events((keep / "trace.jsonl").read_bytes())}
+    kinds = {event.kind for event in decode_events((keep / "trace.jsonl").read_bytes())[0]}
     assert {EventKind.MEMBER_LEAVE, EventKind.LOCK_EXPIRED, EventKind.BROKER_DOWN} <= kinds
 
 

@@ -1,0 +1,92 @@
+"""Servers with an HTTP endpoint for metrics and health, for `--metrics`; without that option they are as they were.
+
+aiohttp and prometheus-client are imported only here, and only if wanted: they take a third of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from remoting.tasks import background_tasks
+
+if TYPE_CHECKING:
+    from broker.broker import RunningBroker
+    from broker.config import BrokerConfig
+    from namesrv.config import NameServerConfig
+    from namesrv.server import NameServer
+
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Serve /metrics for Prometheus, /live and /ready on this address; 0 for any port."
+    ),
+]
+
+
+@asynccontextmanager
+async def watched_broker(config: BrokerConfig, listen: str | None) -> AsyncIterator[tuple[RunningBroker, str]]:
+    """Run a broker, with an endpoint if `listen` is given; yields it with the address of the endpoint or "".
+
+    Raises:
+        ConfigError: see `run_broker`, or the endpoint cannot listen.
+
+    Cancellation: both are stopped.
+    """
+    from broker.broker import run_broker
+
+    if listen is None:
+        async with run_broker(config) as running:
+            yield running, ""
+        return
+    from prometheus_client import CollectorRegistry
+
+    from metrics.broker import add_broker, why_not_ready
+    from metrics.endpoint import serve_metrics
+    from metrics.event_counts import EventCounts
+    from metrics.exposition import watch_loop_delay
+    from metrics.requests import timed_connections
+
+    registry, counts = CollectorRegistry(), EventCounts(config.event_sink)
+    config = replace(config, event_sink=counts, connection_class=timed_connections(registry))
+    async with run_broker(config) as running, background_tasks() as tasks:
+        add_broker(registry, running, counts, version("rebalance-lab"))
+        tasks.start_soon(watch_loop_delay, registry)
+        async with serve_metrics(listen, registry, lambda: why_not_ready(running.broker)) as address:
+            yield running, address
+
+
+@asynccontextmanager
+async def watched_name_server(config: NameServerConfig, listen: str | None) -> AsyncIterator[tuple[NameServer, str]]:
+    """Run a name server, with an endpoint if `listen` is given; yields it with the address of the endpoint or "".
+
+    Raises:
+        ConfigError: an address cannot be listened on.
+
+    Cancellation: both are stopped.
+    """
+    from namesrv.server import run_name_server
+
+    if listen is None:
+        async with run_name_server(config) as server:
+            yield server, ""
+        return
+    from prometheus_client import CollectorRegistry
+
+    from metrics.endpoint import serve_metrics
+    from metrics.exposition import watch_loop_delay
+    from metrics.name_server import add_name_server
+    from metrics.requests import timed_connections
+
+    registry = CollectorRegistry()
+    config = replace(config, connection_class=timed_connections(registry))
+    async with run_name_server(config) as server, background_tasks() as tasks:
+        add_name_server(registry, server, config.name, version("rebalance-lab"))
+        tasks.start_soon(watch_loop_delay, registry)
+        async with serve_metrics(listen, registry) as address:
+            yield server, address

@@ -1,0 +1,86 @@
+"""Reads the trace of a cluster, the topic SYS_TRACE of all its brokers, as it grows.
+
+Reading joins no group and commits nothing: brokers keep no message for it, and no operator sees it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from client.admin.requests import ClusterRequests, pull_once
+from model.errors import NetworkError, TopicNotExist
+from model.event_log import decode_events
+from model.events import Event
+from model.message_queue import MessageQueue
+from model.names import TRACE_TOPIC
+from remoting.request_code import RequestCode
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "rlab-trace-reader"
+_MESSAGES = 64
+MAX_EVENTS_PER_READ = 100_000
+"""Events after which `read` returns, although there may be more; a message may hold a thousand."""
+
+
+class TraceReader:
+    """Reads the events that brokers and clients have sent to a cluster; made by `Admin.trace`."""
+
+    def __init__(self, cluster: ClusterRequests, since_ms: float | None) -> None:
+        self._cluster = cluster
+        self._since_ms = since_ms
+        self._next: dict[MessageQueue, int] = {}
+
+    async def read(self) -> list[Event]:
+        """The events that were stored since the last read, of every broker that answers; unsorted.
+
+        Brokers that are new since the last read are read as well. Empty when there is nothing new; with more than
+        `MAX_EVENTS_PER_READ` the next read goes on.
+
+        Raises:
+            ConnectFailed: no name server answers.
+
+        Cancellation: harmless; events that were read by the cancelled call are read again.
+        """
+        try:
+            queues = (await self._cluster.route(TRACE_TOPIC)).subscribe_queues()
+        except TopicNotExist:
+            return []
+        masters = await self._cluster.masters()
+        events: list[Event] = []
+        read: dict[MessageQueue, int] = {}
+        for queue in queues:
+            if queue.broker_name in masters and len(events) < MAX_EVENTS_PER_READ:
+                try:
+                    read[queue] = await self._read_queue(masters[queue.broker_name], queue, events)
+                except NetworkError as error:
+                    logger.info("the trace on broker %s cannot be read for now: %s", queue.broker_name, error)
+        self._next.update(read)
+        return events
+
+    async def _read_queue(self, address: str, queue: MessageQueue, events: list[Event]) -> int:
+        """Add the events of a queue; returns the offset to go on from."""
+        offset = self._next.get(queue)
+        if offset is None:
+            offset = await self._first_offset(address, queue)
+        while len(events) < MAX_EVENTS_PER_READ:
+            remoting = self._cluster.remoting
+            messages, after = await pull_once(remoting, address, _GROUP, queue, offset, _MESSAGES)
+            for message, problem in messages:
+                found, bad = ([], 1) if problem else decode_events(message.body)
+                if bad:
+                    logger.warning("%d lines of %s at offset %d are no events", bad, queue, message.offset)
+                events += found
+            if after == offset:
+                break
+            offset = after
+        return offset
+
+    async def _first_offset(self, address: str, queue: MessageQueue) -> int:
+        where = {"topic": queue.topic, "queue_id": queue.queue_id}
+        if self._since_ms is None:
+            answer = await self._cluster.request(address, RequestCode.GET_MIN_OFFSET, where)
+        else:
+            where["timestamp_ms"] = int(self._since_ms)
+            answer = await self._cluster.request(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, where)
+        return int(answer.header["offset"])

@@ -1,0 +1,40 @@
+"""The metrics of the consumers and producers of a process.
+
+metrics = ClientMetrics()
+consumer = PushConsumer(name_servers, "billing", event_sink=metrics.event_sink)
+print(metrics.exposition())                          # or metrics.registry, or serve_metrics(listen, metrics.registry)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+from metrics.event_counts import EventCounts
+from metrics.exposition import add_table
+from metrics.families import OWNED_QUEUES, Samples
+from model.event_log import EventSink
+
+
+class ClientMetrics:
+    """Metrics of all clients whose `event_sink` is the one of this object.
+
+    Args:
+        registry: where they are shown; the default one of prometheus-client suits an application that shows its own
+            metrics there already.
+        then: gets every event afterwards.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, then: EventSink | None = None) -> None:
+        self.registry = registry
+        self.event_sink = EventCounts(then)
+        add_table(registry, self._read)
+
+    def _read(self) -> Iterator[Samples]:
+        yield OWNED_QUEUES, [((group,), n) for group, n in sorted(self.event_sink.owned().items())]
+        yield from self.event_sink.client_metrics()
+
+    def exposition(self) -> bytes:
+        """All metrics of the registry as text, as Prometheus reads it."""
+        return generate_latest(self.registry)

@@ -1,0 +1,67 @@
+"""The HTTP endpoint of a server: `/metrics` for Prometheus, `/live` and `/ready` for whoever starts and stops it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from model.errors import ConfigError
+from remoting.address import format_address, parse_address
+
+_SHUTDOWN_S = 1.0
+
+
+def always_ready() -> str:
+    """For a server that is ready once it listens."""
+    return ""
+
+
+@asynccontextmanager
+async def serve_metrics(
+    listen: str, registry: CollectorRegistry, not_ready: Callable[[], str] = always_ready
+) -> AsyncIterator[str]:
+    """Serve the metrics of a registry over HTTP while the block runs.
+
+    `/metrics` is in the format that the asker prefers, the text format of Prometheus or OpenMetrics. `/live` answers
+    200 as long as the event loop runs. `/ready` answers 200, or 503 and the reason that `not_ready` returns.
+
+    Yields:
+        The `host:port` that it listens on, with the real port.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+
+    Cancellation: the port is released.
+    """
+
+    async def metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    async def live(request: web.Request) -> web.Response:
+        return web.Response(text="live\n")
+
+    async def ready(request: web.Request) -> web.Response:
+        reason = not_ready()
+        return web.Response(text=f"not ready: {reason}\n", status=503) if reason else web.Response(text="ready\n")
+
+    host, port = parse_address(listen)
+    app = web.Application()
+    app.add_routes([web.get("/metrics", metrics), web.get("/live", live), web.get("/ready", ready)])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S, handle_signals=False)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot serve metrics on {listen} ({error.strerror or error}): is another process using the port? "
+                "Choose another one, or 0 for any free port"
+            ) from error
+        yield format_address(host, runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,64 @@
+"""The exporter: follows the trace of a cluster, and shows the metrics of its groups."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+from prometheus_client import CollectorRegistry
+
+from client.admin.admin import Admin
+from client.config import wall_clock_ms
+from figures.records import Rebalance
+from metrics.exposition import add_table, histogram
+from metrics.families import GROUP_BALANCE
+from metrics.trace_counts import SETTLE_MS, TraceCounts
+from model.errors import NetworkError
+
+logger = logging.getLogger(__name__)
+
+READ_INTERVAL_S = 0.5
+
+
+def counts_in(registry: CollectorRegistry, settle_ms: float = SETTLE_MS) -> TraceCounts:
+    """Counts of a trace that are shown in a registry; see `TraceCounts`."""
+    balance = histogram(registry, GROUP_BALANCE)
+
+    def ended(rebalance: Rebalance) -> None:
+        balance.labels(group=rebalance.group, cause=rebalance.kind).observe(max(0.0, rebalance.balance_ms / 1000))
+
+    counts = TraceCounts(settle_ms=settle_ms, on_rebalance=ended)
+    add_table(registry, counts.metrics)
+    return counts
+
+
+async def follow_trace(
+    name_servers: str,
+    counts: TraceCounts,
+    *,
+    since_ms: float | None = None,
+    clock_ms: Callable[[], float] = wall_clock_ms,
+) -> None:
+    """Count the events of a cluster until cancelled, those of brokers that come later too.
+
+    Args:
+        name_servers: addresses, separated by commas.
+        counts: gets the events.
+        since_ms: wall clock in milliseconds; by default the oldest events that the brokers still have come first.
+        clock_ms: wall clock in milliseconds.
+
+    Raises:
+        ConnectFailed: no name server answers at the start.
+
+    Cancellation: harmless.
+    """
+    async with Admin(name_servers) as admin:
+        trace = admin.trace(since_ms)
+        while True:
+            try:
+                counts.take(await trace.read())
+            except NetworkError as error:
+                logger.warning("the trace cannot be read for now: %s", error)
+            counts.advance(clock_ms())
+            await anyio.sleep(READ_INTERVAL_S)

@@ -1,0 +1,54 @@
+"""Samples as prometheus-client wants them: tables that are read at each scrape, histograms, the delay of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+
+import anyio
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from metrics.families import LOOP_DELAY, Family, Kind, Samples
+
+LOOK_INTERVAL_S = 0.25
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each series, which no query here needs
+
+
+class TableCollector(Collector):
+    """Calls a function at each scrape, whose samples are the state of that moment."""
+
+    def __init__(self, read: Callable[[], Iterable[Samples]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics now."""
+        for family, samples in self._read():
+            counts = family.kind is Kind.COUNTER
+            made = (CounterMetricFamily if counts else GaugeMetricFamily)(
+                family.name, family.help, labels=family.labels
+            )
+            for labels, value in samples:
+                made.add_metric(list(labels), value)
+            yield made
+
+
+def add_table(registry: CollectorRegistry, read: Callable[[], Iterable[Samples]]) -> None:
+    """Add a function to a registry; it is called at each scrape, on the event loop, and must not wait."""
+    registry.register(TableCollector(read))
+
+
+def histogram(registry: CollectorRegistry, family: Family) -> Histogram:
+    """A histogram that is observed as things happen."""
+    return Histogram(family.name, family.help, family.labels, registry=registry, buckets=family.buckets)
+
+
+async def watch_loop_delay(registry: CollectorRegistry) -> None:
+    """Observe how much later than asked the running loop wakes a task, until cancelled. Cancellation: harmless."""
+    delays, loop = histogram(registry, LOOP_DELAY), asyncio.get_running_loop()
+    while True:
+        asked = loop.time() + LOOK_INTERVAL_S
+        await anyio.sleep_until(asked)
+        delays.observe(max(0.0, loop.time() - asked))

@@ -1,0 +1,158 @@
+"""Every metric: its name, kind, labels and help. Pure.
+
+The names of counters are without the suffix `_total`, which the exposition adds, as prometheus-client has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_QUEUE_SERIES = 20_000
+"""Series by group and queue that a scrape returns at most; beyond them only the sums by group and topic are there."""
+MAX_GROUP_LABELS = 1_000
+"""Groups that have counters of their own; later ones are counted together as OTHER_GROUPS."""
+OTHER_GROUPS = "(others)"
+
+LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+BALANCE_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Kind(StrEnum):
+    """Kinds of metrics, by their names in the exposition."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric of all the series that differ in their labels only."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()  # of a histogram, in seconds
+
+    @property
+    def sample_name(self) -> str:
+        """The name of its samples, as a query has it."""
+        return self.name + {Kind.COUNTER: "_total", Kind.GAUGE: "", Kind.HISTOGRAM: "_bucket"}[self.kind]
+
+
+Samples = tuple[Family, Iterable[tuple[Sequence[str], float]]]
+"""A counter or gauge, and the values of its labels with the value of each series."""
+
+
+def _counter(name: str, help_: str, *labels: str) -> Family:
+    return Family(f"rlab_{name}", Kind.COUNTER, help_, labels)
+
+
+def _gauge(name: str, help_: str, *labels: str) -> Family:
+    return Family(f"rlab_{name}", Kind.GAUGE, help_, labels)
+
+
+def _histogram(name: str, help_: str, *labels: str, buckets: tuple[float, ...] = LATENCY_BUCKETS_S) -> Family:
+    return Family(f"rlab_{name}", Kind.HISTOGRAM, help_, labels, buckets)
+
+
+# --- every server and client ------------------------------------------------------------------------------------------
+
+INFO = _gauge("info", "1; the labels say which node this is.", "kind", "name", "version")
+UPTIME = _gauge("uptime_seconds", "Time since the start.")
+LOOP_DELAY = _histogram("event_loop_delay_seconds", "How much later than asked the event loop woke a task.")
+EVENTS = _counter("events", "Events of this node by kind (docs/events.md).", "kind")
+EVENTS_DROPPED = _counter("events_dropped", "Events that never reached the topic SYS_TRACE.")
+
+# --- brokers and name servers -----------------------------------------------------------------------------------------
+
+REQUESTS = _histogram(
+    "request_seconds",
+    "Time from a request to its answer, by request code and response code. A pull or a pop may wait for messages.",
+    "code",
+    "result",
+)
+CONNECTIONS = _gauge("connections", "Open connections of clients.")
+WAITING_REQUESTS = _gauge("waiting_requests", "Requests that wait because the server is late (docs/failures.md).")
+
+# --- name servers -----------------------------------------------------------------------------------------------------
+
+BROKERS = _gauge("brokers", "Brokers that are registered.")
+ROUTES = _gauge("routes", "Topics that have a route.")
+
+# --- brokers: messages and storage ------------------------------------------------------------------------------------
+
+MESSAGES_STORED = _counter("messages_stored", "Messages stored since the topic was created.", "topic")
+MESSAGES_KEPT = _gauge("messages_kept", "Messages that are still there.", "topic")
+MESSAGES_DAMAGED = _gauge("messages_damaged", "Messages that are known to be damaged or missing.", "topic")
+STORE_WRITTEN = _counter("store_written_bytes", "Bytes appended to the log since it was created.")
+STORE_BYTES = _gauge("store_bytes", "Bytes of the log that are still there.")
+STORE_UNSYNCED = _gauge("store_unsynced_bytes", "Bytes of the log that were written and not synced to the disk yet.")
+STORE_SEGMENTS = _gauge("store_segments", "Segments of the log.")
+DISK_FREE = _gauge("disk_free_bytes", "Free space of the file system that holds the data directory.")
+DISK_FULL = _gauge("disk_full", "1 while sends are refused because the disk is full.")
+
+# --- brokers: groups --------------------------------------------------------------------------------------------------
+
+MEMBERS = _gauge("group_members", "Members of a group, as this broker knows it.", "group")
+MEMBERS_JOINED = _counter("group_members_joined", "Members that joined a group on this broker.", "group")
+MEMBERS_LEFT = _counter("group_members_left", "Members that left a group on this broker.", "group", "reason")
+NOTIFICATIONS = _counter("group_notifications", "Notifications of a changed group, sent to members.", "group")
+LEASES_HELD = _gauge("leases_held", "Queues of this broker that a member of the group owns.", "group")
+LEASES_GRANTED = _counter("leases_granted", "Leases granted or confirmed to their owner.", "group")
+LEASES_REFUSED = _counter("leases_refused", "Leases refused, because another member owns the queue.", "group")
+LEASES_EXPIRED = _counter("leases_expired", "Leases that ended without a release.", "group")
+MOVES = _counter("queue_moves", "Leases granted to another member than the last owner, retry topics left out.", "group")
+REDELIVERED = _counter("messages_redelivered", "Messages that were scheduled to be delivered again.", "group")
+DEAD_LETTERS = _counter("dead_letters", "Messages that went to the dead-letter queue.", "group")
+LAG = _gauge(
+    "group_lag", "Messages from the committed offset to the end, over all queues of a topic here.", *("group", "topic")
+)
+QUEUE_LAG = _gauge(
+    "queue_lag", "Messages from the committed offset of a queue to its end.", *("group", "topic", "queue")
+)
+HELD_PULLS = _gauge("held_pulls", "Pulls that wait for messages.")
+HELD_POPS = _gauge("held_pops", "Pops that wait for messages.")
+POPPED = _gauge("popped_messages", "Messages that were popped and not acknowledged yet.")
+PRODUCERS = _gauge("producers", "Producers that sent a heartbeat.")
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+OWNED_QUEUES = _gauge("client_owned_queues", "Queues that the consumers of this process own.", "group")
+HANDED_OUT = _counter("client_messages_handed_out", "Messages dispatched to listeners.", "group")
+WAITED = _counter(
+    "client_messages_waited_seconds", "Time from storing to dispatching, summed over the messages dispatched.", "group"
+)
+LISTENER_TIMEOUTS = _counter("client_listener_timeouts", "Messages whose listener did not return in time.", "group")
+PASSES = _counter("client_rebalance_passes", "Rebalance passes by their triggers.", "group", "trigger")
+
+# --- the exporter: groups of a whole cluster --------------------------------------------------------------------------
+
+GROUP_MEMBERS = _gauge("cluster_group_members", "Members of a group.", "group")
+GROUP_ORPHANS = _gauge("cluster_group_orphans", "Queues that some member wants and nobody owns.", "group")
+GROUP_REBALANCES = _counter("cluster_group_rebalances", "Rebalances that moved a queue.", "group")
+GROUP_MOVES = _counter("cluster_group_moves", "Queues that came to another member.", "group")
+GROUP_NEEDED = _counter("cluster_group_moves_needed", "The fewest moves that the rebalances needed.", "group")
+GROUP_HANDED_OUT = _counter("cluster_group_messages_handed_out", "Messages dispatched to listeners.", "group")
+GROUP_DUPLICATES = _counter("cluster_group_duplicates", "Messages dispatched again after a move.", "group")
+GROUP_ORPHAN_TIME = _counter("cluster_group_orphan_seconds", "Time that queues had no owner, summed.", "group")
+GROUP_DOUBLE_TIME = _counter("cluster_group_double_owner_seconds", "Time that queues had two owners, summed.", "group")
+GROUP_PAUSE_TIME = _counter("cluster_group_pause_seconds", "Time that moved queues were not read, summed.", "group")
+GROUP_BALANCE = _histogram(
+    "cluster_group_balance_seconds",
+    "Time to balance of rebalances that are over and moved a queue, by the kind of their cause.",
+    *("group", "cause"),
+    buckets=BALANCE_BUCKETS_S,
+)
+TRACE_LATE = _counter("exporter_late_events", "Events that came after later ones had been counted.")
+TRACE_READ = _counter("exporter_events", "Events read.")
+
+
+def families() -> Iterator[Family]:
+    """Every metric, in the order of this file."""
+    for value in globals().values():
+        if isinstance(value, Family):
+            yield value

@@ -1,0 +1,28 @@
+"""The metrics of a name server: its route table, read at each scrape."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+
+from metrics.exposition import add_table
+from metrics.families import BROKERS, CONNECTIONS, INFO, ROUTES, UPTIME, WAITING_REQUESTS, Samples
+from namesrv.server import NameServer
+
+
+def add_name_server(registry: CollectorRegistry, name_server: NameServer, name: str, version: str) -> None:
+    """Add the metrics of a name server that listens."""
+    loop = asyncio.get_running_loop()
+    began, server, table = loop.time(), name_server.server, name_server.table
+
+    def read() -> Iterator[Samples]:
+        yield INFO, [(("namesrv", name or name_server.address, version), 1)]
+        yield UPTIME, [((), loop.time() - began)]
+        yield CONNECTIONS, [((), len(server.connections))]
+        yield WAITING_REQUESTS, [((), server.waiting)]
+        yield BROKERS, [((), sum(len(broker.addresses) for broker in table.clusters()))]
+        yield ROUTES, [((), len(table.topics()))]
+
+    add_table(registry, read)

@@ -1,0 +1,102 @@
+"""The metrics of groups of a whole cluster, computed from the events of its trace. Pure.
+
+    counts = TraceCounts(on_rebalance=...)
+    counts.take(events)              # as they come; those of several nodes may be out of order by some seconds
+    counts.advance(now_ms)           # counts those that are old enough
+    for family, samples in counts.metrics(): ...
+
+The figures are those of `figures/`, so a report of the same trace has the same ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+from figures.records import GroupTotals, Rebalance, order_of
+from figures.trace import TraceFigures
+from metrics.families import (
+    GROUP_DOUBLE_TIME,
+    GROUP_DUPLICATES,
+    GROUP_HANDED_OUT,
+    GROUP_MEMBERS,
+    GROUP_MOVES,
+    GROUP_NEEDED,
+    GROUP_ORPHAN_TIME,
+    GROUP_ORPHANS,
+    GROUP_PAUSE_TIME,
+    GROUP_REBALANCES,
+    TRACE_LATE,
+    TRACE_READ,
+    Family,
+    Samples,
+)
+from model.events import Event
+
+SETTLE_MS = 3_000.0
+"""How long an event is held, so that those of other nodes may come before it: nodes send theirs once a second."""
+MAX_HELD = 1_000_000
+"""Events that are held at most; beyond that, the oldest are counted at once."""
+
+_FIGURES: dict[Family, Callable[[GroupTotals], float]] = {
+    GROUP_MEMBERS: lambda totals: totals.members,
+    GROUP_ORPHANS: lambda totals: totals.orphans,
+    GROUP_REBALANCES: lambda totals: totals.rebalances,
+    GROUP_MOVES: lambda totals: totals.moves,
+    GROUP_NEEDED: lambda totals: totals.needed,
+    GROUP_HANDED_OUT: lambda totals: totals.handed_out,
+    GROUP_DUPLICATES: lambda totals: totals.duplicates,
+    GROUP_ORPHAN_TIME: lambda totals: totals.orphan_ms / 1000,
+    GROUP_DOUBLE_TIME: lambda totals: totals.double_ms / 1000,
+    GROUP_PAUSE_TIME: lambda totals: totals.pause_ms / 1000,
+}
+
+
+class TraceCounts:
+    """Counts the events of a trace; `on_rebalance` is called with each rebalance that is over and moved a queue."""
+
+    def __init__(
+        self, *, settle_ms: float = SETTLE_MS, on_rebalance: Callable[[Rebalance], object] = lambda rebalance: None
+    ) -> None:
+        self._figures = TraceFigures()
+        self._settle_ms = settle_ms
+        self._on_rebalance = on_rebalance
+        self._held: list[tuple[tuple[float, bool, str, int], Event]] = []
+        self._newest: tuple[float, bool, str, int] | None = None
+        self._read = self._late = 0
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Hold events until they are old enough."""
+        for event in events:
+            self._read += 1
+            heapq.heappush(self._held, (order_of(event), event))
+            if len(self._held) > MAX_HELD:
+                self._count_oldest()
+
+    def advance(self, now_ms: float) -> None:
+        """Count the events that are old enough, and let time pass for all groups."""
+        until_ms = now_ms - self._settle_ms
+        while self._held and self._held[0][0][0] <= until_ms:
+            self._count_oldest()
+        for figures in self._figures.groups.values():
+            figures.advance(until_ms)
+
+    def _count_oldest(self) -> None:
+        key, event = heapq.heappop(self._held)
+        if self._newest is not None and key < self._newest:
+            self._late += 1
+        else:
+            self._newest = key
+        for row in self._figures.feed(event):
+            if isinstance(row, Rebalance) and row.moves:
+                self._on_rebalance(row)
+
+    def metrics(self) -> Iterator[Samples]:
+        """What has been counted."""
+        yield TRACE_READ, [((), self._read)]
+        yield TRACE_LATE, [((), self._late)]
+        totals = {group: figures.totals() for group, figures in sorted(self._figures.groups.items())}
+        # Producer groups have events as well, and no queues.
+        totals = {group: each for group, each in totals.items() if each.members_joined or each.acquisitions}
+        for family, figure in _FIGURES.items():
+            yield family, [((group,), figure(each)) for group, each in totals.items()]
