@@ -28,6 +28,7 @@ from broker.leases.handlers import LeaseHandlers
 from broker.leases.reset import ResetHandlers
 from broker.leases.service import Leases
 from broker.leases.stats import GroupStatsHandlers
+from broker.leases.taken import TakenLeases
 from broker.messages.pull import Pulls
 from broker.messages.query import Queries
 from broker.messages.send import Sends
@@ -121,6 +122,7 @@ class Broker(Feature):
         settings = add(SettingsOfGroups(core, topics, groups))
         add(GroupHandlers(core, topics, groups, settings))
         leases = self.leases = add(Leases(core, topics, groups))
+        taken = add(TakenLeases(core, topics, groups, leases))
         add(LeaseHandlers(core, topics, groups, leases))
         add(ResetHandlers(core, topics, groups, leases))
         add(GroupStatsHandlers(core, topics, groups, leases, settings))
@@ -133,7 +135,7 @@ class Broker(Feature):
             self.transactions = add(Transactions(core, topics, groups, config.transactions))
             add(TransactionChecks(core, topics, groups, self.transactions))
         add(Sends(core, topics, self.delays))
-        self.pulls = add(Pulls(core, topics, groups, leases, settings))
+        self.pulls = add(Pulls(core, topics, groups, leases, settings, taken))
         add(Queries(core, topics, self.delays, config.files, config.data_dir))
         if Part.POP in config.parts:
             self.pop = leases.rival = add(Pop(core, topics, groups, leases, settings, config.rng))

@@ -76,6 +76,7 @@ class ConsumerData:
         group_created_ms: when the group was created, as far as this member knows, else 0. Brokers keep the earliest
             time that they get, so that `LAST_OFFSET` is the same moment for all of them.
         suspended: whether this member calls no listeners for now.
+        leaseless: whether this member asks for no leases, as RocketMQ's own clients: the broker takes them for it.
         rejoin_within_s: how long it stays a member after its process has ended, because the process comes back under
             the same client id; 0: not at all.
     """
@@ -91,6 +92,7 @@ class ConsumerData:
     group_created_ms: int = 0
     suspended: bool = False
     rejoin_within_s: float = 0.0
+    leaseless: bool = False
 
     def to_wire(self) -> list[Any]:
         """Flat form for a frame's body."""
@@ -111,6 +113,8 @@ class ConsumerData:
         fields: dict[str, Any] = {}
         if self.suspended:
             fields["suspended"] = True
+        if self.leaseless:
+            fields["leaseless"] = True
         if self.rejoin_within_s:
             fields["rejoin_within_s"] = self.rejoin_within_s
         return fields
@@ -163,6 +167,7 @@ class ConsumerData:
             group_created_ms=_check_number("group_created_ms", created_ms),
             subscriptions=tuple(sorted(subscriptions, key=lambda subscription: subscription.topic)),
             suspended=added.get("suspended") is True,
+            leaseless=added.get("leaseless") is True,
             rejoin_within_s=_check_rejoin(added.get("rejoin_within_s", 0.0)),
         )
 

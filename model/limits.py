@@ -140,6 +140,19 @@ COMMIT_WAIT_S = 0.1
 """How long a commit waits for a pull to go with. Where messages are frequent, so are pulls, and none is left over."""
 COMMIT_STORE_S = 1.0
 """How long a broker waits to store the commits that came with pulls: one row and one event for many of them."""
+TAKEN_WAIT_S = 0.5
+"""How long the pull of a member without leases waits for a queue that another one has, before it is answered that there
+is nothing: a member whose allocation has changed since must not get the queue by a pull that it has forgotten."""
+TAKEN_TENURE_S = 1.0
+"""How long the broker lets such a member have a queue at least, unless it leaves: its client rebalances within a second
+of a notification, and until then two members may want one queue."""
+TAKEN_DRAIN_S = 0.2
+"""How long such a member's pull is held while another one wants its queue: each pull brings a commit."""
+TAKEN_PULL_SILENCE_S = 1.0
+"""After so long without a pull, which flow control does not explain, such a member has given a queue up. It pulls
+again at once; after an error answer it waits 1 to 3 s."""
+TAKEN_COMMIT_SILENCE_S = 12.0
+"""The same without pulls and commits where flow control may be the reason: clients commit every 5 s, two miss."""
 REBALANCE_INTERVAL_S = 20.0
 REBALANCE_RETRY_S = 1.0
 """Wait before the next pass of a member that does not own its target yet."""

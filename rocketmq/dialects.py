@@ -31,6 +31,7 @@ _OF_BROKER: dict[int, Translator] = {
     RequestCode.UNREGISTER_CLIENT: joining.unregister,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: joining.members,
     RequestCode.LOCK_BATCH_MQ: joining.lock,
+    RequestCode.UNLOCK_BATCH_MQ: joining.unlock,
     CHECK_CLIENT_CONFIG: joining.check_config,
 }
 

@@ -80,6 +80,7 @@ def _consumer(data: dict[str, Any]) -> ConsumerData:
         strategy=_STRATEGY,
         subscriptions=tuple(sorted(subscriptions, key=lambda one: one.topic)),
         session_timeout_s=MEMBER_EXPIRY_S,
+        leaseless=True,
     )
 
 
@@ -116,6 +117,14 @@ def lock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
 
     header = {"group": group, "client_id": client_id}
     return Asked(RequestCode.LOCK_BATCH_MQ, header, msgpack.packb(queues), answer)
+
+
+def unlock(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
+    """Queues whose locks end."""
+    group, client_id, queues, _ = _queues(body)
+    header = {"group": group, "client_id": client_id}
+    rows = [[topic, queue_id, -1, -1] for topic, queue_id in queues]
+    return Asked(RequestCode.UNLOCK_BATCH_MQ, header, msgpack.packb(rows), nothing)
 
 
 def _queues(body: bytes) -> tuple[str, str, list[tuple[str, int]], str]:

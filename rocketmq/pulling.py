@@ -33,7 +33,7 @@ from rocketmq.message import (
 from rocketmq.sending import FLAG_PROPERTY
 
 SUBSCRIPTION_NOT_EXIST = 24
-_MAY_SUSPEND, _HAS_SUBSCRIPTION, _CLASS_FILTER = 0x2, 0x4, 0x8
+_HAS_COMMIT, _MAY_SUSPEND, _HAS_SUBSCRIPTION, _CLASS_FILTER = 0x1, 0x2, 0x4, 0x8
 _MAX_SUSPEND_MS = 30_000
 _MAX_TIME_MS = 2**63
 _OUTCOMES = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED)
@@ -68,8 +68,11 @@ def pull(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked | S
     hashes = subscription_of(topic, expression, 0).tag_hashes
     if hashes is not None:
         header["tag_hashes"] = list(hashes)
-    if caller.client_id:
+    if caller.client_id and topic in (caller.groups[group].topics if group in caller.groups else ()):
+        # Others only look at a queue: they are no members, or assign queues to themselves.
         header["client_id"] = caller.client_id
+        if flags & _HAS_COMMIT and (commit := fields.number("commitOffset", 0)) > 0:
+            header["commit"] = commit
 
     def answer(answered: dict[str, Any], records: bytes | None, code: int) -> StockAnswer:
         found = {
@@ -179,6 +182,8 @@ def search_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> 
 def query_offset(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Asked:
     """The committed offset of a group; 22 says that there is none."""
     header = {"group": fields.text("consumerGroup"), **_queue(fields)}
+    if caller.client_id:
+        header["client_id"] = caller.client_id
     return Asked(RequestCode.QUERY_CONSUMER_OFFSET, header, None, _offset)
 
 

@@ -20,6 +20,7 @@ from broker.topics.service import Topics
 from broker.topics.table import check_exists
 from model.errors import InvalidParameter, LeaseLost, OffsetRegression, QueryNotFound, SystemBusy
 from model.events import EventKind
+from model.heartbeat import ConsumeFrom
 from model.names import check_group, check_id
 from model.quirks import Quirk
 from remoting.body import rows_of
@@ -75,6 +76,7 @@ class LeaseHandlers(Feature):
                 refused.append((topic, queue_id, owner))
                 core.emit_queue(EventKind.LOCK_REFUSED, group, queue, cause=cause, client=client_id, detail=owner)
                 continue
+            leases.taken.forget((group, queue))  # whoever asks also says when it ends
             offset = lease.start = self.start_offset(member, queue)
             granted.append((topic, queue_id, lease.token, offset))
             lag = max(0, core.store.max_offset(self._topics.existing(topic).topic_id, queue_id) - offset)
@@ -109,7 +111,10 @@ class LeaseHandlers(Feature):
         failures = self._commit(group, client_id, commits, reset=False, cause=cause)
         freed: list[Freed] = []
         for topic, queue_id, _, token in rows:
-            one = leases.table.release(group, client_id, QueueKey(topic, queue_id), token)
+            queue = QueueKey(topic, queue_id)
+            held = leases.table.owner_of(group, queue)
+            has_none = token < 0 and held is not None and leases.is_leaseless(group, client_id)
+            one = leases.table.release(group, client_id, queue, held.token if has_none and held else token)
             if one is not None:
                 freed.append(one)
         leases.queues_freed(freed, cause, "unlock")
@@ -122,10 +127,23 @@ class LeaseHandlers(Feature):
         header = request.header
         offset = self._leases.offsets.read(header["group"], header["topic"], header["queue_id"])
         if offset is None:
+            offset = self._start_of(header)
+        if offset is None:
             raise QueryNotFound(
                 f"group {header['group']!r} has no offset on {header['topic']}:{header['queue_id']} yet"
             )
         return Reply({"offset": offset})
+
+    def _start_of(self, header: dict[str, Any]) -> int | None:
+        """Where a member without leases starts on a queue without a commit: who has leases is told with them.
+
+        None if it is no member, or starts at a time, which its heartbeat does not say.
+        """
+        member = self._groups.find(header["group"], header.get("client_id") or "")
+        queue = QueueKey(header["topic"], header["queue_id"])
+        if member is None or member.data.consume_from is ConsumeFrom.TIMESTAMP or not self._is_readable(queue):
+            return None
+        return self.start_offset(member, queue)
 
     def update_offsets(self, connection: Connection, request: Command) -> None:
         """Commit offsets; the answer follows once they are stored."""
@@ -169,6 +187,8 @@ class LeaseHandlers(Feature):
             try:
                 queue = QueueKey(topic, queue_id)
                 self._check_commit(group, client_id, queue, offset, token, reset=reset)
+                if self._leases.taken.committed((group, queue), self._core.loop.time()):
+                    self._core.driver.wake_by(self._core.loop.time())
                 if soon and not reset:
                     self._leases.commit_soon(group, queue, client_id, offset)
                 elif self._leases.commit(group, queue, offset, reset=reset):
@@ -195,7 +215,8 @@ class LeaseHandlers(Feature):
         fenced = Quirk.OFFSETS_GO_BACK not in self._core.quirks
         if fenced and token >= 0 and not leases.table.check(group, queue, client_id, token):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased to another member by now")
-        if fenced and token < 0 and leases.table.owner_of(group, queue) is not None:
+        owner = leases.table.owner_of(group, queue) if fenced and token < 0 else None
+        if owner is not None and not (owner.owner == client_id and leases.is_leaseless(group, client_id)):
             raise LeaseLost(f"{queue.topic}:{queue.queue_id} of group {group!r} is leased: commit with its token")
         if rival is not None:
             if fenced and not reset and rival.is_popping(group, queue):

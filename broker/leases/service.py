@@ -12,6 +12,7 @@ from broker.groups.members import Groups
 from broker.leases.offset_moves import OffsetOutOfRangeReporter
 from broker.leases.offsets import OffsetTable
 from broker.leases.table import Freed, Lease, QueueKey, QueueLeases
+from broker.leases.taken_table import TakenTable
 from broker.leases.unstored import UnstoredCommits
 from broker.topics.service import Topics
 from model.assignment import BROKER_STRATEGY
@@ -64,6 +65,7 @@ class Leases(Feature):
         # The committed offsets; changed through `commit` and `commit_soon`, so that they are stored.
         self.offsets = OffsetTable(quirks=core.quirks)
         self.moves = OffsetOutOfRangeReporter(core.name, core.events)  # reports consumers whose offset is out of range
+        self.taken = TakenTable()  # those of the leases that no member has asked for
         self.rival: Rival | None = None  # POP, if this broker has it
         self._core = core
         self._topics = topics
@@ -159,7 +161,22 @@ class Leases(Feature):
         if lease is not None:
             self._leases.put(group, *queue, client_id, lease.token)
             self._core.features.queue_changed(*queue)
+        else:
+            self._contest(group, queue)
         return lease
+
+    def _contest(self, group: str, queue: QueueKey) -> None:
+        """Somebody was refused a queue: if the broker took it for its owner, see whether that one still consumes it."""
+        held, now = self.table.owner_of(group, queue), self._core.loop.time()
+        is_known = self.taken.get((group, queue)) is not None
+        if held is not None and held.served < 0 and not is_known and self.is_leaseless(group, held.owner):
+            self.taken.pulled((group, queue), now)  # an earlier run of the broker took it
+        self._core.driver.wake_by(self.taken.contest((group, queue), now))
+
+    def is_leaseless(self, group: str, client_id: str) -> bool:
+        """Whether a client is a member that asks for no leases."""
+        member = self._groups.table.find(group, client_id)
+        return member is not None and member.data.leaseless
 
     def queues_freed(self, freed: list[Freed], cause: str, detail: str) -> None:
         """Record queues that became free, and notify the members that were refused them."""
@@ -168,6 +185,7 @@ class Leases(Feature):
         for one in freed:
             group, queue, waiters = one.group, one.queue, one.waiters
             self._leases.delete(group, *queue)
+            self.taken.forget((group, queue))
             if (committed_by := self._unstored.pop((group, *queue))) is not None:
                 self._store(group, *queue, committed_by)
             core.barrier.metadata_changed()
@@ -180,6 +198,9 @@ class Leases(Feature):
             if self.rival is not None and not any(self._pulls(group, client_id, queue.topic) for client_id in waiters):
                 self.rival.queue_changed(*queue)
         self._groups.notify_released(waiting, cause)
+        for one in freed:
+            if any(self.is_leaseless(one.group, client_id) for client_id in one.waiters):
+                core.features.queue_changed(*one.queue)  # their pulls wait for it
 
     def _left_by(self, one: Freed, detail: str) -> dict[str, int]:
         """Where the next owner starts after a lease that ended without a release, and how many messages may come twice.

@@ -12,10 +12,11 @@ from broker.groups.members import Groups
 from broker.groups.settings import SettingsOfGroups
 from broker.leases.service import Leases
 from broker.leases.table import Lease, QueueKey
+from broker.leases.taken import TakenLeases, Ticket
 from broker.messages.parked import Parked, ParkedRequests
 from broker.store.read_result import ReadResult, ReadStatus
 from broker.topics.service import Topics
-from broker.topics.table import check_exists, check_readable
+from broker.topics.table import TopicEntry, check_exists, check_readable
 from model.errors import LeaseLost, RlabError, SystemBusy
 from model.limits import MAX_PULL_BYTES
 from model.response_code import ResponseCode
@@ -41,7 +42,16 @@ SKIPPED_HOLD_S = 1.0
 class Pulls(Feature):
     """The pulls of one broker, and the requests about the offsets of a queue."""
 
-    def __init__(self, core: Core, topics: Topics, groups: Groups, leases: Leases, settings: SettingsOfGroups) -> None:
+    def __init__(
+        self,
+        core: Core,
+        topics: Topics,
+        groups: Groups,
+        leases: Leases,
+        settings: SettingsOfGroups,
+        taken: TakenLeases,
+    ) -> None:
+        self._taken = taken
         self._loop = core.loop
         self._store = core.store
         self._wake_by = core.driver.wake_by
@@ -103,6 +113,8 @@ class Pulls(Feature):
             if is_member and (commit := header.get("commit")) is not None:
                 queue = QueueKey(header["topic"], header["queue_id"])
                 self._commit(header["group"], queue, client_id, header["token"], commit)
+        elif header.get("client_id"):
+            self._taken.note_pull(connection.number, header, now)
         suspend_ms = header["suspend_ms"]
         return self._run(connection, request, now + suspend_ms / 1000 if suspend_ms else None)
 
@@ -158,6 +170,11 @@ class Pulls(Feature):
                 raise LeaseLost(
                     f"{topic}:{queue_id} of group {header['group']!r} is leased to another member, or to none, by now"
                 )
+        elif header.get("client_id"):
+            ticket = self._taken.ticket(connection.number, header)
+            if ticket.wait_s or header["offset"] < ticket.begin:
+                return self._wait_for_queue(connection, request, entry, ticket, hold_until)
+            lease = ticket.lease
         hashes = header.get("tag_hashes")
         result = self._store.read(
             entry.topic_id,
@@ -171,6 +188,8 @@ class Pulls(Feature):
             # The member has everything before the offset that it asks for, maybe from an earlier run of this broker.
             reached = result.next_offset if result.status is ReadStatus.FOUND else header["offset"]
             lease.served = max(lease.served, reached)
+            if header.get("token") is None:
+                self._taken.sent(header["group"], QueueKey(topic, queue_id), lease, len(result.body))
         if result.status in _MOVED:
             self._moves.note(header, result, self._loop.time())
         elif result.next_offset - header["offset"] > result.n:
@@ -194,6 +213,26 @@ class Pulls(Feature):
         self._parked.park(Parked(connection, request, ((topic, queue_id),), hold_until))
         self._wake_by(hold_until)
         return None
+
+    def _wait_for_queue(
+        self, connection: Connection, request: Command, entry: TopicEntry, ticket: Ticket, hold_until: float | None
+    ) -> Reply | None:
+        """Park the pull of a member without leases until it may read, or tell it from where on it may."""
+        header = request.header
+        topic, queue_id = place = (header["topic"], header["queue_id"])
+        if not ticket.wait_s:
+            return self._nothing(entry, queue_id, ticket.begin, ReadStatus.NONE_MATCHED)
+        if hold_until is None or self._parked.full_at(topic, queue_id) is not None:
+            return self._nothing(entry, queue_id, header["offset"], ReadStatus.NO_NEW)
+        until = min(hold_until, self._loop.time() + ticket.wait_s)
+        self._parked.park(Parked(connection, request, (place,), until))
+        self._wake_by(until)
+        return None
+
+    def _nothing(self, entry: TopicEntry, queue_id: int, next_offset: int, status: ReadStatus) -> Reply:
+        store, topic_id = self._store, entry.topic_id
+        low, high = store.min_offset(topic_id, queue_id), store.max_offset(topic_id, queue_id)
+        return _reply(ReadResult(status, b"", 0, next_offset, low, high))
 
 
 def _reply(result: ReadResult, damaged: int = 0) -> Reply:

@@ -26,7 +26,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             TOPIC,
             QUEUE,
             Field("offset", int, "to commit, or -1 for none"),
-            Field("token", int, "fencing token of the lease"),
+            Field("token", int, "fencing token of the lease, or -1 of a member without leases"),
         ),
         max_rows=MAX_LEASE_ROWS,
         answer="body as of UPDATE_CONSUMER_OFFSET, and CLIENT_ID_CONFLICT as there",
@@ -39,8 +39,14 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.QUERY_CONSUMER_OFFSET: RequestSchema(
         "consumer, admin -> broker",
         "Committed offset of a group for one queue.",
-        (GROUP, TOPIC, QUEUE),
-        answer="header `offset`; QUERY_NOT_FOUND when none is stored",
+        (
+            GROUP,
+            TOPIC,
+            QUEUE,
+            Field("client_id", str, "a member that wants to know where it starts, commit or not", required=False),
+        ),
+        answer="header `offset`; QUERY_NOT_FOUND when none is stored, and the caller is no member that starts at the "
+        "group's creation or at the first message",
     ),
     RequestCode.UPDATE_CONSUMER_OFFSET: RequestSchema(
         "consumer, admin -> broker",
@@ -67,7 +73,7 @@ LEASE_SCHEMA: dict[RequestCode, RequestSchema] = {
             TOPIC,
             QUEUE,
             Field("offset", int, "to commit"),
-            Field("token", int, "fencing token of the lease, or -1 without one"),
+            Field("token", int, "fencing token of the lease, or -1 without one, as members without leases have none"),
         ),
         max_rows=MAX_LEASE_ROWS,
         answer="body: msgpack array of [topic, queue id, response code, remark], the refused ones only. "

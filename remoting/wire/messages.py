@@ -39,7 +39,13 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_PULL_BATCH),
             SUSPEND,
             TAG_HASHES,
-            Field("client_id", str, "who pulls; with `token` it renews the lease of the queue", required=False),
+            Field(
+                "client_id",
+                str,
+                "who pulls; with `token` it renews the lease of the queue. For a member that is `leaseless` "
+                "in its heartbeat the broker takes the lease, and the pull waits as long as another member has it",
+                required=False,
+            ),
             Field(
                 "token", int, "fencing token of the lease; absent when the queue is read without one", required=False
             ),

@@ -112,7 +112,6 @@ async def test_a_group_without_an_offset_is_told_so_and_then_has_the_one_that_it
     await world.start_broker()
     client = await StockClient.connect(world)
     await client.send()
-    await client.heartbeat()
     assert (await client.call(14, QUEUE)).code == 22
     assert (await client.call(15, {**QUEUE, "commitOffset": 1})).code == 0
     assert (await client.call(14, QUEUE)).fields == {"offset": "1"}
