@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -10,12 +12,13 @@ import typer
 
 from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers, StrategiesHelp, Verbose
 from cli.output import document, print_json, print_line, print_note, print_verdict
-from cli.runtime import FAILED, run
+from cli.runtime import FAILED, exit_with_error, run
 from model.errors import RlabError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cli.swarm.parts import OpenParts
     from cli.swarm.run import SwarmRunOptions
     from simulation.swarm.observer import Convergence, SwarmSummary
 
@@ -55,7 +58,16 @@ def swarm(
     ] = 8,
     size: Annotated[int, typer.Option(metavar="BYTES", min=20, max=1_000_000, help="Size of a message body.")] = 256,
     duration: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Duration; 0 runs until stopped.")] = 30.0,
-    processes: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of processes.")] = 1,
+    processes: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Number of processes; with --master, of tasks.")
+    ] = 1,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Run the members in executors of this Spark master, such as spark://host:7077.",
+        ),
+    ] = None,
     churn: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Interval at which a consumer joins or leaves; 0: never.")
     ] = 0.0,
@@ -97,10 +109,27 @@ def swarm(
         order=order,
         mode=mode,
     )
-    run(lambda: _run_swarm(options, as_json=json), endless=duration == 0, verbose=verbose)
+    with exit_with_error(), _elsewhere(master) as elsewhere:
+        run(lambda: _run_swarm(options, elsewhere, as_json=json), endless=duration == 0, verbose=verbose)
 
 
-async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
+@contextmanager
+def _elsewhere(master: str | None) -> Iterator[OpenParts | None]:
+    """Where the members run, unless on this machine."""
+    if master is None:
+        yield None
+        return
+    from pipeline.spark.session import SHORT_JOB, spark_session
+
+    # A part that failed has lost its members: a second attempt would be another swarm.
+    conf = {"spark.task.maxFailures": "1"}
+    with spark_session("rlab swarm", master=master, java_options=SHORT_JOB, conf=conf) as spark:
+        from cli.swarm.spark import SparkParts
+
+        yield SparkParts(spark).open
+
+
+async def _run_swarm(options: SwarmRunOptions, elsewhere: OpenParts | None, *, as_json: bool) -> None:
     """Run it and print the summary, also when it is cut short."""
     from cli.swarm.run import SwarmRun
 
@@ -112,6 +141,7 @@ async def _run_swarm(options: SwarmRunOptions, *, as_json: bool) -> None:
 
     swarm_run = SwarmRun(
         options,
+        elsewhere=elsewhere,
         on_converged=lambda convergence: say(converged_line(convergence, pulls=pulls)),
         on_status=lambda summary: say(status_line(summary, pulls=pulls)),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import fields
 from typing import NoReturn, Protocol
 
 import anyio
-from anyio.abc import Process, TaskGroup
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from cli.servers.children import MODULE, spawn
@@ -51,70 +51,122 @@ class _HerePart:
         await self._swarm.fall_quiet()
 
 
-class _ProcessPart:
-    """A part in a process of its own."""
+class RemotePart:
+    """A part elsewhere, which `worker.py` runs: commands go to it, and lines come from it."""
 
-    def __init__(self, number: int, process: Process, sink: SwarmSink) -> None:
-        self.name = f"part {number} of the swarm"
-        self.process = process
+    def __init__(self, name: str, commands: ByteSendStream, lines: ByteReceiveStream, sink: SwarmSink) -> None:
+        self.name = name
+        self._commands = commands
+        self._lines = BufferedByteReceiveStream(lines)
         self._sink = sink
         self._states: dict[str, anyio.Event] = {state: anyio.Event() for state in ("joined", "produce", "quiet")}
         self._ended = anyio.Event()
 
     async def listen(self) -> None:
         """Read its lines until it ends."""
-        assert self.process.stdout is not None, "its stdout is a pipe"
-        lines = BufferedByteReceiveStream(self.process.stdout)
         try:
             while True:
-                state = read_line(await lines.receive_until(b"\n", MAX_LINE_BYTES), self._sink)
+                state = read_line(await self._lines.receive_until(b"\n", MAX_LINE_BYTES), self._sink)
                 if state:
                     self._states[state].set()
-        except (anyio.EndOfStream, anyio.IncompleteRead):
-            await self.process.wait()
+        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
+            await self.wait()
             for event in self._states.values():
                 event.set()  # release those who wait for a state that will not come
             self._ended.set()
 
+    async def wait(self) -> None:
+        """Wait until what runs it has ended, after its last line."""
+
+    def reason(self) -> str:
+        """Why it has ended, as far as that can be known here."""
+        return "see above"
+
     async def wait_failed(self) -> NoReturn:
         """Wait until it ends without a request to end, and raise `ServiceNotAvailable` then."""
         await self._ended.wait()
-        raise ServiceNotAvailable(f"{self.name} ended by itself (exit code {self.process.returncode})")
+        raise ServiceNotAvailable(f"{self.name} ended by itself ({self.reason()})")
 
     async def reach(self, state: str) -> None:
+        """Wait until it says that it has reached a state, or has ended."""
         await self._states[state].wait()
 
     async def send(self, line: str) -> None:
-        assert self.process.stdin is not None, "its stdin is a pipe"
+        """Send a command."""
         # If it has ended, `wait_failed` raises.
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await self.process.stdin.send(line.encode() + b"\n")
+            await self._commands.send(line.encode() + b"\n")
+
+    async def send_options(self, options: SwarmOptions) -> None:
+        """Send the first line, which it begins with."""
+        values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
+        await self.send(json.dumps(values))
 
     async def produce(self) -> None:
+        """See `SwarmPart`."""
         await self.send("produce")
         await self.reach("produce")
 
     async def quiet(self) -> None:
+        """See `SwarmPart`."""
         await self.send("quiet")
         await self.reach("quiet")
 
     async def leave(self) -> None:
-        assert self.process.stdin is not None, "its stdin is a pipe"
-        await self.process.stdin.aclose()
+        """Have its consumers leave, and wait until they have, or stop it."""
+        await self.end_commands()
         with anyio.move_on_after(LEAVE_TIMEOUT_S):
-            await self.process.wait()
-        if self.process.returncode is None:
-            logger.warning("%s did not leave within %g s, and was killed", self.name, LEAVE_TIMEOUT_S)
-            self.process.kill()
-        await self._ended.wait()  # `listen` reads the pipe to its end, and must not have it closed meanwhile
+            await self._ended.wait()
+        if not self._ended.is_set():
+            logger.warning("%s did not leave within %g s, and was stopped", self.name, LEAVE_TIMEOUT_S)
+            await self.stop()
+        await self._ended.wait()  # `listen` reads to the end, and must not have it closed meanwhile
+        await self.close()
+
+    async def end_commands(self) -> None:
+        """End its commands, upon which it leaves."""
+        await self._commands.aclose()
+
+    async def stop(self) -> None:
+        """End it although its consumers have not left."""
+
+    async def close(self) -> None:
+        """Release it."""
+
+
+class _ProcessPart(RemotePart):
+    """A part in a process of its own."""
+
+    def __init__(self, number: int, process: Process, sink: SwarmSink) -> None:
+        assert process.stdin is not None, "its stdin is a pipe"
+        assert process.stdout is not None, "its stdout is a pipe"
+        super().__init__(f"part {number} of the swarm", process.stdin, process.stdout, sink)
+        self.process = process
+
+    async def wait(self) -> None:
+        await self.process.wait()
+
+    def reason(self) -> str:
+        return f"exit code {self.process.returncode}"
+
+    async def stop(self) -> None:
+        self.process.kill()
+
+    async def close(self) -> None:
         await self.process.aclose()
 
 
+OpenParts = Callable[[list[SwarmOptions], SwarmSink, TaskGroup], AsyncGenerator[RemotePart]]
+"""Starts parts elsewhere, one after the other, and yields each."""
+
+
 @asynccontextmanager
-async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator[list[SwarmPart]]:
+async def run_parts(
+    parts: list[SwarmOptions], sink: SwarmSink, elsewhere: OpenParts | None = None
+) -> AsyncIterator[list[SwarmPart]]:
     """Run the parts of a swarm while the block runs: a single one in this process, several in processes of their own.
 
-    All consumers have joined when the block begins.
+    All consumers have joined when the block begins. With `elsewhere` all parts run there.
 
     Raises:
         ConnectFailed: no name server answers.
@@ -122,16 +174,20 @@ async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator
 
     Cancellation: all consumers unregister.
     """
-    if len(parts) == 1:
+    if len(parts) == 1 and elsewhere is None:
         async with run_swarm(parts[0], sink) as swarm:
             yield [_HerePart(swarm)]
         return
     # Lines are read until all parts have left, also when one has failed and the block is being cancelled.
     async with background_tasks() as listening:
-        running: list[_ProcessPart] = []
+        running: list[RemotePart] = []
         try:
-            for number, options in enumerate(parts, 1):
-                running.append(await _start(number, options, sink, listening))
+            async with aclosing((elsewhere or _processes)(parts, sink, listening)) as opening:
+                async for part in opening:
+                    running.append(part)
+                    listening.start_soon(part.listen)
+            for part, options in zip(running, parts, strict=True):
+                await part.send_options(options)
             async with background_tasks() as watching:
                 for part in running:
                     watching.start_soon(part.wait_failed)
@@ -144,7 +200,7 @@ async def run_parts(parts: list[SwarmOptions], sink: SwarmSink) -> AsyncIterator
                         leaving.start_soon(part.leave)
 
 
-async def _all_joined(parts: list[_ProcessPart]) -> None:
+async def _all_joined(parts: list[RemotePart]) -> None:
     with anyio.move_on_after(START_TIMEOUT_S) as scope:
         for part in parts:
             await part.reach("joined")
@@ -152,9 +208,6 @@ async def _all_joined(parts: list[_ProcessPart]) -> None:
         raise ServiceNotAvailable(f"the swarm did not join within {START_TIMEOUT_S:g} s")
 
 
-async def _start(number: int, options: SwarmOptions, sink: SwarmSink, tasks: TaskGroup) -> _ProcessPart:
-    part = _ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)
-    tasks.start_soon(part.listen)
-    values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "clock_ms"}
-    await part.send(json.dumps(values))
-    return part
+async def _processes(parts: list[SwarmOptions], sink: SwarmSink, tasks: TaskGroup) -> AsyncGenerator[RemotePart]:
+    for number in range(1, len(parts) + 1):
+        yield _ProcessPart(number, await spawn([*MODULE, "cli.swarm.worker"]), sink)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from cli.runtime import wait_until
-from cli.swarm.parts import SwarmPart, run_parts
+from cli.swarm.parts import OpenParts, SwarmPart, run_parts
 from client.admin.admin import Admin
 from client.allocate.registry import strategy_named
 from client.config import wall_clock_ms
@@ -110,26 +110,28 @@ class SwarmRun:
     """A run; `summary` is set when `run` has ended, also by an error or a signal.
 
     `on_converged` is called each time that the group has converged, `on_status` when the producers begin and every
-    `STATUS_INTERVAL_S`.
+    `STATUS_INTERVAL_S`. With `elsewhere` its parts run there, see `run_parts`.
     """
 
     def __init__(
         self,
         options: SwarmRunOptions,
         *,
+        elsewhere: OpenParts | None = None,
         on_converged: Callable[[Convergence], object] = lambda convergence: None,
         on_status: Callable[[SwarmSummary], object] = lambda summary: None,
     ) -> None:
         self.summary: SwarmSummary | None = None
         self._options = options
         self._on_status = on_status
+        self._elsewhere = elsewhere
         self._pulls = options.mode == ConsumeMode.PULL
         self._parts = parts_of(options, int(options.clock_ms()))
         self._observer = SwarmObserver(
             options.group,
             options.topic,
             strategy_named(options.strategy),
-            settle_ms=SETTLE_MS if len(self._parts) > 1 else 0.0,
+            settle_ms=SETTLE_MS if len(self._parts) > 1 or elsewhere else 0.0,
             # The leaves at the end are not reported.
             on_converged=lambda found: on_converged(found) if self.summary is None and self._pulls else None,
         )
@@ -148,7 +150,7 @@ class SwarmRun:
             tasks.start_soon(self._watch_route, admin)
             tasks.start_soon(self._keep_time)
             try:
-                async with run_parts(self._parts, self._observer) as parts:
+                async with run_parts(self._parts, self._observer, self._elsewhere) as parts:
                     try:
                         await wait_until(lambda: self._observer.balanced, BALANCE_TIMEOUT_S, _LOOK_S)
                         await _each(parts, "produce")
