@@ -11,6 +11,7 @@ One definition of each figure, for everything that prints one: swarm, demo, repo
     causes.py   one rebalance while it runs
     group.py    one group: takes its events in order, and returns what is over
     trace.py    all groups of a trace
+    over_time.py  dispatched messages, latency and lag of a trace
     history/    whether a history keeps what is promised: the checker of every run
 
 Read `records.py`, then `group.py`. Memory follows what is open (owned queues, running rebalances), not the history.

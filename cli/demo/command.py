@@ -37,7 +37,7 @@ def demo(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write a report (see rlab report) to this folder at the end. Needs Spark."),
+        typer.Option(metavar="DIR", help="Write a report (see rlab report) to this folder at the end."),
     ] = None,
     plain: Annotated[bool, switch("--plain", help_text="Print lines even on a terminal.")] = False,
     json: Json = False,

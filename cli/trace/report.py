@@ -54,7 +54,8 @@ def report(
     """Report the cost of the rebalances in a trace.
 
     Shows owners over time, pauses of queues, and duplicates. Reads traces written by `rlab broker --trace` and `rlab
-    demo --trace`, or the topic SYS_TRACE, to which all brokers and clients send their events. Needs the extra `spark`.
+    demo --trace`, or the topic SYS_TRACE, to which all brokers and clients send their events. Needs the extra `spark`,
+    and Java only for more than 200,000 events or the topic.
 
     Example: rlab report --namesrv 127.0.0.1:9876 --out report
     """
@@ -83,12 +84,6 @@ def make_report(
     Raises:
         ConfigError: pyspark, Java or a trace is missing, or a trace has no events.
     """
-    try:
-        from pipeline.report.job import write_report
-        from pipeline.spark.session import SHORT_JOB, spark_session
-        from pipeline.trace.source import read_files, read_topic
-    except ImportError as error:
-        raise ConfigError(f"a report needs Spark ({error}): pip install 'rebalance-lab[spark,spark-jdk]'") from error
     for path in traces:
         if not path.exists():
             raise ConfigError(f"there is no trace {path}")
@@ -97,6 +92,19 @@ def make_report(
     def note(step: str) -> None:
         print_note(f"{time.perf_counter() - started:6.1f} s  {step}")
 
+    try:
+        from pipeline.report.folder import write_short_report
+        from pipeline.trace.alone import is_for_one_process
+
+        if traces and master is None and is_for_one_process(traces):
+            made = write_short_report(traces, out, group=group, progress=note)
+            note("done")
+            return made
+        from pipeline.report.job import write_report
+        from pipeline.spark.session import SHORT_JOB, spark_session
+        from pipeline.trace.source import read_files, read_topic
+    except ImportError as error:
+        raise ConfigError(f"a report needs more ({error}): pip install 'rebalance-lab[spark,spark-jdk]'") from error
     note("Spark starts")
     options = SHORT_JOB if is_short(traces) else ""
     with spark_session("rlab report", master=master, driver_memory=driver_memory, java_options=options) as spark:
@@ -115,7 +123,7 @@ def is_short(traces: list[Path]) -> bool:
 
 def page_of(out: Path) -> Path:
     """Path of the page of a report."""
-    from pipeline.report.job import PAGE
+    from pipeline.report.folder import PAGE
 
     return (out / PAGE).resolve()
 

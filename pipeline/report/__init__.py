@@ -1,5 +1,5 @@
 """The report of a trace: one HTML page with tables and drawings.
 
-`job.py` writes the tables and the page. `data.py` collects the small results, `page.py` lays them out (purely),
-`svg.py` draws, `style.py` has colours and the style sheet, `words.py` the sentences.
+`job.py` writes the tables with Spark, `folder.py` without it; then the page. `data.py` collects the small results,
+`page.py` lays them out (purely), `svg.py` draws, `style.py` has colours and the style sheet, `words.py` the sentences.
 """

@@ -11,14 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from model.errors import ConfigError
-from pipeline.report.data import Report, read_report
-from pipeline.report.page import page
+from pipeline.report.data import Report
+from pipeline.report.folder import TABLES, make_folder, write_page
 from pipeline.trace.source import report_non_events
 from pipeline.trace.tables import write_tables
-
-PAGE = "index.html"
-TABLES = "tables"
 
 
 def write_report(
@@ -36,13 +32,8 @@ def write_report(
     Raises:
         ConfigError: there is no event in the trace, or the folder cannot be written.
     """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
+    make_folder(directory)
     write_tables(trace, directory / TABLES, group=group, progress=lambda table: progress(f"table {table}"))
     report_non_events(trace, progress)
     progress("page")
-    report = read_report(directory / TABLES)
-    (directory / PAGE).write_text(page(report), encoding="utf-8")
-    return report
+    return write_page(directory)

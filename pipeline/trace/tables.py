@@ -25,18 +25,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from figures.over_time import bucket_of
 from model.errors import ConfigError
 from model.events import EventKind
 from model.limits import RUN_SEQS
 from pipeline.trace.delivery import delivery_of
-from pipeline.trace.group_figures import TABLES as OF_GROUPS
 from pipeline.trace.group_figures import figures_of, is_kind, table_in
+from pipeline.trace.rows import TABLES as OF_GROUPS
 from pipeline.trace.source import any_twice, each_once, events_of, trace_events
 
 TABLES = ("events", *OF_GROUPS, "delivery", "losses", "nodes")
-MOST_BUCKETS = 600
-"""Most rows of `delivery` for each topic and group."""
-SHORTEST_BUCKET_MS = 1_000.0
 
 
 def write_tables(
@@ -89,11 +87,6 @@ def set_aside(table: Path) -> Path:
     if aside.exists():
         shutil.rmtree(aside)
     return table.rename(aside)
-
-
-def bucket_of(span_ms: float) -> float:
-    """Length of the buckets of `delivery`: the fewest whole seconds that give at most `MOST_BUCKETS` of them."""
-    return SHORTEST_BUCKET_MS * (span_ms // (MOST_BUCKETS * SHORTEST_BUCKET_MS) + 1)
 
 
 def losses_of(events: DataFrame) -> DataFrame:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.report.job import PAGE, TABLES, write_report
+from pipeline.report.folder import PAGE, TABLES
+from pipeline.report.job import write_report
 from pipeline.trace.source import read_files, read_topic, record_topic
 from tests.spark.spark_cluster import ClusterProcesses
 

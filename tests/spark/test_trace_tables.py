@@ -14,22 +14,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from figures.group import GroupFigures
+from figures.over_time import SHORTEST_BUCKET_MS
 from figures.records import Ownership, order_of
 from model.errors import ConfigError
 from model.event_log import encode_events
 from model.events import Event, EventKind
 from model.limits import RUN_SEQS
 from pipeline.report.job import write_report
+from pipeline.trace.alone import read_events
+from pipeline.trace.alone import write_tables as alone_tables
 from pipeline.trace.source import not_events, read_files
-from pipeline.trace.tables import (
-    MOST_BUCKETS,
-    SHORTEST_BUCKET_MS,
-    bucket_of,
-    losses_of,
-    nodes_of,
-    set_aside,
-    write_tables,
-)
+from pipeline.trace.tables import TABLES, losses_of, nodes_of, set_aside, write_tables
 from tests.spark import trace_twin
 
 pytestmark = pytest.mark.spark
@@ -179,10 +174,11 @@ def tables(spark: SparkSession, traces: dict[str, list[Event]], tmp_path_factory
     read = read_files(spark, [directory / "trace.jsonl"])
     assert not_events(read) == 1
     write_tables(read, directory / "tables")
-    names = ("events", "ownership", "rebalances", "fairness", "totals", "delivery")
-    return {
-        name: [row.asDict() for row in spark.read.parquet(str(directory / "tables" / name)).collect()] for name in names
-    }
+    return read_tables(spark, directory / "tables")
+
+
+def read_tables(spark: SparkSession, folder: Path) -> Tables:
+    return {name: [row.asDict() for row in spark.read.parquet(str(folder / name)).collect()] for name in TABLES}
 
 
 def of(rows: list[dict[str, Any]], group: str, *columns: str, by: str = "from_ms") -> list[tuple[Any, ...]]:
@@ -228,14 +224,6 @@ def test_what_was_handed_out_and_what_waits_is_told_by_the_second(tables: Tables
         (START_MS, 60, 5.0, 9.0, 45),
         (START_MS + 5000, 3, 5.0, 9.0, 45),
     ]
-
-
-@pytest.mark.parametrize("span_s", [0, 60, 599.999, 600, 899, 1_199.9, 1_200, 86_400])
-def test_however_long_a_trace_is_its_delivery_is_told_in_so_many_stretches_at_the_most(span_s: float) -> None:
-    bucket_ms = bucket_of(span_s * 1000)
-    last = span_s * 1000 // bucket_ms
-    assert last < MOST_BUCKETS
-    assert bucket_ms == SHORTEST_BUCKET_MS or last >= MOST_BUCKETS / 2 - 1
 
 
 def test_an_event_that_was_sent_twice_counts_once(tables: Tables, traces: dict[str, list[Event]]) -> None:
@@ -316,6 +304,25 @@ def test_every_table_is_that_of_one_process_without_spark(
         assert rounded(found) == rounded(in_one_process(traces[group])[name]), f"seed {group!r}"
         compared += len(found)
     assert compared >= len(TWINS), "the traces are not empty"
+
+
+@pytest.mark.parametrize("group", [None, "twin7"])
+def test_every_table_is_the_same_when_a_process_alone_computes_it(
+    tables: Tables, spark: SparkSession, traces: dict[str, list[Event]], tmp_path: Path, group: str | None
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_bytes(b"".join(map(encode_events, traces.values())) + b'{"t_ms": 1')
+    events, others = read_events([trace])
+    alone = alone_tables(events, tmp_path / "alone", group=group)
+    if group is None:
+        expected = tables
+    else:
+        write_tables(read_files(spark, [trace]), tmp_path / "spark", group=group)
+        expected = read_tables(spark, tmp_path / "spark")
+    assert others == 1
+    found = read_tables(spark, alone)
+    for name in expected:
+        assert rounded(found[name]) == rounded(expected[name]), name
 
 
 def test_a_change_of_a_topic_has_one_row_although_its_events_name_no_group(tables: Tables) -> None:

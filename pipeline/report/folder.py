@@ -1,0 +1,63 @@
+"""The folder of a report: its Parquet tables, and the page that is made from them. Without Spark.
+
+write_short_report([Path("trace.jsonl")], Path("report"))  # report/index.html, report/tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from model.errors import ConfigError
+from pipeline.report.data import Report, read_report
+from pipeline.report.page import page
+from pipeline.trace.alone import read_events, write_tables
+
+PAGE = "index.html"
+TABLES = "tables"
+
+
+def make_folder(directory: Path) -> None:
+    """Make the folder.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"a report cannot be written to {directory}: {error.strerror}") from error
+
+
+def write_page(directory: Path) -> Report:
+    """Write the page from the tables that are in the folder; returns its contents."""
+    report = read_report(directory / TABLES)
+    (directory / PAGE).write_text(page(report), encoding="utf-8")
+    return report
+
+
+def other_lines(n: int) -> str:
+    """The note on lines that are no events, e.g. the last one of a process that died."""
+    return f"lines of the trace that are no events, and are left out: {n:,}"
+
+
+def write_short_report(
+    traces: Sequence[Path],
+    directory: Path,
+    *,
+    group: str | None = None,
+    progress: Callable[[str], object] = lambda step: None,
+) -> Report:
+    """Write the tables and the page of a short trace in this process; as `job.write_report`, and the same figures.
+
+    Raises:
+        ConfigError: there is no event in the trace, or the folder cannot be written.
+    """
+    make_folder(directory)
+    progress("events")
+    events, others = read_events(traces)
+    write_tables(events, directory / TABLES, group=group)
+    if others:
+        progress(other_lines(others))
+    progress("page")
+    return write_page(directory)

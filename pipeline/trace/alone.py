@@ -1,0 +1,233 @@
+"""Computes the tables of a short trace in this process: those of `tables.py`, with the same values, without Spark.
+
+Starting Spark takes longer than all of this for a trace of up to `MOST_EVENTS`, which is held in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from figures.group import KINDS
+from figures.over_time import DeliveryBucket, bucket_of, deliveries
+from figures.records import order_of
+from model.errors import ConfigError
+from model.events import Event, EventKind
+from model.limits import RUN_SEQS
+from pipeline.trace.rows import ARROW_TYPES, SCHEMA, rows_of
+from pipeline.trace.rows import TABLES as OF_GROUPS
+
+MOST_EVENTS = 200_000
+_BLOCK_BYTES = 16 * 1024 * 1024
+_EVENT_TYPES = get_type_hints(Event)
+_EVENT_SCHEMA = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in _EVENT_TYPES.items()])
+_LOSS = ("kind", "group", "topic", "broker", "queue_id", "offset", "n", "detail")
+_LOSS_SCHEMA = pa.schema([_EVENT_SCHEMA.field(name) for name in _LOSS])
+_DELIVERY_SCHEMA = pa.schema(
+    [
+        (
+            each.name,
+            pa.string() if each.name in ("group", "topic") else pa.float64() if "_ms" in each.name else pa.int64(),
+        )
+        for each in fields(DeliveryBucket)
+    ]
+)
+_LOST_KINDS = (EventKind.MESSAGES_DAMAGED.value, EventKind.OFFSET_MOVED.value)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The events of one run of a node; `events`, `first_ms` and `last_ms` are those of the group that is asked for."""
+
+    events: int = 0
+    first_ms: float = float("inf")
+    last_ms: float = float("-inf")
+    all_events: int = 0
+    first_seq: int = 2**63
+    last_seq: int = -1
+
+
+def is_for_one_process(paths: Sequence[Path]) -> bool:
+    """Whether these are files with at most `MOST_EVENTS` together; folders that a stream has written are not."""
+    n = 0
+    for path in paths:
+        if path.is_dir():
+            return False
+        n += pq.read_metadata(path).num_rows if path.suffix == ".parquet" else _lines_in(path, MOST_EVENTS)
+    return n <= MOST_EVENTS
+
+
+def _lines_in(path: Path, enough: int) -> int:
+    n = 0
+    with path.open("rb") as file:
+        while n <= enough and (block := file.read(_BLOCK_BYTES)):
+            n += block.count(b"\n")
+    return n
+
+
+def read_events(paths: Sequence[Path]) -> tuple[list[Event], int]:
+    """Read a trace from JSON Lines or Parquet files; returns its events and the number of other lines.
+
+    Raises:
+        ConfigError: a file is not Parquet with these columns.
+    """
+    events: list[Event] = []
+    others = 0
+    for path in paths:
+        table = _read_parquet(path) if path.suffix == ".parquet" else _read_json(path)
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        whole = [Event._make(row) for row in rows if None not in row]
+        others += table.num_rows - len(whole)
+        events += whole
+    # A node that gets no answer sends its events again.
+    return list({(event.node, event.seq, event.t_ms): event for event in reversed(events)}.values())[::-1], others
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=_EVENT_SCHEMA.names).select(_EVENT_SCHEMA.names).cast(_EVENT_SCHEMA)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
+        raise ConfigError(f"{path} is no trace in Parquet: {error}") from error
+
+
+def _read_json(path: Path) -> pa.Table:
+    options = pa_json.ParseOptions(explicit_schema=_EVENT_SCHEMA, unexpected_field_behavior="ignore")
+    try:
+        return pa_json.read_json(path, pa_json.ReadOptions(block_size=_BLOCK_BYTES), options)
+    except pa.ArrowInvalid:
+        # A line is broken, mostly the last one of a process that died; only a slower reader can leave it out.
+        lines = path.read_bytes().split(b"\n")
+        return pa.Table.from_pylist([_columns_in(line) for line in lines if line.strip()], schema=_EVENT_SCHEMA)
+
+
+def _columns_in(line: bytes) -> dict[str, Any]:
+    """The columns of a line; those of a line that is no event are missing."""
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return {}
+    if not isinstance(read, dict):
+        return {}
+    return {name: read[name] for name, kind in _EVENT_TYPES.items() if _is(read.get(name), kind)}
+
+
+def _is(value: object, kind: type) -> bool:
+    return isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
+
+
+def write_tables(
+    events: list[Event],
+    directory: Path,
+    *,
+    group: str | None = None,
+    progress: Callable[[str], object] = lambda table: None,
+) -> Path:
+    """Compute all tables and write each into a folder of its name, which is replaced; returns the directory.
+
+    With a `group`, only that group counts; `progress` gets the name of each table.
+
+    Raises:
+        ConfigError: there is no event, or none of the group.
+    """
+    mine = events if group is None else [event for event in events if event.group in (group, "")]
+    if group is not None and not any(event.group == group for event in mine):
+        raise ConfigError(f"the trace tells nothing of group {group!r}")
+    times = [event.t_ms for event in mine if group in (None, event.group)]
+    if not times:
+        raise ConfigError("there is no event in the trace")
+    start_ms, end_ms = min(times), max(times)
+
+    def write(name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+        progress(name)
+        _write(directory / name, pa.Table.from_pylist(rows, schema=schema))
+
+    progress("events")
+    columns = [list(column) for column in zip(*mine, strict=True)]
+    _write(
+        directory / "events",
+        pa.Table.from_arrays(
+            [pa.array(c, t.type) for c, t in zip(columns, _EVENT_SCHEMA, strict=True)], schema=_EVENT_SCHEMA
+        ),
+    )
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in OF_GROUPS}
+    for row in rows_of(_by_group(mine), end_ms):
+        for name, columns_of_row in row.items():
+            found[name].append(columns_of_row)
+    for name in OF_GROUPS:
+        write(name, found[name], pa.schema(list(SCHEMA.field(name).type)))
+    given = deliveries(mine, start_ms, bucket_of(end_ms - start_ms))
+    write("delivery", [asdict(each) for each in given], _DELIVERY_SCHEMA)
+    write("losses", list(_losses(mine)), _LOSS_SCHEMA)
+    write("nodes", list(_nodes(events, group)), _NODE_SCHEMA)
+    return directory
+
+
+def _write(folder: Path, table: pa.Table) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    pq.write_table(table, folder / "part-0.parquet")
+
+
+def _by_group(events: list[Event]) -> Iterator[tuple[str, Event]]:
+    """The events of one group after the other, in order; those without a group may be causes in each."""
+    of: dict[str, list[Event]] = {}
+    for event in sorted(events, key=order_of):
+        if event.kind in KINDS:
+            of.setdefault(event.group, []).append(event)
+    of_nobody = of.pop("", [])
+    for group in sorted(of) or [""]:
+        both = of.get(group, []) + of_nobody
+        yield from ((group, event) for event in (sorted(both, key=order_of) if of_nobody else both))
+
+
+def _losses(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    told = (event for event in events if event.kind in _LOST_KINDS and event.n > 0)
+    for row in dict.fromkeys(tuple(getattr(event, name) for name in _LOSS) for event in told):
+        yield dict(zip(_LOSS, row, strict=True))
+
+
+_NODE_SCHEMA = pa.schema(
+    [
+        ("node", pa.string()),
+        ("events", pa.int64()),
+        ("first_ms", pa.float64()),
+        ("last_ms", pa.float64()),
+        ("lost", pa.int64()),
+    ]
+)
+
+
+def _nodes(events: Iterable[Event], group: str | None) -> Iterator[dict[str, Any]]:
+    runs: dict[tuple[str, int], _Run] = {}
+    for event in events:
+        place = (event.node, event.seq // RUN_SEQS)
+        run = runs.get(place)
+        if run is None:
+            run = runs[place] = _Run()
+        run.all_events += 1
+        run.first_seq, run.last_seq = min(run.first_seq, event.seq), max(run.last_seq, event.seq)
+        if group in (None, event.group):
+            run.events += 1
+            run.first_ms, run.last_ms = min(run.first_ms, event.t_ms), max(run.last_ms, event.t_ms)
+    of: dict[str, list[_Run]] = {}
+    for (node, _), run in runs.items():
+        of.setdefault(node, []).append(run)
+    for node, its_runs in of.items():
+        n = sum(run.events for run in its_runs)
+        if n:
+            yield {
+                "node": node,
+                "events": n,
+                "first_ms": min(run.first_ms for run in its_runs),
+                "last_ms": max(run.last_ms for run in its_runs),
+                "lost": sum(max(0, run.last_seq - run.first_seq + 1 - run.all_events) for run in its_runs),
+            }

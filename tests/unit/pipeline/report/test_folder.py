@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.errors import ConfigError
+from model.event_log import encode_events
+from model.events import Event, EventKind
+from pipeline.report.folder import PAGE, TABLES, write_short_report
+
+
+def test_a_short_trace_becomes_a_page_and_its_tables(tmp_path: Path) -> None:
+    of_queue: dict[str, Any] = {"group": "g", "topic": "t", "broker": "b", "queue_id": 0, "client": "c1", "version": 1}
+    events = [
+        Event(1_000, "c1", 1, EventKind.CLIENT_START.value, "c1/1", "g", client="c1"),
+        Event(1_005, "c1", 2, EventKind.QUEUE_ACQUIRED.value, "c1/1", offset=0, **of_queue),
+    ]
+    (tmp_path / "trace.jsonl").write_bytes(encode_events(events) + b"{")
+    notes: list[str] = []
+    report = write_short_report([tmp_path / "trace.jsonl"], tmp_path / "out", progress=notes.append)
+    assert (report.events, report.nodes, [one.totals.moves for one in report.groups]) == (2, 1, [1])
+    assert "lines of the trace that are no events, and are left out: 1" in notes
+    assert "Rebalances of g" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+    assert (tmp_path / "out" / TABLES / "ownership").is_dir()
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(ConfigError, match="a report cannot be written to"):
+        write_short_report([tmp_path / "trace.jsonl"], tmp_path / "trace.jsonl" / "out")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pyarrow as pa
+
+from model.events import Event, EventKind
+from pipeline.trace.rows import SCHEMA, TABLES, rows_of
+
+
+def events(group: str, client: str) -> list[tuple[str, Event]]:
+    def event(t_ms: float, seq: int, kind: EventKind, queue_id: int, version: int, offset: int) -> Event:
+        place = (group, "t", "b", queue_id)
+        return Event(t_ms, client, seq, kind.value, f"{client}/1", *place, client, version, offset)
+
+    told = [
+        event(1_000, 1, EventKind.CLIENT_START, -1, -1, -1),
+        event(1_005, 2, EventKind.QUEUE_ACQUIRED, 0, 7, 0),
+        event(1_008, 3, EventKind.FIRST_PULL, 0, 7, 0),
+    ]
+    return [(group, each) for each in told]
+
+
+def test_each_group_has_its_rows_and_its_totals_and_what_is_open_ends_with_the_trace() -> None:
+    rows = list(rows_of([*events("g", "c1"), *events("h", "c2")], end_ms=2_000.0))
+    owned = [row["ownership"] for row in rows if "ownership" in row]
+    totals = [row["totals"] for row in rows if "totals" in row]
+    assert [(row["group"], row["owner"], row["to_ms"], row["ended"]) for row in owned] == [
+        ("g", "c1", 2_000.0, "open"),
+        ("h", "c2", 2_000.0, "open"),
+    ]
+    assert [(row["group"], row["moves"]) for row in totals] == [("g", 1), ("h", 1)]
+
+
+def test_every_row_has_the_columns_of_its_table() -> None:
+    rows = list(rows_of(events("g", "c1"), end_ms=2_000.0))
+    assert {name for row in rows for name in row} == set(TABLES)
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    for name in TABLES:
+        assert None not in [value["group"] for value in table[name].to_pylist() if value is not None]
