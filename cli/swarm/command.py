@@ -42,6 +42,13 @@ _Mode = Annotated[
         help="Assign whole queues to consumers (pull), or deliver single messages (pop), which needs no rebalance.",
     ),
 ]
+_Processes = Annotated[
+    int, typer.Option(metavar="N", min=1, max=64, help="Number of processes; with --master, of tasks.")
+]
+_Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Run the members in executors of this Spark master, such as spark://host:7077."),
+]
 
 
 def swarm(
@@ -58,16 +65,8 @@ def swarm(
     ] = 8,
     size: Annotated[int, typer.Option(metavar="BYTES", min=20, max=1_000_000, help="Size of a message body.")] = 256,
     duration: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Duration; 0 runs until stopped.")] = 30.0,
-    processes: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Number of processes; with --master, of tasks.")
-    ] = 1,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Run the members in executors of this Spark master, such as spark://host:7077.",
-        ),
-    ] = None,
+    processes: _Processes = 1,
+    master: _Master = None,
     churn: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Interval at which a consumer joins or leaves; 0: never.")
     ] = 0.0,
