@@ -25,7 +25,7 @@ from model.errors import ConfigError
 from pipeline.source.columns import SCHEMA, check_schema
 from pipeline.source.options import parse_options
 from pipeline.source.reader import BatchReader, PushingReader
-from pipeline.source.stream import StreamReader
+from pipeline.source.stream import RefusedStream, StreamReader
 
 if TYPE_CHECKING:
     from pipeline.sink.options import SinkOptions
@@ -40,7 +40,16 @@ class RlabDataSource(DataSource):
         return "rlab"
 
     def schema(self) -> StructType:
-        """All columns; see `pipeline/source/columns.py`."""
+        """All columns; see `pipeline/source/columns.py`. Spark asks for them in `load()`.
+
+        Options that neither kind of read takes are refused then: later, the error of a stream is that of its query.
+        Without any option this is the schema of a table in SQL, whose options come with its reads.
+        """
+        if self.options:
+            try:
+                parse_options(self.options, streaming=False)
+            except ConfigError:
+                parse_options(self.options, streaming=True)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -52,8 +61,15 @@ class RlabDataSource(DataSource):
         return kind(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make the reader of a stream."""
-        return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
+        """Make the reader of a stream.
+
+        If that is refused, it is a reader that raises the error when it is used: pyspark 4.3 answers one that is raised
+        here with an UnboundLocalError of its own.
+        """
+        try:
+            return StreamReader(parse_options(self.options, streaming=True), check_schema(schema))
+        except ConfigError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a batch."""

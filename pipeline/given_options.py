@@ -12,6 +12,18 @@ from remoting.address import parse_addresses
 
 _T = TypeVar("_T")
 
+OF_KAFKA = {
+    "kafka.bootstrap.servers": "nameServer",
+    "bootstrap.servers": "nameServer",
+    "kafka.group.id": "groupId",
+    "groupIdPrefix": "groupId",
+    "includeHeaders": "includeProperties",
+    "startingOffsetsByTimestamp": "startingTimestamp",
+    "endingOffsetsByTimestamp": "endingTimestamp",
+}
+"""Options of Spark's source for Kafka, and what does the same here; all others have the same names."""
+_OF_KAFKA = {name.lower(): ours for name, ours in OF_KAFKA.items()}
+
 
 class GivenOptions:
     """The options of one read or write. A malformed value raises `ConfigError`, whose text names the option.
@@ -30,9 +42,7 @@ class GivenOptions:
         of_spark = {name.lower() for name in ignored}
         for name in self._values:
             if name not in of_lower and name not in of_spark:
-                near = difflib.get_close_matches(name, of_lower, n=1)
-                hint = f"did you mean {of_lower[near[0]]}?" if near else f"known are {', '.join(known)}"
-                raise ConfigError(f"the rlab {what} has no option {name!r}: {hint}")
+                raise ConfigError(f"the rlab {what} has no option {name!r}: {_hint(name, of_lower)}")
 
     def name_servers(self) -> tuple[str, ...]:
         """The addresses of option nameServer; an error if it is missing, because every read and write needs it."""
@@ -72,6 +82,16 @@ class GivenOptions:
     def one_of(self, name: str, *choices: str) -> str:
         """One of some words, in any case; the first one if none was given."""
         return self.parsed(name, lambda text: _one_of(text, choices), choices[0])
+
+
+def _hint(name: str, known: Mapping[str, str]) -> str:
+    ours = _OF_KAFKA.get(name, "")
+    if ours.lower() in known:
+        return f"that is Kafka's, and {ours} does it here"
+    if name.startswith("kafka."):
+        return "options of Kafka's clients have no meaning here"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(known.values())}"
 
 
 def _number(text: str, minimum: int, maximum: int) -> int:

@@ -109,7 +109,7 @@ class Planner:
         return offsets
 
     def _known_topics(self) -> str:
-        names = [name for name in self._client.topics() if not is_system_topic(name)]
+        names = [name for name in self._client.topics() if not is_system_topic(name) and not name.startswith("%")]
         more = f" and {len(names) - _SHOWN_TOPICS} more" if len(names) > _SHOWN_TOPICS else ""
         return f"there are {', '.join(names[:_SHOWN_TOPICS])}{more}" if names else "there are no topics"
 

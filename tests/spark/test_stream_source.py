@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -53,6 +53,29 @@ def ends(query: StreamingQuery) -> dict[str, int]:
         return {}
     (brokers,) = json.loads(progress.sources[0].endOffset).values()
     return dict(brokers["broker-a"])
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """The last line of the traceback that Spark shows of its Python process."""
+    with pytest.raises((AnalysisException, StreamingQueryException)) as caught:
+        act()
+    return next(line for line in reversed(str(caught.value).splitlines()) if line.startswith("model.errors."))
+
+
+def test_what_is_wrong_with_a_stream_is_the_last_line_of_its_error_and_already_of_load_if_it_can_be(
+    spark: SparkSession, cluster: ClusterProcesses, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(1)
+    assert refusal(lambda: stream(spark, cluster, topic, **{"kafka.group.id": "g"})).endswith(
+        "the rlab source has no option 'kafka.group.id': that is Kafka's, and groupId does it here"
+    )
+    ending = stream(spark, cluster, topic, endingOffsets="latest")
+    assert refusal(lambda: run_to_end(ending, tmp_path / "ending")).endswith(
+        "ConfigError: option endingOffsets is for a batch read: leave it out here"
+    )
+    assert "topic 'nowhere' does not exist" in refusal(
+        lambda: run_to_end(stream(spark, cluster, "nowhere"), tmp_path / "nowhere")
+    )
 
 
 def test_what_is_there_now_is_read_in_small_batches_and_the_rest_by_the_next_run(

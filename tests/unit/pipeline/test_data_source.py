@@ -3,6 +3,9 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -11,6 +14,8 @@ from pyspark.sql.types import StructType
 from model.errors import ConfigError
 from pipeline.data_source import RlabDataSource
 from pipeline.source.columns import SCHEMA
+from pipeline.source.options import OPTIONS as OPTIONS_OF_SOURCE
+from pipeline.source.options import SELECTIONS
 from pipeline.source.reader import BatchReader, PushingReader
 from pipeline.source.stream import StreamReader
 
@@ -42,8 +47,81 @@ def test_readers_are_made_by_keyword_and_check_options_and_columns() -> None:
     assert isinstance(RlabDataSource(OPTIONS).streamReader(schema=SCHEMA), StreamReader)
     with pytest.raises(ConfigError, match="maxOffsetsPerTrigger is for a stream"):
         reader(maxOffsetsPerTrigger="1")
-    with pytest.raises(ConfigError, match="no column value string"):
-        RlabDataSource(OPTIONS).reader(schema=StructType().add("value", "string"))
+    other = StructType().add("value", "string")
+    for make in (
+        lambda: RlabDataSource(OPTIONS).reader(schema=other),
+        lambda: RlabDataSource(OPTIONS).streamReader(schema=other).initialOffset(),
+    ):
+        with pytest.raises(ConfigError, match="no column value string"):
+            make()
+
+
+WRONG: dict[str, str] = {
+    "nameServer": "names",
+    "subscribe": "a b",
+    "subscribePattern": "(",
+    "assign": "{",
+    "tags": "||",
+    "startingOffsets": "soon",
+    "endingOffsets": "earliest",
+    "startingTimestamp": "-1",
+    "endingTimestamp": "now",
+    "startingOffsetsByTimestampStrategy": "guess",
+    "maxOffsetsPerTrigger": "0",
+    "minOffsetsPerTrigger": "few",
+    "maxTriggerDelay": "15",
+    "minPartitions": "0",
+    "maxRecordsPerPartition": "0",
+    "failOnDataLoss": "maybe",
+    "includeProperties": "1",
+    "includeBody": "yes",
+    "pullBatchSize": "0",
+    "pullTimeoutMs": "0",
+    "fetchRetries": "-1",
+    "metadataPollMs": "-1",
+    "groupId": "a b",
+    "filterPushdown": "x",
+    "useArrow": "x",
+}
+
+
+def last_line(act: Callable[[], object]) -> str:
+    """What a user sees last: Spark shows the traceback of its Python process."""
+    try:
+        act()
+    except ConfigError as error:
+        return traceback.format_exception(error)[-1].strip()
+    return "nothing was refused"
+
+
+@pytest.mark.parametrize("name", OPTIONS_OF_SOURCE)
+def test_a_wrong_option_of_any_read_is_named_in_the_last_line_and_most_already_by_load(name: str) -> None:
+    given = {**(OPTIONS if name not in SELECTIONS else {"nameServer": "names:1"}), name: WRONG[name]}
+    source = RlabDataSource(given)
+    batch = last_line(lambda: source.reader(schema=SCHEMA))
+    stream = last_line(lambda: source.streamReader(schema=SCHEMA).initialOffset())
+    for line in (batch, stream, last_line(source.schema)):
+        assert line.startswith(f"model.errors.ConfigError: option {name}")
+
+
+def test_an_option_of_the_other_kind_of_read_is_refused_when_the_stream_is_asked_for_anything() -> None:
+    reader: Any = RlabDataSource({**OPTIONS, "endingOffsets": "latest"}).streamReader(schema=SCHEMA)
+    asked = [
+        reader.initialOffset,
+        reader.prepareForTriggerAvailableNow,
+        reader.getDefaultReadLimit,
+        lambda: reader.latestOffset({}, None),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(InputPartition(None)),
+    ]
+    for ask in asked:
+        assert last_line(ask).endswith("option endingOffsets is for a batch read: leave it out here")
+    reader.stop()
+    assert RlabDataSource({**OPTIONS, "endingOffsets": "latest"}).schema() == SCHEMA
+
+
+def test_a_table_in_sql_has_its_columns_before_any_option_is_known() -> None:
+    assert RlabDataSource({}).schema() == SCHEMA
 
 
 def test_what_spark_sends_around_can_be_pickled() -> None:

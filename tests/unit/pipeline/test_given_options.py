@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from model.errors import ConfigError
-from pipeline.given_options import GivenOptions
+from pipeline.given_options import OF_KAFKA, GivenOptions
+from pipeline.source.options import OPTIONS
 
 KNOWN = ("topic", "sendRetries", "useArrow")
 
@@ -36,6 +37,14 @@ def test_an_unknown_name_is_an_error_that_knows_what_was_meant() -> None:
         given(sendretry="1")
     with pytest.raises(ConfigError, match="known are topic, sendRetries, useArrow"):
         given(xyz="1")
+
+
+def test_an_option_of_kafka_is_answered_with_ours() -> None:
+    for name, ours in OF_KAFKA.items():
+        with pytest.raises(ConfigError, match=f"that is Kafka's, and {ours} does it here"):
+            GivenOptions({name: "x"}, OPTIONS, "source")
+    with pytest.raises(ConfigError, match="options of Kafka's clients have no meaning here"):
+        GivenOptions({"kafka.security.protocol": "x"}, OPTIONS, "source")
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "101", "9" * 20])
