@@ -24,7 +24,7 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench peers compat crash torture clean
+.PHONY: help setup demo test check bench peers compat crash torture mutants clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="
 torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in real time (TORTURE_ARGS="--seed 7")
 	@$(BIN)/python -m simulation.runs.torture $(TORTURE_ARGS)
 	@RLAB_TORTURE_S=60 $(BIN)/python -m pytest -q -s tests/tcp/test_levels.py
+
+mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)
+	@$(BIN)/python -m tests.simulation.mutants
 
 clean: ## remove everything that make, the tools and the demo leave behind
 	rm -rf $(VENV) build dist *.egg-info .demo .bench report

@@ -35,6 +35,10 @@ _Seeds = Annotated[int, typer.Option(metavar="N", min=1, max=MAX_SIM_SEEDS, help
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", metavar="N", min=1, max=64, help="Number of processes for many seeds.")
 ]
+_Master = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Sweep on Spark: local[*], or spark://host:7077.", show_default="without Spark"),
+]
 _Kind = Annotated[
     str,
     typer.Option(metavar="plain|order|pop|power", help="Kind of drawn programmes.", show_default="all kinds in turns"),
@@ -60,6 +64,7 @@ def sim(
     seed: _Seed = None,
     seeds: _Seeds = 1,
     jobs: _Jobs = 1,
+    master: _Master = None,
     kind: _Kind = "",
     quirk: _Quirk = None,
     sound: _Sound = False,
@@ -96,8 +101,10 @@ def sim(
         if not verbose:
             logging.disable(logging.CRITICAL)  # clients and brokers complain about the faults all the time
         file = None if programme is None else str(programme)
-        one = seeds == 1
-        failed = run_one(cases[0], file, events, as_json=json) if one else run_many(cases, file, jobs, as_json=json)
+        if seeds == 1 and master is None:
+            failed = run_one(cases[0], file, events, as_json=json)
+        else:
+            failed = run_many(cases, file, jobs, master, as_json=json)
         if failed and shrink:
             shrink_case(*failed, out)
     if failed:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 
@@ -42,13 +44,24 @@ def run_one(case: Case, file: str | None, events: Path | None, *, as_json: bool)
     return None if outcome.ok else (case, outcome)
 
 
-def run_many(cases: list[Case], file: str | None, jobs: int, *, as_json: bool) -> Failed | None:
-    """Run cases, and print what came of all; returns the first that failed."""
+def run_many(cases: list[Case], file: str | None, jobs: int, master: str | None, *, as_json: bool) -> Failed | None:
+    """Run cases in processes, or on Spark if it has a master, and print what came of all; returns the first failed."""
+    with ExitStack() as stack:
+        outcomes = sweep(cases, jobs)
+        if master is not None:
+            from cli.sim.on_spark import sweep_on_spark
+            from pipeline.spark.session import spark_session
+
+            outcomes = sweep_on_spark(stack.enter_context(spark_session("rlab sim", master=master)), cases)
+        return _tell_many(cases, outcomes, file, as_json=as_json)
+
+
+def _tell_many(cases: list[Case], outcomes: Iterator[Outcome], file: str | None, *, as_json: bool) -> Failed | None:
     found: Counter[str] = Counter()
     acts: Counter[str] = Counter()
     digest, messages = sha256(), 0
     failed: list[Failed] = []
-    for done, (case, outcome) in enumerate(zip(cases, sweep(cases, jobs), strict=True), 1):
+    for done, (case, outcome) in enumerate(zip(cases, outcomes, strict=True), 1):
         digest.update(outcome.digest.encode())
         acts.update(outcome.acts)
         messages += outcome.sent

@@ -118,6 +118,8 @@ class PassRules:
         self._evidence.checked[Rule.STALE_VIEW] += 1
         self._evidence.checked[Rule.THUNDERING] += 1
         replaced = self._replaced.get(event.version)
+        if any(each.version == event.version for each in self._newest.values()):
+            replaced = None  # brokers that started together count alike: it is what another one has now
         if replaced is not None and begun is not None:
             late_ms = begun.t_ms - replaced.t_ms
             if late_ms > self._limits.stale_ms and not member.told:

@@ -20,6 +20,7 @@ from client.produce.queue_picker import select_by_key
 from figures.history.ledger import Ending, Sent
 from model.errors import RlabError
 from model.heartbeat import ConsumeFrom
+from model.limits import HEARTBEAT_INTERVAL_S
 from model.message import Message, MessageExt
 from model.message_queue import MessageQueue
 from model.names import dlq_topic
@@ -34,7 +35,6 @@ HEAD = struct.Struct(">IQ")
 RETRY_DELAY_MS = 500
 SEND_AGAIN_S = 0.5
 """Pause of a producer whose keys have to stay in order, before it sends a message again."""
-ROUTE_POLL_S = 5.0
 DELAY_MS = 1_000
 
 
@@ -58,8 +58,8 @@ class SimulatedLoad:
         }
         shortest = min((group.session_s for group in programme.group), default=10.0)
         cluster.client_options |= {
-            "heartbeat_interval_s": shortest / 4,
-            "route_poll_interval_s": ROUTE_POLL_S,
+            "heartbeat_interval_s": min(HEARTBEAT_INTERVAL_S, shortest / 4),
+            "route_poll_interval_s": programme.cluster.route_poll_s,
             "quirks": programme.cluster.client_quirks,
         }
 

@@ -70,11 +70,13 @@ class ClusterPart:
     brokers: int = 2
     flush: str = "async"
     sync_s: float = 0.0
+    route_poll_s: float = 5.0  # how often clients ask for routes; 30 s is their default
     quirks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _in_range("cluster", "name_servers", self.name_servers, 1, MAX_SIM_BROKERS)
         _in_range("cluster", "brokers", self.brokers, 1, MAX_SIM_BROKERS)
+        _in_range("cluster", "route_poll_s", self.route_poll_s, 0.5, 600)
         _in_range("cluster", "sync_s", self.sync_s, 0, 10)
         _one_of("cluster", "flush", self.flush, FLUSHES)
         for quirk in self.quirks:

@@ -6,7 +6,7 @@ A case is what a programme is made from: few bytes for another process or anothe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -16,7 +16,7 @@ from simulation.engine.programme import Programme
 from simulation.engine.run import Outcome, run_programme
 from simulation.engine.text import programme_of
 
-_CHUNK = 4
+_MAX_CHUNK = 4
 """Cases that a process gets at once: a second of work or two."""
 
 
@@ -40,14 +40,14 @@ def run_case(case: Case) -> Outcome:
     return run_programme(case.programme())
 
 
-def sweep(cases: Iterable[Case], processes: int = 1) -> Iterator[Outcome]:
+def sweep(cases: Sequence[Case], processes: int = 1) -> Iterator[Outcome]:
     """Run cases, and yield their outcomes in the order of the cases."""
     if processes == 1:
         yield from map(run_case, cases)
         return
     # Started anew and not forked: the caller may have threads and an event loop.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_be_quiet) as pool:
-        yield from pool.map(run_case, cases, chunksize=_CHUNK)
+        yield from pool.map(run_case, cases, chunksize=max(1, min(_MAX_CHUNK, len(cases) // processes)))
 
 
 def _be_quiet() -> None:

@@ -10,6 +10,20 @@ from simulation.engine.run import run_programme
 from simulation.engine.sweep import Case, run_case, sweep
 from simulation.engine.text import text_of
 
+SHORT = """
+lasts_s = 10.0
+[[step]]
+at_s = 1.0
+do = "flap"
+who = "billing-1"
+n = 3
+period_s = 2.0
+[[step]]
+at_s = 2.0
+do = "crash"
+who = "broker-a"
+"""
+
 
 def test_a_case_is_its_programme() -> None:
     drawn = draw(3, "pop")
@@ -26,3 +40,12 @@ def test_a_sweep_has_the_outcomes_of_its_cases_in_their_order() -> None:
     outcomes = list(sweep(cases))
     assert outcomes == [run_programme(draw(5, "pop")), run_programme(draw(3, "pop"))]
     assert run_case(cases[0]) == outcomes[0]
+
+
+@pytest.mark.process
+def test_processes_that_hash_strings_differently_have_the_same_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [Case(seed=seed, text=SHORT) for seed in range(4)]
+    monkeypatch.setenv("PYTHONHASHSEED", "1")  # of the four processes; ours has its own
+    outcomes = list(sweep(cases, 4))
+    assert outcomes == list(sweep(cases))
+    assert len({outcome.digest for outcome in outcomes}) == 4
