@@ -73,7 +73,7 @@ class MemberOptions:
         consume_from: where a group without committed offsets starts; in BROADCASTING, and after
             `LitePullConsumer.assign`, this consumer.
         consume_timestamp_ms: for `ConsumeFrom.TIMESTAMP`, wall clock in milliseconds.
-        pull_batch: messages per pull request.
+        pull_batch: messages per pull request; up to four times as many while a queue lags and flow control allows.
         max_queue_count: unfinished messages of a queue above which it is not pulled.
         max_queue_bytes: the same for the bytes of their bodies.
         max_queue_span: the same for the distance from the oldest unfinished to the newest offset.

@@ -162,6 +162,8 @@ SHUTDOWN_GRACE_S = 10.0
 # --- pull and flow control -------------------------------------------------------------------------------------------
 PULL_BATCH = 32
 MAX_PULL_BATCH = 1_024
+PULL_GROWTH = 4
+"""Times `pull_batch` that a pull may ask for while its queue lags: each message costs both sides half then."""
 MAX_PULL_BYTES = 256 * 1024
 PULL_SUSPEND_S = 15.0
 PULL_TIMEOUT_S = 30.0
@@ -169,6 +171,10 @@ PULL_RETRY_ERROR_S = 1.0
 MAX_PROCESS_QUEUE_COUNT = 1_000
 MAX_PROCESS_QUEUE_BYTES = 100 * 1024 * 1024
 MAX_PROCESS_QUEUE_SPAN = 2_000
+RUN_MESSAGES = 64
+"""Messages that one worker takes of a queue at once, for a listener that does not wait; other queues wait meanwhile."""
+RUN_S = 0.01
+"""How long such listeners may keep the event loop from heartbeats and all else; one call may take longer."""
 CONSUME_RETRY_S = 5.0
 """Wait before a failed message is dispatched again inside the same consumer."""
 CONSUME_TIMEOUT_S = 900.0

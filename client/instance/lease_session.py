@@ -46,6 +46,11 @@ class LeaseSession:
         """Whether the leases that were confirmed in this session are certainly valid."""
         return now < self._good_until and not self._connection.closed
 
+    @property
+    def ends(self) -> float:
+        """The loop time at which it ends, in seconds; its connection may end it before that."""
+        return self._good_until
+
     def is_of(self, connection: Closable) -> bool:
         """Whether it belongs to this connection."""
         return self._connection is connection

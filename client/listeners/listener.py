@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import StrEnum
-from typing import cast
+from types import coroutine
+from typing import Any, cast
 
 from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
@@ -53,11 +54,12 @@ An `async def` runs on the event loop and must not block it; a plain `def` runs 
 class ListenerCall:
     """One subscribed listener, ready to be called; the name is for logs."""
 
-    __slots__ = ("_described", "_hanging", "_is_async", "_listener", "_name", "_threads")
+    __slots__ = ("_begin", "_described", "_hanging", "_listener", "_name", "_threads", "is_async")
 
     def __init__(self, listener: Listener, name: str, threads: ListenerThreads, hanging: HangingListeners) -> None:
-        self._is_async = _is_async(listener)
+        self.is_async = _is_async(listener)
         self._listener = listener
+        self._begin = cast("Callable[[Sequence[MessageExt]], Coroutine[Any, Any, object]]", listener)
         self._name = name
         self._threads = threads
         self._hanging = hanging
@@ -71,35 +73,84 @@ class ListenerCall:
 
         Cancellation: reaches an async listener where it waits; a plain one runs to its end in its thread.
         """
+        return await self._watch(messages, self._called)
+
+    def start(self, messages: Sequence[MessageExt]) -> Result | Coroutine[Any, Any, Result]:
+        """Call an async listener, and run it until it waits: its result if it does not, else what to await for that.
+
+        The caller is the task that will await it. A listener that does not wait costs a third of an awaited call.
+        """
+        try:
+            running = self._begin(messages)
+            waits_for = running.send(None)
+        except StopIteration as stop:
+            if stop.value is None:
+                return ConsumeResult.SUCCESS
+            try:
+                return _checked(stop.value)
+            except ValueError:
+                return self._failed(messages)
+        except Exception:
+            return self._failed(messages)
+        return self._watch(messages, lambda _: _go_on(running, waits_for))
+
+    async def _watch(
+        self, messages: Sequence[MessageExt], call: Callable[[Sequence[MessageExt]], Awaitable[object]]
+    ) -> Result:
         hanging = self._hanging
         loop = hanging.loop or hanging.begin()  # asked of asyncio at each call, it would be a third of the call's cost
         task = asyncio.current_task(loop)
         hanging.running[task] = loop.time(), self._described, messages
         try:
-            if self._is_async:
-                result = await cast(AsyncListener, self._listener)(messages)
-            else:
-                result = await loop.run_in_executor(
-                    self._threads.executor, cast(PlainListener, self._listener), messages
-                )
-                if inspect.isawaitable(result):  # a lambda or a decorator around an `async def` looks plain
-                    result = await result
             # In here, because a value that is not a result is the listener's mistake as well.
-            if result is None:
-                return ConsumeResult.SUCCESS
-            return result if isinstance(result, Failed) else ConsumeResult(result)
+            return _checked(await call(messages))
         except asyncio.CancelledError:
             if task not in hanging.timed_out:
                 raise
             return ConsumeResult.RECONSUME_LATER
         except Exception:
-            first = messages[0]
-            logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
-            return ConsumeResult.RECONSUME_LATER
+            return self._failed(messages)
         finally:
             del hanging.running[task]
             if hanging.timed_out:
                 hanging.returned(task)
+
+    async def _called(self, messages: Sequence[MessageExt]) -> object:
+        if self.is_async:
+            return await cast(AsyncListener, self._listener)(messages)
+        loop = self._hanging.loop or self._hanging.begin()
+        plain = cast(PlainListener, self._listener)
+        result: object = await loop.run_in_executor(self._threads.executor, plain, messages)
+        # A lambda or a decorator around an `async def` looks plain.
+        return await result if inspect.isawaitable(result) else result
+
+    def _failed(self, messages: Sequence[MessageExt]) -> Result:
+        """Log the exception that is being handled."""
+        first = messages[0]
+        logger.exception("the listener of %s failed on %s+%d", self._name, first.queue, first.offset)
+        return ConsumeResult.RECONSUME_LATER
+
+
+def _checked(result: object) -> Result:
+    if result is None:
+        return ConsumeResult.SUCCESS
+    return result if isinstance(result, Failed) else ConsumeResult(cast(str, result))
+
+
+@coroutine
+def _go_on(running: Coroutine[Any, Any, object], waits_for: Any) -> Generator[Any, Any, object]:
+    """Await the rest of a coroutine that was started by hand and waits for something."""
+    while True:
+        thrown: BaseException | None = None
+        received: Any = None
+        try:
+            received = yield waits_for
+        except BaseException as error:
+            thrown = error
+        try:
+            waits_for = running.send(received) if thrown is None else running.throw(thrown)
+        except StopIteration as stop:
+            return stop.value
 
 
 MessageQueueListener = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]

@@ -11,12 +11,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from anyio.lowlevel import checkpoint
+
 from client.instance.background import BackgroundTasks
+from model.limits import RUN_S
 from model.message import MessageExt
 from remoting.deadline_driver import DeadlineDriver
 
 Consume = Callable[[Any, list[MessageExt]], Awaitable[None]]
 """Called with the queue as it was offered, and a batch of its messages."""
+Run = Callable[[Any, float], Awaitable[None] | None]
+"""Dispatches messages of a queue, at a loop time, until a listener waits; returns what to await for it."""
 
 
 class Messages(Protocol):
@@ -52,10 +57,14 @@ class Dispatchable(Protocol):
 
 
 class WorkerPool:
-    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService."""
+    """Concurrent consumption. RocketMQ: ConsumeMessageConcurrentlyService.
 
-    def __init__(self, consume: Consume, *, max_workers: int, batch_size: int) -> None:
+    `consume` gets a batch; with `run`, only those of queues in which messages wait for a retry.
+    """
+
+    def __init__(self, consume: Consume, *, max_workers: int, batch_size: int, run: Run | None = None) -> None:
         self._consume = consume
+        self._run = run
         self._max_workers = max_workers
         self._batch_size = batch_size
         self._loop = asyncio.get_running_loop()
@@ -131,31 +140,46 @@ class WorkerPool:
         return asyncio.current_task() in self._tasks
 
     async def _work(self) -> None:
+        clock = self._loop.time
         self._tasks[asyncio.current_task()] = None
+        turn_ends = clock() + RUN_S
         while True:
-            batch = self._next_batch()
-            if batch is not None:
-                if self._ready:
-                    self._wake_worker()
-                await self._consume(*batch)
-                self.offer_again(batch[0])  # in order, only the end of a batch makes the next one ready
-            else:
+            owned = self._next_queue()
+            if owned is None:
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
+                turn_ends = clock() + RUN_S
+                continue
+            waiting = self._start(owned)
+            self.offer_again(owned)
+            if waiting is not None:
+                if self._ready:
+                    self._wake_worker()
+                await waiting
+                self.offer_again(owned)  # in order, only the end of a batch makes the next one ready
+            if clock() >= turn_ends:
+                await checkpoint()  # listeners that never wait would keep the loop until there is no message left
+                turn_ends = clock() + RUN_S
 
-    def _next_batch(self) -> tuple[Dispatchable, list[MessageExt]] | None:
-        while self._ready and not self._suspended:
-            owned = self._ready.popleft()
-            owned.offered = False
-            if owned in self._retrying:
-                self._driver.wake_by(self._loop.time())
-            now = self._loop.time()
-            messages = owned.process_queue.next_batch(self._batch_size, now) if owned.lease_valid(now) else ()
-            if messages:
-                self.offer_again(owned)
-                return owned, messages
-        return None
+    def _next_queue(self) -> Dispatchable | None:
+        if not self._ready or self._suspended:
+            return None
+        owned = self._ready.popleft()
+        owned.offered = False
+        if owned in self._retrying:
+            self._driver.wake_by(self._loop.time())
+        return owned
+
+    def _start(self, owned: Dispatchable) -> Awaitable[None] | None:
+        """Dispatch messages of a queue; returns what to await for them, if anything."""
+        now = self._loop.time()
+        if not owned.lease_valid(now):
+            return None
+        if self._run is not None and owned not in self._retrying:
+            return self._run(owned, now)
+        messages = owned.process_queue.next_batch(self._batch_size, now)
+        return self._consume(owned, messages) if messages else None
 
     def offer_again(self, owned: Dispatchable) -> None:
         """Put a queue at the end of the line if it has more; wakes no worker, because the caller is one."""

@@ -16,7 +16,14 @@ from client.pull.owned_queue import OwnedQueue
 from model.decode import Undecodable, decode_messages
 from model.errors import LeaseLost, NetworkError, NoPermission, RlabError, SystemBusy
 from model.events import EventKind
-from model.limits import CONNECT_TIMEOUT_S, PULL_RETRY_ERROR_S, PULL_SUSPEND_S, PULL_TIMEOUT_S
+from model.limits import (
+    CONNECT_TIMEOUT_S,
+    MAX_PULL_BATCH,
+    PULL_GROWTH,
+    PULL_RETRY_ERROR_S,
+    PULL_SUSPEND_S,
+    PULL_TIMEOUT_S,
+)
 from model.record import RecordCorrupt
 from model.response_code import ResponseCode
 from model.subscription import SubscriptionData
@@ -58,6 +65,8 @@ class PullLoop:
         self._group = group
         self._owned = owned
         self._batch_size = batch_size
+        self._lagging = batch_size  # how many to ask for: more while answers are full
+        self._asked = batch_size
         self._callbacks = callbacks
         self._is_refused = False
         self._emit = QueueEvents(instance, group).emit
@@ -119,12 +128,13 @@ class PullLoop:
         """Pull what is subscribed to; None if that changed, or the queue was revoked, before the answer."""
         owned, instance = self._owned, self._instance
         queue = owned.queue
+        self._asked = owned.process_queue.to_ask(self._batch_size, self._lagging)
         header: dict[str, object] = {
             "group": self._group,
             "topic": queue.topic,
             "queue_id": queue.queue_id,
             "offset": owned.process_queue.pull_offset,
-            "max_n": self._batch_size,
+            "max_n": self._asked,
             "suspend_ms": int(PULL_SUSPEND_S * 1000),
             "client_id": instance.client_id,
         }
@@ -177,6 +187,9 @@ class PullLoop:
         owned = self._owned
         undecodable: list[Undecodable] = []
         messages = decode_messages(owned.queue, response.body or b"", undecodable)
+        # A full answer shows that there is more: requests cost less per message if they bring many.
+        most = min(self._batch_size * PULL_GROWTH, MAX_PULL_BATCH)
+        self._lagging = min(self._lagging * 2, most) if len(messages) >= self._asked else self._batch_size
         if undecodable:
             # Left out like those of other tags: the committed offset skips them once all before them are finished.
             report_undecodable(self._instance, self._group, undecodable, owned.cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -72,6 +73,11 @@ class OwnedQueue:
     def lease_valid(self, now: float) -> bool:
         """Whether the lease is certainly valid, at a loop time in seconds."""
         return self.session is None or self.session.good(now)
+
+    @property
+    def lease_ends(self) -> float:
+        """The loop time up to which a valid lease stays valid while the event loop does not run."""
+        return math.inf if self.session is None else self.session.ends
 
     def ready(self, now: float) -> bool:
         """Whether it has messages to dispatch, and a valid lease."""

@@ -20,9 +20,21 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
+from operator import attrgetter
 
-from model.limits import MAX_PROCESS_QUEUE_BYTES, MAX_PROCESS_QUEUE_COUNT, MAX_PROCESS_QUEUE_SPAN
+from model.limits import (
+    MAX_PROCESS_QUEUE_BYTES,
+    MAX_PROCESS_QUEUE_COUNT,
+    MAX_PROCESS_QUEUE_SPAN,
+    MAX_PULL_BYTES,
+)
 from model.message import MessageExt
+
+_body_of = attrgetter("body")
+
+
+def _body_bytes(messages: Iterable[MessageExt]) -> int:
+    return sum(map(len, map(_body_of, messages)))
 
 
 class ProcessQueue:
@@ -36,6 +48,8 @@ class ProcessQueue:
       `advance(next_offset)` with what the broker answered;
     - workers call `next_batch` while `ready`, and for each dispatched message either `finish` (processed, or stored
       elsewhere for a retry: commit the returned offset) or `requeue` (failed here: dispatched again);
+    - a worker whose listener does not wait takes a run of batches with `next_run` and ends it with `end_run`, before
+      anything else happens here: what is noted of each message otherwise is noted of the run;
     - when nothing is `ready`, wait for a `put` or for `next_retry_deadline()`;
     - to revoke the queue: `drop()`, wait until `dispatched` is 0 (or a timeout), commit `commit_offset`. An owner
       that gets the queue back makes a new one, so late results of old workers cannot reach it.
@@ -51,6 +65,7 @@ class ProcessQueue:
         "_order",
         "_retries",
         "_retry_at",
+        "_run",
         "_taken",
         "_waiting",
         "dropped",
@@ -84,6 +99,7 @@ class ProcessQueue:
         self._waiting: deque[MessageExt] = deque()  # never dispatched; all above every offset in _order
         self._taken: dict[int, MessageExt] = {}  # dispatched and unfinished: with a listener, or requeued
         self._order: deque[int] = deque()  # offsets ever dispatched, from the smallest unfinished one on
+        self._run: list[MessageExt] = []  # with a listener that does not wait; above every offset in _order
         self._retry_at: dict[int, float] = {}  # the part of _taken that was requeued: offset -> not before
         self._retries: list[tuple[float, int]] = []  # heap over _retry_at; entries that are not there are stale
 
@@ -96,7 +112,7 @@ class ProcessQueue:
         """
         if self._order:
             return self._order[0]
-        return self._waiting[0].offset if self._waiting else self.pull_offset
+        return self._run[0].offset if self._run else self.position
 
     @property
     def position(self) -> int:
@@ -106,7 +122,7 @@ class ProcessQueue:
     @property
     def count(self) -> int:
         """Unfinished messages."""
-        return len(self._waiting) + len(self._taken)
+        return len(self._waiting) + len(self._taken) + len(self._run)
 
     @property
     def span(self) -> int:
@@ -120,12 +136,14 @@ class ProcessQueue:
     @property
     def dispatched(self) -> int:
         """Messages that a listener has now; 0 means that a dropped queue can be released."""
-        return len(self._taken) - len(self._retry_at)
+        return len(self._taken) - len(self._retry_at) + len(self._run)
 
     def oldest(self) -> MessageExt | None:
         """The message that holds the committed offset back, or None if all are finished."""
         if self._order:
             return self._taken[self._order[0]]
+        if self._run:
+            return self._run[0]
         return self._waiting[0] if self._waiting else None
 
     def flow_control_reason(self) -> str | None:
@@ -141,20 +159,32 @@ class ProcessQueue:
             return f"unfinished messages span {self.span} offsets, more than {self._max_span}"
         return None
 
+    def to_ask(self, batch: int, lagging: int) -> int:
+        """How many messages the next pull asks for: `lagging` of them, or no more than there is room for; or `batch`.
+
+        `batch` may go beyond a limit, as flow control stops only the pull after that; what is more never does.
+        """
+        if lagging <= batch or self.size_bytes + MAX_PULL_BYTES > self._max_bytes:
+            return batch
+        return max(batch, min(lagging, self._max_count - self.count, self._max_span - self.span))
+
     def put(self, messages: Iterable[MessageExt]) -> None:
         """Add the messages of a pull, in ascending order of their offsets.
 
         One below `pull_offset` was here before (two pulls overlapped) and is ignored, finished or not.
         """
-        next_offset, size_bytes, append = self.pull_offset, self.size_bytes, self._waiting.append
-        for message in messages:
-            offset = message.offset
-            if offset >= next_offset:
-                append(message)
-                size_bytes += len(message.body)
-                self._highest = offset
-                next_offset = offset + 1
-        self.pull_offset, self.size_bytes = next_offset, size_bytes
+        new = messages if isinstance(messages, list) else list(messages)
+        if not new:
+            return
+        first, last = new[0].offset, new[-1].offset
+        if first < self.pull_offset or last - first >= len(new):  # or a filter has left some out
+            wanted = {message.offset: message for message in new if message.offset >= self.pull_offset}
+            new = list(wanted.values())
+        if new:
+            self._waiting.extend(new)
+            self.size_bytes += _body_bytes(new)
+            self._highest = last
+            self.pull_offset = last + 1
 
     def advance(self, next_offset: int) -> None:
         """Skip to the offset that the broker says to pull next; it has nothing here below it. Never goes back."""
@@ -182,6 +212,29 @@ class ProcessQueue:
             self._order.append(message.offset)
             batch.append(message)
         return batch
+
+    def next_run(self, max_messages: int) -> list[MessageExt]:
+        """Dispatch new messages to a listener that may not wait, until `end_run`; empty while requeued ones wait."""
+        waiting = self._waiting
+        if self.dropped or self._retry_at:
+            return []
+        if len(waiting) <= max_messages:
+            self._run = run = list(waiting)
+            waiting.clear()
+        else:
+            popleft = waiting.popleft
+            self._run = run = [popleft() for _ in range(max_messages)]
+        return run
+
+    def end_run(self, finished: int, dispatched: int = 0) -> None:
+        """End the run: so many of its messages are finished, the next ones stay dispatched, the rest waits again."""
+        run, self._run = self._run, []
+        after = finished + dispatched
+        self.size_bytes -= _body_bytes(run[:finished])
+        for message in run[finished:after]:
+            self._taken[message.offset] = message
+            self._order.append(message.offset)
+        self._waiting.extendleft(reversed(run[after:]))
 
     def finish(self, messages: Iterable[MessageExt]) -> int:
         """Finish messages that were dispatched, and return the new `commit_offset`.

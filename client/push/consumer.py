@@ -7,14 +7,17 @@ are `client/rebalance/leased_queues.py` (in BROADCASTING `client/rebalance/unlea
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from client.allocate import AllocateMessageQueueStrategy
 from client.instance.instance import ClientInstance
 from client.instance.member import ServiceState
+from client.listeners.failed import Failed
 from client.listeners.hanging import HangingListeners
 from client.listeners.listener import ConsumeResult, Listener, ListenerCall, MessageQueueListener, Result
 from client.listeners.send_back import SendBackRequests
@@ -23,6 +26,7 @@ from client.listeners.worker_pool import WorkerPool
 from client.options import ConsumeMode, ConsumeOrder, ConsumerOptions, split_options
 from client.pop.consumption import PopConsumption
 from client.pull.owned_queue import OwnedQueue
+from client.push.runs import Awaited, run_listener
 from client.push.services import ConsumeConcurrently, ConsumeOrderly, FailureHandler, log_exhausted, retry_locally
 from client.rebalance.member import GroupConsumer
 from client.rebalance.ownership import MemberContext, QueueOwnership
@@ -84,8 +88,12 @@ class PushConsumer(GroupConsumer):
         self._background.start_soon(self._hanging.run, context.instance, self.group)
         if self.options.mode == ConsumeMode.POP:
             return context
+        options = self.options
         self._pool = WorkerPool(
-            self._consume, max_workers=self.options.max_workers, batch_size=self.options.consume_batch
+            self._consume,
+            max_workers=options.max_workers,
+            batch_size=options.consume_batch,
+            run=partial(self._run, asyncio.get_running_loop().time) if options.order == ConsumeOrder.NONE else None,
         )
         self._pool.set_suspended(self._suspended)
         self._service = self._consume_service(context.instance, self._pool)
@@ -208,9 +216,21 @@ class PushConsumer(GroupConsumer):
         logger.error("%s has no listener for %r: members of a group need the same topics", self.client_id, messages)
         return ConsumeResult.RECONSUME_LATER
 
+    def _run(self, clock: Callable[[], float], owned: OwnedQueue, now: float) -> Awaitable[None] | None:
+        call, batch_size = self._listeners.get(owned.queue.topic), self.options.consume_batch
+        if call is not None and call.is_async:
+            outcome = run_listener(call, self._listen, owned, batch_size, clock, self.config.clock_ms())
+            return None if outcome is None else self._finish(owned, *outcome)
+        messages = owned.process_queue.next_batch(batch_size, now)
+        return self._consume(owned, messages) if messages else None
+
     async def _consume(self, owned: OwnedQueue, messages: list[MessageExt]) -> None:
         owned.dispatch_counts.add(messages, self.config.clock_ms())
-        result = await self._listen(messages)
+        await self._finish(owned, messages, await self._listen(messages))
+
+    async def _finish(self, owned: OwnedQueue, messages: Sequence[MessageExt], result: Result | Awaited) -> None:
+        if not isinstance(result, ConsumeResult | Failed):
+            result = await result
         assert self._service is not None, "messages are consumed after the start"
         if owned.detached:
             self._late_results += len(messages)

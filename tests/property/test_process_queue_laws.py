@@ -42,12 +42,24 @@ class Twin:
         self.states.update(dict.fromkeys(batch, "out"))
         return batch
 
+    def next_run(self, max_messages: int) -> list[int]:
+        if self.dropped or any(isinstance(state, float) for state in self.states.values()):
+            return []
+        run = sorted(offset for offset, state in self.states.items() if state == "new")[:max_messages]
+        self.states.update(dict.fromkeys(run, "out"))
+        return run
+
+    def end_run(self, run: list[int], finished: int, dispatched: int) -> None:
+        self.states.update(dict.fromkeys(run[:finished], "done"))
+        self.states.update(dict.fromkeys(run[finished + dispatched :], "new"))
+
 
 programs = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.lists(st.integers(0, 40), unique=True, max_size=8).map(sorted)),
         st.tuples(st.just("advance"), st.integers(0, 45)),
         st.tuples(st.just("take"), st.integers(0, 6)),
+        st.tuples(st.just("run"), st.tuples(st.integers(1, 6), st.integers(0, 6), st.integers(0, 3))),
         st.tuples(st.just("finish"), st.lists(st.integers(0, 40), max_size=6)),
         st.tuples(st.just("requeue"), st.lists(st.integers(0, 40), max_size=4)),
         st.tuples(st.just("sleep"), st.integers(1, 4)),
@@ -80,6 +92,18 @@ def test_the_process_queue_equals_its_naive_twin(start: int, program: list[tuple
             batch = process_queue.next_batch(value, now)
             handed_out.update({message.offset: message for message in batch})
             assert [message.offset for message in batch] == twin.next_batch(value, now)
+        elif verb == "run":
+            assert isinstance(value, tuple)
+            most, finished, dispatched = value
+            run = process_queue.next_run(most)
+            offsets = [message.offset for message in run]
+            assert offsets == twin.next_run(most)
+            if run:
+                check_same(process_queue, twin, now)
+                assert process_queue.commit_offset >= committed
+                handed_out.update({message.offset: message for message in run[: finished + dispatched]})
+                process_queue.end_run(finished, dispatched)
+                twin.end_run(offsets, finished, dispatched)
         elif verb == "finish":
             assert isinstance(value, list)
             known = [offset for offset in value if offset in handed_out]

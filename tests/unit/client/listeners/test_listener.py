@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +36,19 @@ def threads_of(background: BackgroundTasks) -> ListenerThreads:
 def call(listener: Any) -> Result:
     async def main(simulation: Simulation) -> Result:
         return await call_of(listener, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
+
+    return run_simulation(main)
+
+
+def started(listener: Any) -> Result:
+    """As `call`, but an async listener is started by hand, and only awaited if it waits."""
+
+    async def main(simulation: Simulation) -> Result:
+        listener_call = call_of(listener, "t", threads_of(BackgroundTasks("test")))
+        if not listener_call.is_async:
+            return await listener_call([MESSAGE])
+        result = listener_call.start([MESSAGE])
+        return result if isinstance(result, ConsumeResult | Failed) else await result
 
     return run_simulation(main)
 
@@ -76,6 +89,7 @@ class PlainObject:
 )
 def test_a_listener_may_be_any_kind_of_callable(listener: Any, expected: ConsumeResult) -> None:
     assert call(listener) is expected
+    assert started(listener) is expected
 
 
 def test_a_failure_that_says_more_is_passed_on_as_it_is_and_one_that_cannot_be_meant_is_the_usual_one() -> None:
@@ -93,24 +107,94 @@ async def raises_later(messages: Sequence[MessageExt]) -> None:
     raise ValueError("no")
 
 
-@pytest.mark.parametrize("listener", [raises, raises_later, lambda messages: "nonsense", lambda messages: True])
+async def raises_at_once(messages: Sequence[MessageExt]) -> None:
+    raise ValueError("no")
+
+
+async def answers_nonsense(messages: Sequence[MessageExt]) -> str:
+    return "nonsense"
+
+
+@pytest.mark.parametrize("way", [call, started])
+@pytest.mark.parametrize(
+    "listener",
+    [raises, raises_at_once, raises_later, answers_nonsense, lambda messages: "nonsense", lambda messages: True],
+)
 def test_what_a_listener_raises_or_wrongly_answers_fails_its_messages_and_is_logged(
-    listener: Any, caplog: pytest.LogCaptureFixture
+    listener: Any, way: Callable[[Any], Result], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        assert call(listener) is ConsumeResult.RECONSUME_LATER
+        assert way(listener) is ConsumeResult.RECONSUME_LATER
     (record,) = caplog.records
     assert "the listener of t failed on t@b:0+7" in record.getMessage()
     assert record.exc_info is not None
 
 
-def test_a_cancelled_listener_is_cancelled_and_not_failed() -> None:
+def test_a_listener_that_was_started_by_hand_goes_on_where_it_waits_in_the_same_task() -> None:
+    async def main(simulation: Simulation) -> None:
+        steps: list[object] = []
+
+        async def listener(messages: Sequence[MessageExt]) -> None:
+            steps.append(asyncio.current_task())
+            await anyio.sleep(1)
+            with pytest.raises(KeyError):
+                await fails()
+            with anyio.move_on_after(1):
+                await anyio.sleep_forever()
+            await anyio.lowlevel.checkpoint()
+            steps.append(asyncio.current_task())
+
+        async def fails() -> None:
+            future = asyncio.get_running_loop().create_future()
+            simulation.loop.call_later(1, future.set_exception, KeyError("no"))
+            await future
+
+        hanging = HangingListeners(900)
+        running = ListenerCall(listener, "t", threads_of(BackgroundTasks("test")), hanging).start([MESSAGE])
+        assert not isinstance(running, ConsumeResult | Failed)
+        assert steps == [asyncio.current_task()]
+        assert not hanging.running  # watched from when it waits on
+        simulation.loop.call_later(0.5, lambda: steps.append(len(hanging.running)))
+        assert await running is ConsumeResult.SUCCESS
+        assert steps == [asyncio.current_task(), 1, asyncio.current_task()]
+        assert anyio.current_time() == 3
+        assert not hanging.running
+
+    run_simulation(main)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_cancelled_listener_is_cancelled_and_not_failed(by_hand: bool) -> None:
     async def forever(messages: Sequence[MessageExt]) -> None:
         await anyio.sleep_forever()
 
     async def main(simulation: Simulation) -> None:
         with anyio.move_on_after(1) as scope:
-            await call_of(forever, "t", threads_of(BackgroundTasks("test")))([MESSAGE])
+            listener = call_of(forever, "t", threads_of(BackgroundTasks("test")))
+            waits = listener.start([MESSAGE]) if by_hand else listener([MESSAGE])
+            assert not isinstance(waits, ConsumeResult | Failed)
+            await waits
+        assert scope.cancelled_caught
+
+    run_simulation(main)
+
+
+class TenTurns:
+    def __await__(self) -> Generator[None, None, None]:
+        for _ in range(10):
+            yield
+
+
+def test_a_listener_that_was_started_by_hand_is_cancelled_between_two_turns_too() -> None:
+    async def listener(messages: Sequence[MessageExt]) -> None:
+        await TenTurns()
+
+    async def main(simulation: Simulation) -> None:
+        with anyio.CancelScope() as scope:
+            running = call_of(listener, "t", threads_of(BackgroundTasks("test"))).start([MESSAGE])
+            assert not isinstance(running, ConsumeResult | Failed)
+            simulation.loop.call_soon(scope.cancel)
+            await running
         assert scope.cancelled_caught
 
     run_simulation(main)

@@ -18,7 +18,7 @@ from client.pull.process_queue import ProcessQueue
 from model.errors import ConnectFailed, RequestTimeout
 from model.event_log import EventLog
 from model.events import Event, EventKind
-from model.limits import PULL_RETRY_ERROR_S, PULL_SUSPEND_S
+from model.limits import MAX_PULL_BYTES, PULL_RETRY_ERROR_S, PULL_SUSPEND_S
 from model.message import Message, encode_payload
 from model.message_queue import MessageQueue
 from model.record import encode_record
@@ -145,6 +145,24 @@ def test_a_pull_says_who_asks_for_what_and_under_which_lease() -> None:
         "client_id": "c@1",
         "token": 9,
     }
+
+
+def asked(*answers: Answer, **limits: int) -> list[int]:
+    broker = ScriptedBroker(*answers)
+    run(lambda: Member(broker, "*", **limits), 1)
+    return [header["max_n"] for _, header in broker.pulled]
+
+
+def test_a_queue_that_lags_is_pulled_in_larger_and_larger_parts_until_it_has_no_more() -> None:
+    full = [found(*range(5, 37)), found(*range(37, 101)), found(*range(101, 229)), found(*range(229, 357))]
+    assert asked(*full, found(357)) == [32, 64, 128, 128, 128, 32]
+
+
+def test_a_larger_part_leaves_flow_control_its_limits() -> None:
+    full = [found(*range(5, 37)), found(*range(37, 101)), found(*range(101, 105))]
+    assert asked(*full, max_count=100) == [32, 64, 32, 32]
+    assert asked(*full, max_span=100) == [32, 64, 32, 32]
+    assert asked(*full, max_bytes=MAX_PULL_BYTES) == [32, 32, 32, 32]
 
 
 def test_each_pull_goes_on_where_the_last_one_ended() -> None:

@@ -248,3 +248,25 @@ def test_the_limits_are_those_of_the_model_unless_given() -> None:
     heavy = ProcessQueue(0)
     heavy.put([message(0, bytes(MAX_PROCESS_QUEUE_BYTES + 1))])
     assert heavy.flow_control_reason() is not None
+
+
+# --- runs ------------------------------------------------------------------------------------------------------------
+def test_what_a_run_did_not_dispatch_comes_next_and_in_order() -> None:
+    process_queue = queue_with(0, 1, 2, 3, 4, 5)
+    assert offsets_of(process_queue.next_run(4)) == [0, 1, 2, 3]
+    process_queue.end_run(1, 1)
+    assert (process_queue.commit_offset, process_queue.dispatched, process_queue.count) == (1, 1, 5)
+    assert offsets_of(process_queue.next_batch(9, 0.0)) == [2, 3, 4, 5]
+
+
+def test_while_a_failed_message_waits_nothing_is_taken_for_a_run() -> None:
+    process_queue = queue_with(0, 1)
+    process_queue.requeue(process_queue.next_batch(1, 0.0), 5.0)
+    assert process_queue.next_run(9) == []
+    assert offsets_of(process_queue.next_batch(9, 5.0)) == [0, 1]
+
+
+def test_a_queue_that_is_given_up_has_no_run() -> None:
+    process_queue = queue_with(0)
+    process_queue.drop()
+    assert process_queue.next_run(9) == []
