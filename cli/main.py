@@ -25,7 +25,7 @@ from cli.runtime import report_bug
 from cli.servers import cluster, daemons
 from cli.sim import command as sim
 from cli.swarm import command as swarm
-from cli.trace import report, strategies, whatif
+from cli.trace import check, report, strategies, whatif
 
 app = typer.Typer(
     name="rlab",
@@ -66,6 +66,7 @@ for module in (
     consume,
     swarm,
     sim,
+    check,
     report,
     demo,
     crash,

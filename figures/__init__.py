@@ -13,6 +13,7 @@ One definition of each figure, for everything that prints one: swarm, demo, repo
     trace.py    all groups of a trace
     over_time.py  dispatched messages, latency and lag of a trace
     history/    whether a history keeps what is promised: the checker of every run
+    why/        why a queue moved, and why a message came twice or never
 
 Read `records.py`, then `group.py`. Memory follows what is open (owned queues, running rebalances), not the history.
 """

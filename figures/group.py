@@ -58,7 +58,8 @@ _OF_QUEUES = frozenset(
         EventKind.OFFSET_RESET,
     }
 )
-KINDS = _OF_CAUSES | _OF_QUEUES | {EventKind.FIRST_PULL, EventKind.FIRST_MESSAGE, EventKind.MESSAGES_HANDED_OUT}
+OWNER_KINDS = _OF_CAUSES | _OF_QUEUES  # from these the owners of queues are known
+KINDS = OWNER_KINDS | {EventKind.FIRST_PULL, EventKind.FIRST_MESSAGE, EventKind.MESSAGES_HANDED_OUT}
 """Kinds of events that the figures are computed from."""
 
 
@@ -230,8 +231,7 @@ class GroupFigures:
             return
         if event.kind == EventKind.MESSAGES_HANDED_OUT:
             self._sums.handed_out += event.n
-        topic = self._topics.get(event.topic)
-        queue = None if topic is None else topic.queues.get((event.broker, event.queue_id))
+        queue = self.queue(MessageQueue(event.topic, event.broker, event.queue_id))
         if queue is not None:
             _PROGRESS[event.kind](queue, event)
 

@@ -1,6 +1,7 @@
 """`rlab group`: list consumer groups, show the owners and targets of one, and delete one.
 
-The commands that change a group have files of their own: `reset`, `mode`, `settings` and `dead_letters`.
+The others have files of their own: `why` and `history` explain a group, `reset`, `mode`, `settings` and `dead_letters`
+change it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.group import dead_letters as group_dlq
+from cli.group import history as group_history
 from cli.group import mode as group_mode
 from cli.group import reset as group_reset
 from cli.group import settings as group_settings
+from cli.group import why as group_why
 from cli.options import DEFAULT_NAME_SERVER, SEE_DAMAGE, Config, GroupName, Json, NameServers, Yes, confirm
 from cli.output import document, print_json, print_line, print_outcome, print_table
 from cli.runtime import ask_cluster
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from client.admin.records import GroupInfo, GroupMemberInfo, QueueProgress
     from model.group_agreement import Disagreement
 
-app = typer.Typer(help="List, show, set, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(help="List, show, explain, set, reset and delete consumer groups.", no_args_is_help=True)
 
 MAX_MATRIX_MEMBERS = 12
 """With more members than this the matrix would be wider than a screen, so owner and target are listed instead."""
@@ -31,6 +34,8 @@ MAX_MATRIX_MEMBERS = 12
 
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
+    group_why.register(app)
+    group_history.register(app)
     group_reset.register(app)
     group_dlq.register(app)
     group_mode.register(app)

@@ -4,6 +4,7 @@ Everything here decides. Everybody who checks a run uses it: `rlab check`, the s
 
     verdict.py    the words: a rule, an anomaly with its witness, a verdict
     limits.py     what is normal, declared beforehand
+    reading.py    reads events from lines, and puts them in order
     ledger.py     lines for single messages, beside the events
     check.py      takes a history in order, and answers
     owners.py     two owners, none, moves without a cause, flapping
@@ -14,5 +15,9 @@ Everything here decides. Everybody who checks a run uses it: `rlab check`, the s
     delivery.py   counts of lost and duplicate messages
     evidence.py   collects anomalies, and casts doubt on those that rest on missing events
 
-Read `verdict.py`, then `check.py`. Others import `check`, `limits`, `ledger` and `verdict`, and `delivery` to count.
+    words.py      a verdict in words
+    page.py       a verdict as a page with pictures
+
+Read `verdict.py`, then `check.py`. Others import those two, `limits`, `ledger`, `reading`, `words` and `page`, and
+`delivery` to count.
 """

@@ -13,10 +13,11 @@ verdict is taken once, at the end; `anomalies` shows at any time what was found 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from figures.changes import Changes
-from figures.group import KINDS, GroupFigures
+from figures.group import OWNER_KINDS as MEASURED
+from figures.group import GroupFigures
 from figures.history.evidence import Evidence, is_end_of_node
 from figures.history.lanes import LANE_KINDS
 from figures.history.ledger import LEDGER_KINDS, LedgerKind
@@ -26,32 +27,18 @@ from figures.history.offsets import OFFSET_KINDS, OffsetRules
 from figures.history.owners import CHANGE_KINDS, OWNER_KINDS, OwnerRules
 from figures.history.passes import PASS_KINDS, PassRules
 from figures.history.verdict import Anomaly, Answer, GroupMessages, Rule, Verdict
-from figures.records import order_of
 from model.events import Event, EventKind
 from model.message_queue import MessageQueue
 from model.names import is_retry_topic
 
-SORT_AHEAD = 20_000
-"""Events that are held to be sorted: nodes send theirs once a second, so those of one moment come in bunches."""
-
+_Take = Callable[[Event], object]
 _NO_LEASE = -1
+_ENDS = frozenset({EventKind.BROKER_DOWN, EventKind.CLIENT_STOP})
 _OF_TOPICS = frozenset({EventKind.MEMBER_JOIN, EventKind.SUBSCRIPTION_CHANGE})
 
 
-def in_order(events: Iterable[Event], ahead: int = SORT_AHEAD) -> Iterator[Event]:
-    """The events in the order of their times, as far as none comes more than `ahead` events too late."""
-    held: list[Event] = []
-    for event in events:
-        held.append(event)
-        if len(held) >= 2 * ahead:
-            held.sort(key=order_of)
-            yield from held[:ahead]
-            del held[:ahead]
-    yield from sorted(held, key=order_of)
-
-
 class _Group:
-    """The rules of one group."""
+    """The rules of one group; what an event concerns is found by its kind, once, because a trace has millions."""
 
     def __init__(self, name: str, changes: Changes, limits: HistoryLimits, evidence: Evidence) -> None:
         self.figures = GroupFigures(name, changes)
@@ -59,29 +46,38 @@ class _Group:
         self.offsets = OffsetRules(evidence)
         self.passes = PassRules(limits, evidence)
         self.leased = True  # False for members that read without leases: broadcasting, or queues that they chose
+        self._steps: dict[str, tuple[_Take, ...]] = {}
 
     def take(self, event: Event) -> None:
-        kind = event.kind
-        if kind in KINDS:
-            self.figures.feed(event)
-        if kind == EventKind.QUEUE_ACQUIRED and event.version == _NO_LEASE:
+        steps = self._steps.get(event.kind)
+        if steps is None:
+            steps = self._steps[event.kind] = tuple(self._steps_of(event.kind))
+        for step in steps:
+            step(event)
+        if event.version == _NO_LEASE and event.kind == EventKind.QUEUE_ACQUIRED and self.leased:
             self.leased = False
+            self._steps.clear()
+
+    def _steps_of(self, kind: str) -> Iterator[_Take]:
+        if kind in MEASURED:
+            yield self.figures.feed  # who owns what; how far the owners are, the offset rules know themselves
         if kind in CHANGE_KINDS:
-            self.owners.changed(event)
+            yield self.owners.changed
         elif kind == EventKind.REBALANCE_BEGIN:
-            self.owners.passed(event)
+            yield self.owners.passed
         if kind in PASS_KINDS:
-            self.passes.take(event)
-            if kind in _OF_TOPICS:
-                self._subscribed(event)
-        if self.leased and event.queue_id >= 0:
-            if kind in OFFSET_KINDS:
-                self.offsets.take(event)
-            if kind in OWNER_KINDS:
-                self.owners.take(event)
-            elif kind == EventKind.MESSAGES_HANDED_OUT:
-                self.owners.dispatched(event)
-                self.passes.dispatched(event)
+            yield self.passes.take
+        if kind in _OF_TOPICS:
+            yield self._subscribed
+        if not self.leased:
+            return
+        if kind in OFFSET_KINDS:
+            yield self.offsets.step_of(kind)
+        if kind in OWNER_KINDS:
+            yield self.owners.take
+        elif kind == EventKind.MESSAGES_HANDED_OUT:
+            yield self.owners.dispatched
+            yield self.passes.dispatched
 
     def _subscribed(self, event: Event) -> None:
         for part in event.detail.split(" "):
@@ -91,7 +87,7 @@ class _Group:
 
     def world_changed(self, event: Event) -> None:
         """An event without a group: routes, brokers, damaged messages."""
-        if event.kind in KINDS:
+        if event.kind in MEASURED:
             self.figures.feed(event)
         if event.kind in CHANGE_KINDS:
             self.owners.changed(event)
@@ -112,7 +108,7 @@ class HistoryCheck:
         self._changes = Changes()
         self._groups: dict[str, _Group] = {}
         self._messages = MessageRules(self._limits, self._evidence, self._committed)
-        self._first_ms: float | None = None
+        self._first_ms = 0.0
         self._now_ms = 0.0
         self._routes: dict[tuple[str, str], Event] = {}  # topic and broker -> how many queues can be read there
         self._world: deque[Event] = deque(maxlen=100)  # events without a group, for groups that are heard of later
@@ -128,26 +124,30 @@ class HistoryCheck:
             return
         if not self._evidence.number(event):
             return  # a node that got no answer has sent it twice
-        if is_end_of_node(event):
+        if event.kind in _ENDS and is_end_of_node(event):
             self._evidence.stopped(event)
         if event.group:
             if self._only in (None, event.group):
-                self._group(event.group).take(event)
-                if event.kind in LANE_KINDS and event.group in self._limits.order and not is_retry_topic(event.topic):
+                group = self._groups.get(event.group)
+                (self._begin(event.group) if group is None else group).take(event)
+                if (
+                    self._limits.order
+                    and event.kind in LANE_KINDS
+                    and event.group in self._limits.order
+                    and not is_retry_topic(event.topic)
+                ):
                     self._messages.watch(event)
             return
         self._world.append(event)
         if event.kind == EventKind.ROUTE_CHANGED and event.broker == event.node:
             self._routes[event.topic, event.broker] = event
-        for group in self._groups.values():
-            group.world_changed(event)
+        for known in self._groups.values():
+            known.world_changed(event)
 
-    def _group(self, name: str) -> _Group:
-        group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence)
-            for event in self._world:
-                group.world_changed(event)
+    def _begin(self, name: str) -> _Group:
+        group = self._groups[name] = _Group(name, self._changes, self._limits, self._evidence)
+        for event in self._world:
+            group.world_changed(event)
         return group
 
     def _feed_ledger(self, line: Event) -> None:
@@ -175,9 +175,9 @@ class HistoryCheck:
         return self._evidence.anomalies
 
     @property
-    def figures(self) -> dict[str, GroupFigures]:
-        """The figures of each group."""
-        return {name: group.figures for name, group in self._groups.items()}
+    def groups(self) -> list[str]:
+        """The groups that were judged so far."""
+        return list(self._groups)
 
     def messages(self, group: str) -> GroupMessages:
         """The messages of a ledger in one group, up to now."""
@@ -201,7 +201,7 @@ class HistoryCheck:
             events=self.events,
             nodes=self._evidence.nodes,
             lost_events=self._evidence.lost_events,
-            span_ms=now_ms - (now_ms if self._first_ms is None else self._first_ms),
+            span_ms=now_ms - self._first_ms,
             rules=rules,
             anomalies=tuple(sorted(self._evidence.anomalies, key=lambda anomaly: anomaly.t_ms)),
             messages=self._messages.groups(),

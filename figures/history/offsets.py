@@ -41,7 +41,7 @@ class OffsetRules:
     def __init__(self, evidence: Evidence) -> None:
         self.filtered: dict[str, None] = {}
         self._evidence = evidence
-        self._queues: dict[tuple[str, str, int], _Offsets] = {}
+        self._queues: dict[tuple[object, ...], _Offsets] = {}  # by topic, broker and queue id
 
     def committed(self, queue: MessageQueue) -> int:
         """The committed offset of a queue, -1 if it is not known."""
@@ -55,11 +55,22 @@ class OffsetRules:
 
     def take(self, event: Event) -> None:
         """Take an event about an offset of a queue."""
-        place = (event.topic, event.broker, event.queue_id)
-        offsets = self._queues.get(place)
-        if offsets is None:
-            offsets = self._queues[place] = _Offsets()
-        _STEPS[event.kind](self, offsets, event)
+        self.step_of(event.kind)(event)
+
+    def step_of(self, kind: str) -> Callable[[Event], None]:
+        """What takes events of a kind."""
+        queues, step = self._queues, _STEPS[kind].__get__(self)
+
+        def take(event: Event) -> None:
+            place = event[6:9]
+            offsets = queues.get(place)
+            if offsets is None:
+                if event.queue_id < 0:
+                    return
+                offsets = queues[place] = _Offsets()
+            step(offsets, event)
+
+        return take
 
     # --- where owners read -------------------------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from figures.history.check import HistoryCheck, in_order
+from figures.history.check import HistoryCheck
 from figures.history.ledger import Ending, Sent, dispatched, ended, send_failed, sent
 from figures.history.limits import HistoryLimits, Keeps
+from figures.history.reading import in_order
 from figures.history.verdict import Rule, Verdict
 from figures.records import order_of
 from model.events import Event, EventKind

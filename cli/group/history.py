@@ -1,0 +1,152 @@
+"""`rlab group history` and `rlab group watch`: the rebalances of a group, as they were and as they happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.group.why import Trace
+from cli.options import DEFAULT_NAME_SERVER, Config, GroupName, Json, NameServers
+from cli.output import document, print_json, print_line, print_table
+from cli.runtime import run
+from model.errors import QueryNotFound
+
+if TYPE_CHECKING:
+    from figures.records import Rebalance
+    from figures.why.moves import QueueMove
+    from model.events import Event
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to those of `rlab group`."""
+    app.command("history")(history)
+    app.command("watch")(watch)
+
+
+def history(
+    group: GroupName,
+    trace: Trace = None,
+    last: Annotated[int, typer.Option(metavar="N", min=1, help="Show only the last N.")] = 50,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """List the rebalances of a group, with cause and cost.
+
+    The figures are those of rlab report, which draws them. Passes by timer that changed nothing are left out.
+
+    Example: rlab group history billing --last 10
+    """
+    rows = run(lambda: _rebalances(group, trace or [], namesrv))[-last:]
+    if json:
+        print_json({"rebalances": [_document(row) for row in rows]})
+    else:
+        print_rebalances(rows)
+
+
+async def _rebalances(group: str, traces: list[Path], name_servers: str) -> list[Rebalance]:
+    from cli.trace.events import Skipped, feed_trace
+    from figures.records import Rebalance
+    from figures.trace import TraceFigures
+
+    figures = TraceFigures(only=group)
+    rows: list[Rebalance] = []
+
+    def take(event: Event) -> None:
+        rows.extend(row for row in figures.feed(event) if isinstance(row, Rebalance))
+
+    await feed_trace(traces, name_servers, take, Skipped())
+    rows += [row for row in figures.finish() if isinstance(row, Rebalance)]
+    if group not in figures.groups:
+        raise QueryNotFound(f"the trace has no event of group {group}")
+    return sorted(rows, key=lambda row: row.began_ms)
+
+
+def print_rebalances(rows: list[Rebalance]) -> None:
+    """Print a row for each rebalance."""
+    from figures.why.words import clock, time_of
+
+    print_table(
+        ["time (UTC)", "because", "passes by", ">members", ">moves", ">needed", ">took", ">no owner", ">two owners"],
+        [
+            (
+                clock(row.began_ms),
+                _because(row),
+                row.trigger.replace("+", " "),
+                row.members if row.members >= 0 else None,
+                row.moves,
+                row.needed,
+                time_of(row.balance_ms),
+                time_of(row.orphan_ms),
+                time_of(row.double_ms),
+            )
+            for row in rows
+        ],
+        empty="no rebalance in this trace",
+    )
+
+
+def _because(row: Rebalance) -> str:
+    from figures.why.words import happened
+    from model.events import Event
+
+    if not row.kind:
+        return happened(None)
+    node = row.cause.rpartition("/")[0]
+    return happened(
+        Event(
+            row.began_ms,
+            node,
+            -1,
+            row.kind,
+            row.cause,
+            broker=row.broker,
+            client=row.client,
+            detail=row.detail,
+        )
+    )
+
+
+def _document(row: Rebalance) -> dict[str, object]:
+    return {**document(row), "because": _because(row), "balance_ms": row.balance_ms}
+
+
+def watch(
+    group: GroupName,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Print each queue of a group that moves, as it moves.
+
+    A line has the cause and the time for which nobody read the queue. It runs until it is stopped.
+
+    A line comes some seconds after its move, because nodes send their events once a second and out of step.
+
+    Example: rlab group watch billing
+    """
+    run(lambda: _watch(group, namesrv, as_json=json), endless=True)
+
+
+async def _watch(group: str, name_servers: str, *, as_json: bool) -> None:
+    from cli.trace.events import read_topic
+    from figures.why.moves import MoveTracker
+
+    tracker = MoveTracker(group)
+    async for event in read_topic(name_servers, follow=True):
+        for move in tracker.take(event):
+            if as_json:
+                from cli.group.why import move_document
+
+                print_json(move_document(move))
+            else:
+                print_line(move_line(move))
+
+
+def move_line(move: QueueMove) -> str:
+    """A move in one line."""
+    from figures.why.words import clock, move_text, time_of
+
+    return f"{clock(move.began_ms)}  {move_text(move)} It took {time_of(move.took_ms)}, {time_of(move.gap_ms)} unread."

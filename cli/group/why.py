@@ -1,0 +1,237 @@
+"""`rlab group why`: why a queue moved, stage by stage, and why a message came twice or never."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import document, print_json, print_line, print_note, print_table
+from cli.runtime import ask_cluster, run
+from model.errors import ConfigError, QueryNotFound
+from model.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from client.admin.messages import FoundMessages
+    from figures.why.messages import MessageStory
+    from figures.why.moves import QueueMove
+
+Trace = Annotated[
+    list[Path] | None,
+    typer.Option("--trace", metavar="FILE", help="Read JSON Lines files instead of SYS_TRACE.", show_default=False),
+]
+_PLACE = re.compile(r"(?P<topic>.+)@(?P<broker>[^@]+):(?P<queue_id>\d+)\+(?P<offset>\d+)")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to those of `rlab group`."""
+    app.command("why")(why)
+
+
+def why(
+    topic: Annotated[str | None, typer.Argument(help="Topic name.", show_default=False)] = None,
+    queue: Annotated[str | None, typer.Argument(metavar="BROKER:ID", help="Queue.", show_default=False)] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Group; not needed if one group has the queue.", show_default=False)
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option(metavar="ID", show_default=False, help="Explain a message: its id, or TOPIC@BROKER:QUEUE+OFFSET."),
+    ] = None,
+    trace: Trace = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Explain the last move of a queue, or the deliveries of a message.
+
+    Of a queue: the change of the world that began its last move, and each stage from there to the first message of the
+    new owner. Of a message: who got it, under which lease, and why it came twice, or never.
+
+    Example: rlab group why orders broker-a:3
+
+    Example: rlab group why --message orders@broker-a:3+4711 --group billing --trace trace.jsonl
+    """
+    if message is not None:
+        if topic is not None:
+            raise typer.BadParameter("name a queue, or a message with --message, and not both")
+        stories = run(lambda: _stories(_place_of(message, namesrv), group, trace or [], namesrv))
+        if json:
+            print_json({"deliveries": [document(each) for each in stories]})
+        else:
+            print_stories(stories)
+        return
+    if topic is None or queue is None:
+        raise typer.BadParameter("name a queue as TOPIC BROKER:ID, or a message with --message")
+    wanted = _queue_of(topic, queue)
+    moves = run(lambda: _last_moves(wanted, group, trace or [], namesrv))
+    if json:
+        print_json({"moves": [move_document(move) for move in moves]})
+    else:
+        for move in moves:
+            print_move(move)
+
+
+def _queue_of(topic: str, text: str) -> MessageQueue:
+    broker, found, queue_id = text.rpartition(":")
+    if not found or not broker or not queue_id.isdecimal():
+        raise typer.BadParameter(f"{text!r} is no queue: say BROKER:ID, for instance broker-a:3")
+    return MessageQueue(topic, broker, int(queue_id))
+
+
+def _place_of(text: str, name_servers: str) -> list[tuple[MessageQueue, int]]:
+    """The places of a message: the one that was given, or those where the cluster has its id."""
+    found = _PLACE.fullmatch(text)
+    if found is not None:
+        queue = MessageQueue(found["topic"], found["broker"], int(found["queue_id"]))
+        return [(queue, int(found["offset"]))]
+    stored: FoundMessages = ask_cluster(name_servers, lambda admin: admin.view_message(text))
+    places = [(each.message.queue, each.message.offset) for each in stored.messages if each.message.offset >= 0]
+    if not places:
+        print_note("note: a message may also be named by its place: TOPIC@BROKER:QUEUE+OFFSET")
+        raise typer.Exit(1)
+    return places
+
+
+# --- a queue ---------------------------------------------------------------------------------------------------------
+
+
+async def _last_moves(queue: MessageQueue, group: str | None, traces: list[Path], name_servers: str) -> list[QueueMove]:
+    """The last move of a queue in each group, or in one.
+
+    Raises:
+        QueryNotFound: the trace has no move of it.
+        RlabError: see `feed_trace`.
+    """
+    from cli.trace.events import Skipped, feed_trace
+    from figures.why.moves import MoveTracker
+    from model.events import Event
+
+    trackers: dict[str, MoveTracker] = {}
+    world: list[Event] = []
+
+    def take(event: Event) -> None:
+        if not event.group:
+            world.append(event)  # routes and brokers are causes for groups that are heard of later
+            for each in trackers.values():
+                each.take(event)
+        elif group in (None, event.group):
+            tracker = trackers.get(event.group)
+            if tracker is None:
+                tracker = trackers[event.group] = MoveTracker(event.group)
+                for before in world:
+                    tracker.take(before)
+            tracker.take(event)
+
+    await feed_trace(traces, name_servers, take, Skipped())
+    for tracker in trackers.values():
+        tracker.finish()
+    moves = [move for tracker in trackers.values() if (move := tracker.last(queue)) is not None]
+    if not moves:
+        of_group = f" in group {group}" if group else ""
+        raise QueryNotFound(f"the trace has no move of {queue}{of_group}: it may be older, or nobody owned the queue")
+    return moves
+
+
+def print_move(move: QueueMove) -> None:
+    """Print the waterfall of a move."""
+    from figures.why.words import clock, move_text, stage_text, time_of
+
+    print_line(f"group {move.group}: {move_text(move)}")
+    at_ms, rows = 0.0, []
+    longest = max((stage.took_ms for stage in move.stages), default=0.0)
+    for stage in move.stages:
+        at_ms += stage.took_ms
+        bar = "█" * round(24 * stage.took_ms / longest) if longest else ""
+        rows.append(
+            (clock(stage.event.t_ms), time_of(at_ms), time_of(stage.took_ms), stage.step.value, stage_text(stage), bar)
+        )
+    print_table(["time (UTC)", ">after", ">took", "stage", "what happened", ""], rows)
+    print_line(f"in all {time_of(move.took_ms)}; nobody read the queue for {time_of(move.gap_ms)}")
+    if move.missing:
+        print_line(f"not in the trace: {', '.join(move.missing)}")
+
+
+def move_document(move: QueueMove) -> dict[str, object]:
+    """The JSON document of a move."""
+    from figures.why.words import happened, stage_text
+
+    return {
+        "group": move.group,
+        "queue": str(move.queue),
+        "owner": move.owner,
+        "from": move.from_client,
+        "cause": None if move.root is None else move.root.id,
+        "because": happened(move.root),
+        "learned": move.learned.name.lower(),
+        "took_ms": round(move.took_ms, 3),
+        "gap_ms": round(move.gap_ms, 3),
+        "missing": [step.value for step in move.missing],
+        "stages": [
+            {
+                "stage": stage.step.value,
+                "t_ms": stage.event.t_ms,
+                "took_ms": round(stage.took_ms, 3),
+                "what": stage_text(stage),
+                "event": document(stage.event),
+            }
+            for stage in move.stages
+        ],
+    }
+
+
+# --- a message -------------------------------------------------------------------------------------------------------
+
+
+async def _stories(
+    places: list[tuple[MessageQueue, int]], group: str | None, traces: list[Path], name_servers: str
+) -> list[MessageStory]:
+    from cli.trace.events import Skipped, feed_trace
+    from figures.why.messages import MessageTracker
+    from model.events import Event
+
+    trackers: dict[tuple[str, MessageQueue, int], MessageTracker] = {}
+    general: list[Event] = []
+
+    def take(event: Event) -> None:
+        if not event.group:
+            general.append(event)
+            for each in trackers.values():
+                each.take(event)
+            return
+        if group not in (None, event.group):
+            return
+        for queue, offset in places:
+            if (event.topic, event.broker, event.queue_id) == queue:
+                key = (event.group, queue, offset)
+                if key not in trackers:
+                    trackers[key] = MessageTracker(event.group, queue, offset)
+                    for before in general:
+                        trackers[key].take(before)
+                trackers[key].take(event)
+
+    await feed_trace(traces, name_servers, take, Skipped())
+    if not trackers:
+        where = ", ".join(str(queue) for queue, _ in places)
+        raise ConfigError(f"no group has ever had {where} in this trace" + (f" as {group}" if group else ""))
+    return [tracker.story() for tracker in trackers.values()]
+
+
+def print_stories(stories: list[MessageStory]) -> None:
+    """Print what is known of a message in each group, with the events that show it."""
+    from figures.history.words import event_text
+    from figures.why.words import clock, message_lines
+
+    for story in stories:
+        for line in message_lines(story):
+            print_line(line)
+        events = [event for handout in story.handouts for event in handout.events]
+        events += [event for event in (story.skipped, story.passed, story.dead) if event is not None]
+        shown = sorted({event.id: event for event in events}.values(), key=lambda event: (event.t_ms, event.node))
+        print_table(
+            ["time (UTC)", "node", "event", ""],
+            [(clock(event.t_ms), event.node, event.kind, event_text(event)) for event in shown],
+        )

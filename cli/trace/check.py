@@ -1,0 +1,148 @@
+"""`rlab check`: judges a trace by what the project promises, and shows what speaks against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import document, print_json, print_line, print_note, print_table
+from cli.runtime import FAILED, run
+
+if TYPE_CHECKING:
+    from figures.history.check import HistoryCheck
+    from figures.history.limits import HistoryLimits, Keeps
+    from figures.history.verdict import Verdict
+
+UNKNOWN = 3
+"""Exit code of a verdict that is neither yes nor no; 2 is for what was given wrong."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("check")(check)
+
+
+Traces = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[TRACE]...", help="Files of JSON Lines, - for standard input; none: SYS_TRACE of the cluster."
+    ),
+]
+
+
+def check(
+    trace: Traces = None,
+    group: Annotated[str | None, typer.Option(help="Judge only this group.", show_default=False)] = None,
+    double_owner: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long a queue may have two owners.")
+    ] = 0.1,
+    orphan: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long it may have none.")] = 30.0,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GROUP=queue|key", help="What a group keeps in order; a ledger shows whether it does."),
+    ] = None,
+    drained: Annotated[
+        bool, typer.Option("--drained", help="The groups had consumed everything at the end.", show_default=False)
+    ] = False,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="No event is missing, also of nodes that died.", show_default=False)
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with pictures.", show_default=False)
+    ] = None,
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Judge a trace: was it as it should be?
+
+    Looks for two owners of a queue, queues without an owner, old member lists, moves without a cause, queues that flap,
+    passes for nothing, offsets that go back or leave messages out, and, if the trace has a ledger of single messages,
+    for lost, unsent and overtaken ones. Exit code 0 means yes, 1 no, 3 unknown: too much is missing to say.
+
+    Example: rlab check trace.jsonl --html verdict.html
+
+    Example: rlab check --namesrv 127.0.0.1:9876 --group billing
+    """
+    from figures.history.check import HistoryCheck
+    from figures.history.limits import HistoryLimits
+    from figures.history.page import page_of
+
+    limits = HistoryLimits(
+        complete=complete,
+        drained=drained,
+        double_owner_ms=double_owner * 1000,
+        orphan_ms=orphan * 1000,
+        order=dict(_order_of(text) for text in order or ()),
+    )
+    judge = HistoryCheck(limits, only=group)
+    verdict = run(lambda: _judge(trace or [], namesrv, judge))
+    if html is not None:
+        html.write_text(page_of(verdict, "rlab check"), encoding="utf-8")
+    if json:
+        print_json(verdict_document(verdict))
+    else:
+        print_verdict_of(verdict, limits)
+        if html is not None:
+            print_line(f"page: {html.resolve()}")
+    if not verdict.ok:
+        raise typer.Exit(FAILED if verdict.answer.value == "no" else UNKNOWN)
+
+
+def _order_of(text: str) -> tuple[str, Keeps]:
+    """Read a value of --order.
+
+    Raises:
+        typer.BadParameter: it is not GROUP=queue or GROUP=key.
+    """
+    from figures.history.limits import Keeps
+
+    group, found, keeps = text.rpartition("=")
+    if not found or not group or keeps not in list(Keeps):
+        raise typer.BadParameter(f"--order {text!r}: say GROUP=queue or GROUP=key")
+    return group, Keeps(keeps)
+
+
+async def _judge(traces: list[Path], name_servers: str, check: HistoryCheck) -> Verdict:
+    from cli.trace.events import Skipped, feed_trace
+
+    skipped = Skipped()
+    await feed_trace(traces, name_servers, check.feed, skipped)
+    if skipped.n:
+        print_note(f"note: {skipped.n:,} lines were left out, the first is {skipped.first}")
+    return check.finish()
+
+
+def print_verdict_of(verdict: Verdict, limits: HistoryLimits) -> None:
+    """Print a verdict: the rules, then each anomaly with its events."""
+    from figures.history.words import asked, headline, rule_text, summary, witness_lines
+
+    print_table(
+        ["answer", "rule", "asks that", ">judged", ""],
+        [
+            (each.answer.value, each.rule.value, asked(each.rule), each.checked, rule_text(each))
+            for each in verdict.rules
+        ],
+    )
+    for number, anomaly in enumerate(verdict.anomalies, 1):
+        print_line(f"{number}. {headline(anomaly)}")
+        for line in witness_lines(anomaly):
+            print_line(f"   {line}")
+        print_line("")
+    for each in verdict.messages:
+        print_line(
+            f"messages of {each.group}: {each.sent:,} acknowledged, {each.received:,} processed, {each.lost:,} not "
+            f"processed, {each.duplicates:,} more than once"
+        )
+    if verdict.messages and not limits.drained and any(each.lost for each in verdict.messages):
+        print_line("those may still come; with --drained they count as lost")
+    print_line(summary(verdict))
+
+
+def verdict_document(verdict: Verdict) -> dict[str, object]:
+    """The document of `--json`."""
+    found: dict[str, object] = document(verdict)
+    return found

@@ -1,0 +1,145 @@
+"""Histories of a simulated cluster are judged, and each move and each second delivery in them is explained."""
+
+from __future__ import annotations
+
+from random import Random
+
+import anyio
+import pytest
+
+from cli.trace.events import read_topic
+from figures.history.check import HistoryCheck
+from figures.history.limits import HistoryLimits
+from figures.history.reading import in_order
+from figures.history.verdict import Answer, Rule
+from figures.why.causes import Learned
+from figures.why.moves import MoveTracker, QueueMove
+from model.events import Event, EventKind
+from model.quirks import Quirk
+from remoting.request_code import RequestCode
+from simulation.cluster.cluster import SimulatedCluster
+from simulation.faults.request_filters import RequestFilters
+from tests.simulation.conftest import Simulate
+
+pytestmark = pytest.mark.simulation
+COMPLETE = HistoryLimits(complete=True)
+
+
+def moves_of(events: list[Event], group: str = "billing") -> list[QueueMove]:
+    tracker = MoveTracker(group)
+    found = [move for event in in_order(events) for move in tracker.take(event)]
+    return found + tracker.finish()
+
+
+def judge(events: list[Event], limits: HistoryLimits = COMPLETE) -> HistoryCheck:
+    check = HistoryCheck(limits)
+    for event in in_order(events):
+        check.feed(event)
+    return check
+
+
+async def churn(cluster: SimulatedCluster, random: Random, changes: int) -> None:
+    """Members start, stop, crash and hang, a broker restarts, and the topic grows."""
+    await cluster.create_topic("orders", queues=4)
+    producer = await cluster.start_producer()
+    live = [await cluster.start_consumer("billing", "orders", session_timeout_s=6.0) for _ in range(2)]
+    for _ in range(changes):
+        await producer.send_many("orders", 20)
+        act = random.random()
+        if len(live) < 2 or act < 0.4:
+            live.append(await cluster.start_consumer("billing", "orders", session_timeout_s=6.0))
+        elif act < 0.6:
+            await live.pop(random.randrange(len(live))).stop()
+        elif act < 0.8:
+            await live.pop(random.randrange(len(live))).crash()
+        elif act < 0.9:
+            hung = live.pop(random.randrange(len(live)))
+            with hung.hang():
+                await anyio.sleep(8)
+            await hung.stop()
+        else:
+            await cluster.brokers["broker-b"].crash()
+            await anyio.sleep(1)
+            await cluster.brokers["broker-b"].start()
+        await anyio.sleep(random.random() * 8)
+    await anyio.sleep(25)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_under_churn_every_move_has_a_root_cause_and_every_stage_and_the_history_keeps_every_rule(
+    simulate: Simulate, seed: int
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> list[Event]:
+        await churn(cluster, Random(seed), changes=12)
+        return list(cluster.events)
+
+    events = simulate(scenario, seed=seed)
+    moves = moves_of(events)
+    assert len(moves) > 20
+    for move in moves:
+        assert move.root is not None, move
+        assert move.missing == (), move
+        assert all(stage.took_ms >= 0 for stage in move.stages)
+        first, last = move.stages[0].event.t_ms, move.stages[-1].event.t_ms
+        assert move.took_ms == pytest.approx(last - first, abs=1e-6)
+        assert move.stages[0].event is move.root
+    verdict = judge(events).finish()
+    assert verdict.anomalies == ()
+    assert verdict.answer is Answer.YES
+
+
+def test_a_notification_that_is_lost_on_its_way_is_told_from_one_that_a_broker_never_sent(simulate: Simulate) -> None:
+    async def lost(cluster: SimulatedCluster) -> list[Event]:
+        await cluster.create_topic("orders")
+        first = await cluster.start_consumer("billing", "orders")
+        await anyio.sleep(5)
+        code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        with RequestFilters(cluster.simulation.loop) as filters, filters.add(code, target=first.host):
+            await cluster.start_consumer("billing", "orders")
+            await cluster.wait_converged(21)
+        await anyio.sleep(1)
+        return list(cluster.events)
+
+    async def unsent(cluster: SimulatedCluster) -> list[Event]:
+        await cluster.create_topic("orders")
+        await cluster.start_consumer("billing", "orders")
+        silent = await cluster.start_consumer("billing", "orders", session_timeout_s=3.0)
+        await cluster.wait_converged(1)
+        await anyio.sleep(5)
+        silent.hang()
+        await cluster.wait_converged(25)
+        await anyio.sleep(21)
+        return list(cluster.events)
+
+    moved = moves_of(simulate(lost))
+    assert {move.learned for move in moved if move.from_client is not None} == {Learned.LOST}
+    events = simulate(unsent, quirks=frozenset({Quirk.SILENT_EXPIRY}))
+    expired = [move for move in moves_of(events) if move.root is not None and move.root.detail == "expiry"]
+    assert {move.learned for move in expired} == {Learned.SILENT}
+    found = judge(events).finish()
+    assert [each.rule for each in found.rules if each.answer is Answer.NO] == [Rule.STALE_VIEW]
+
+
+def test_the_topic_of_traces_gives_the_same_explanations_as_the_events_themselves(simulate: Simulate) -> None:
+    async def scenario(cluster: SimulatedCluster) -> tuple[list[Event], list[Event]]:
+        cluster.client_options["trace"] = True
+        await cluster.create_topic("orders")
+        first = await cluster.start_consumer("billing", "orders")
+        await anyio.sleep(2)
+        await cluster.start_consumer("billing", "orders")
+        await cluster.wait_converged(2)
+        await first.stop()
+        await anyio.sleep(5)
+        seen = len(cluster.events)
+        await anyio.sleep(2)
+        with cluster.simulation.on_host("operator"):
+            read = [event async for event in read_topic(",".join(cluster.addresses))]
+        return cluster.events[:seen], read
+
+    events, read = simulate(scenario, trace=True)
+    told = {event.id for event in read}
+    assert {event.id for event in events if event.kind == EventKind.QUEUE_ACQUIRED} <= told
+    assert [(move.queue, move.owner) for move in moves_of(read)] == [
+        (move.queue, move.owner) for move in moves_of(events)
+    ]
+    assert judge(read, HistoryLimits()).finish().answer is Answer.YES
