@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -211,9 +212,20 @@ class Broker(Feature):
             **dict.fromkeys(("groups", "held_pulls", "held_pops", "pop_messages", "producers"), 0),
             **self.features.stats(),
             "events_dropped": self.events.dropped,
+            "now_ms": self.config.clock_ms(),
+            **self._disk(),
             "quirks": sorted(quirk.value for quirk in self.config.quirks),
         }
         return Reply({}, msgpack.packb(info))
+
+    def _disk(self) -> dict[str, Any]:
+        """The file system that holds the data directory, as far as it tells."""
+        found: dict[str, Any] = {"disk_full": self.store.reserve.is_missing}
+        try:
+            usage = shutil.disk_usage(self.config.data_dir)
+        except OSError:
+            return found
+        return {**found, "disk_free_bytes": usage.free, "disk_total_bytes": usage.total}
 
     def _ranges(self, config: TopicConfig) -> list[list[int]]:
         """[min offset, max offset] of every queue of a topic."""

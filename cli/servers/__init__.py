@@ -9,6 +9,7 @@ cluster_folder.py  the folder of a cluster that keeps nothing
 children.py        starts a child process, waits for its announcement, and stops it
 trace_file.py      the file of `--trace`
 watched.py         a server with an HTTP endpoint, for `--metrics`
+doctor.py          looks at a running cluster, and says what is wrong
 exporter.py        the metrics of groups, from the trace of a cluster
 
 Every other room that needs a process uses `children.py`; `rlab demo` also writes a trace file.

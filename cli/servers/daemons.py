@@ -16,6 +16,7 @@ from cli.options import DEFAULT_NAME_SERVER, AutoCreate, Config, Json, Listen, N
 from cli.output import document, print_note, print_outcome
 from cli.runtime import run, wait_for_eof
 from cli.servers.descriptors import connections_within_limits
+from cli.servers.doctor import doctor
 from cli.servers.exporter import exporter
 from cli.servers.options import (
     RETAIN_AGE,
@@ -79,6 +80,7 @@ def register(app: typer.Typer) -> None:
     of_broker.command("verify")(verify)
     app.add_typer(of_broker, name="broker")
     app.command("exporter")(exporter)
+    app.command("doctor")(doctor)
 
 
 def namesrv(

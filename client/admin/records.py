@@ -47,6 +47,9 @@ class BrokerInfo:
     producers: int  # producer groups, counted once per connection
     events_dropped: int  # events lost because they came faster than they could be stored
     quirks: tuple[str, ...]  # names of the defects it reproduces, sorted
+    disk_full: bool = False  # whether it refuses sends because of that; an older broker does not tell, as the next two
+    disk_free_bytes: int = -1  # of the file system that holds its data
+    disk_total_bytes: int = -1
 
     @classmethod
     def from_wire(cls, address: str, wire: Any) -> BrokerInfo:
@@ -67,6 +70,7 @@ class BrokerInfo:
                 for *config, ranges in wire["topics"]
             ),
             quirks=tuple(wire["quirks"]),
+            **{name: wire[name] for name in ("disk_full", "disk_free_bytes", "disk_total_bytes") if name in wire},
         )
 
     def topic(self, name: str) -> TopicInfo | None:

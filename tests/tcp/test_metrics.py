@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from remoting.tasks import background_tasks
 
 pytestmark = pytest.mark.tcp
 ANY = "127.0.0.1:0"
+RLAB = [sys.executable, "-m", "cli.main"]
 
 
 class Endpoints:
@@ -89,7 +92,7 @@ def test_a_broker_a_client_and_the_exporter_count_the_same_messages(tmp_path: Pa
             async with background_tasks() as tasks, serve_metrics(ANY, registry) as exported:
                 tasks.start_soon(lambda: follow_trace(address, counts_in(registry, settle_ms=200)))
                 counted = "rlab_cluster_group_messages_handed_out_total", frozenset({("group", "g")})
-                while counted not in (seen := await endpoints.metrics(exported)):  # noqa: ASYNC110
+                while (seen := await endpoints.metrics(exported)).get(counted) != 50:  # noqa: ASYNC110
                     await anyio.sleep(0.05)
             after = await endpoints.metrics(broker_shown)
 
@@ -130,5 +133,23 @@ def test_an_endpoint_says_whether_its_server_is_alive_and_ready(tmp_path: Path) 
             assert await endpoints.get(shown, "/ready") == (200, "ready\n")
             _, text = await endpoints.get(shown, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
             assert text.endswith("# EOF\n")
+
+    uvloop.run(main())
+
+
+def test_the_doctor_lists_findings_and_fails_and_has_none_for_a_healthy_cluster(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with watched_cluster(tmp_path) as (address, *_):
+            healthy, ill = await asyncio.gather(
+                anyio.run_process([*RLAB, "doctor", "--namesrv", address, "--between", "0.5"], check=False),
+                anyio.run_process(
+                    [*RLAB, "doctor", "--namesrv", f"{address},127.0.0.1:1", "--between", "0.5", "--json"], check=False
+                ),
+            )
+        assert healthy.returncode == 0, healthy.stdout
+        assert b"no findings; looked at 1 name servers, 1 brokers, 0 groups" in healthy.stdout
+        document = json.loads(ill.stdout)
+        assert (ill.returncode, document["healthy"]) == (1, False)
+        assert [each["trouble"] for each in document["findings"]] == ["name-server-away"]
 
     uvloop.run(main())

@@ -70,7 +70,7 @@ def test_only_a_first_delivery_behind_a_later_one_of_the_same_member_is_out_of_t
     assert ledger.deliveries == 8
 
 
-def test_findings_are_all_counted_and_the_first_ones_told() -> None:
+def test_rules_are_all_counted_and_the_first_ones_told() -> None:
     findings = Findings()
     for number in range(MAX_EXAMPLES + 5):
         findings.add("lost", str(number))

@@ -1,0 +1,52 @@
+"""`rlab doctor`: looks at a running cluster, and says what is wrong, why, and what to do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import DEFAULT_NAME_SERVER, Config, Json, NameServers
+from cli.output import print_json, print_line, print_note
+from cli.runtime import FAILED, run
+
+
+def doctor(
+    namesrv: NameServers = DEFAULT_NAME_SERVER,
+    between: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.5, max=600, help="Time between the two looks at each group.")
+    ] = 5.0,
+    minutes: Annotated[float, typer.Option(metavar="N", min=0, help="Consider events of the last N minutes.")] = 10.0,
+    json: Json = False,
+    config: Config = None,
+) -> None:
+    """Look at a running cluster, and list what is wrong, why, and what to do.
+
+    It asks every name server and broker, looks at every group twice, and reads the events of the last minutes. It
+    changes nothing, and joins no group. The exit code is 1 if something is wrong.
+
+    Example: rlab doctor --namesrv ns1:9876,ns2:9876
+    """
+    from metrics.doctor.look import look
+    from metrics.doctor.rules import Diagnosis, diagnose
+
+    async def main() -> tuple[list[Diagnosis], str]:
+        print_note(f"looking for {between:g} s ...")
+        seen = await look(namesrv, between_s=between, minutes=minutes)
+        return diagnose(seen), (
+            f"{len(seen.name_servers)} name servers, {len(seen.brokers)} brokers, {len(seen.groups)} groups and "
+            f"{len(seen.events)} events of the last {minutes:g} minutes"
+        )
+
+    findings, looked_at = run(main)
+    if json:
+        print_json({"healthy": not findings, "looked_at": looked_at, "findings": findings})
+    else:
+        for each in findings:
+            print_line(f"{each.trouble}: {each.subject}")
+            print_line(f"    seen   {each.evidence}")
+            print_line(f"    do     {each.advice}")
+            print_line(f"    read   docs/{each.docs}")
+        print_line(f"{len(findings) or 'no'} findings; looked at {looked_at}")
+    if findings:
+        raise typer.Exit(FAILED)

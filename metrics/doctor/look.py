@@ -1,0 +1,115 @@
+"""Looks at a cluster for the doctor: asks name servers, brokers and groups, and reads the last events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import anyio
+
+from client.admin.admin import Admin
+from client.admin.records import BrokerInfo, GroupInfo
+from client.admin.requests import ClusterRequests, masters_of, unpack
+from client.config import wall_clock_ms
+from figures.records import order_of
+from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
+from model.errors import GroupNotExist, NetworkError, RlabError, ServiceNotAvailable
+from model.topic_route import BrokerData
+from remoting.command import Command
+from remoting.request_code import RequestCode
+
+TIMEOUT_S = 3.0
+BETWEEN_S = 5.0
+MINUTES = 10.0
+
+
+async def look(
+    name_servers: str | Sequence[str],
+    *,
+    between_s: float = BETWEEN_S,
+    minutes: float = MINUTES,
+    clock_ms: Callable[[], float] = wall_clock_ms,
+) -> Snapshot:
+    """Look at a cluster; it takes `between_s` seconds and a little more.
+
+    Args:
+        name_servers: addresses, separated by commas or as a list.
+        between_s: time between the two looks at each group.
+        minutes: the age up to which events count.
+        clock_ms: wall clock in milliseconds.
+
+    Raises:
+        ConnectFailed: no name server answers.
+        ConfigError: a malformed address, or what answers is no name server.
+
+    Cancellation: harmless.
+    """
+    cluster = ClusterRequests(name_servers, TIMEOUT_S, Random())
+    await cluster.start()
+    try:
+        servers = await _name_servers(cluster)
+        registered = {name: address for server in servers for name, address in server.brokers.items()}
+        brokers = [await _broker(cluster, name, address, clock_ms) for name, address in sorted(registered.items())]
+    finally:
+        with anyio.CancelScope(shield=True):
+            await cluster.remoting.aclose()
+    async with Admin(name_servers, timeout_s=TIMEOUT_S) as admin:
+        before = await _groups(admin)
+        await anyio.sleep(between_s)
+        now = await _groups(admin)
+        events = await admin.trace(clock_ms() - minutes * 60_000).read()
+    return Snapshot(
+        name_servers=tuple(servers),
+        brokers=tuple(brokers),
+        groups={name: (before[name], now[name]) for name in sorted(before.keys() & now.keys())},
+        between_s=between_s,
+        events=tuple(sorted(events, key=order_of)),
+        minutes=minutes,
+    )
+
+
+async def _name_servers(cluster: ClusterRequests) -> list[NameServerSeen]:
+    answers = await cluster.ask(cluster.servers, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+    seen = []
+    for address, answer in answers.items():
+        if isinstance(answer, Command):
+            brokers = [
+                BrokerData(cluster=group, broker_name=name, addresses={int(key): str(at) for key, at in addresses})
+                for group, name, addresses in unpack(answer)
+            ]
+            seen.append(NameServerSeen(address=address, brokers=masters_of(brokers)))
+        else:
+            seen.append(NameServerSeen(address=address, error=str(answer)))
+    return seen
+
+
+async def _broker(cluster: ClusterRequests, name: str, address: str, clock_ms: Callable[[], float]) -> BrokerSeen:
+    asked_ms = clock_ms()
+    try:
+        answer = await cluster.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    except RlabError as error:
+        return BrokerSeen(name=name, address=address, error=str(error))
+    answered_ms = clock_ms()
+    wire = unpack(answer)
+    ahead_ms = wire["now_ms"] - (asked_ms + answered_ms) / 2 if "now_ms" in wire else None
+    return BrokerSeen(
+        name=name,
+        address=address,
+        info=BrokerInfo.from_wire(address, wire),
+        clock_ahead_ms=ahead_ms,
+        round_trip_ms=answered_ms - asked_ms,
+    )
+
+
+async def _groups(admin: Admin) -> dict[str, GroupInfo]:
+    try:
+        summaries = await admin.groups()
+    except (ServiceNotAvailable, NetworkError):
+        return {}  # brokers that are away are findings of their own
+    found: dict[str, GroupInfo] = {}
+    for summary in summaries:
+        try:
+            found[summary.group] = await admin.group(summary.group)
+        except (GroupNotExist, ServiceNotAvailable, NetworkError):
+            continue  # deleted meanwhile, or its brokers are away
+    return found

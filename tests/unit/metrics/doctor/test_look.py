@@ -1,0 +1,73 @@
+"""The doctor at simulated clusters: healthy ones, and such where something was planted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from client.admin.admin import Admin
+from metrics.doctor.look import look
+from metrics.doctor.rules import Trouble, diagnose
+from simulation.cluster.cluster import SimulatedCluster
+from tests.unit.client.admin.admin_cluster import administer
+
+pytestmark = pytest.mark.simulation
+
+
+def found(
+    plant: Callable[[SimulatedCluster, Admin], Awaitable[Any]], data_dir: Path, after_s: float = 2.0, **options: Any
+) -> set[Trouble]:
+    """The troubles of a cluster with a group of two, some seconds after something was planted."""
+
+    async def scenario(cluster: SimulatedCluster, admin: Admin) -> set[Trouble]:
+        await admin.create_topic("t", 2)
+        for _ in range(2):
+            consumer = await cluster.start_consumer("g", "t")
+            assert consumer
+        await anyio.sleep(5)
+        await plant(cluster, admin)
+        await anyio.sleep(after_s)
+        with cluster.simulation.on_host("doctor"):
+            seen = await look(cluster.addresses, clock_ms=cluster.simulation.clock_ms)
+        return {each.trouble for each in diagnose(seen)}
+
+    return administer(scenario, data_dir, trace=True, **options)
+
+
+def test_a_healthy_cluster_has_no_finding_even_while_a_member_joins(tmp_path: Path) -> None:
+    async def join(cluster: SimulatedCluster, admin: Admin) -> None:
+        await cluster.start_consumer("g", "t")
+
+    assert found(join, tmp_path, after_s=0.0) == set()
+
+
+def test_a_broker_that_hangs_is_found_while_it_is_registered(tmp_path: Path) -> None:
+    async def hang(cluster: SimulatedCluster, admin: Admin) -> None:
+        cluster.simulation.network.stall("broker-b")
+
+    assert Trouble.BROKER_AWAY in found(hang, tmp_path)
+
+
+def test_a_clock_that_is_ahead_is_found(tmp_path: Path) -> None:
+    async def skew(cluster: SimulatedCluster, admin: Admin) -> None:
+        cluster.skewed_ms["broker-a"] = 60_000
+
+    assert found(skew, tmp_path) == {Trouble.CLOCKS_APART}
+
+
+def test_a_group_that_is_switched_off_and_a_member_that_is_suspended_are_found(tmp_path: Path) -> None:
+    async def off(cluster: SimulatedCluster, admin: Admin) -> None:
+        await admin.set_group("g", consume=False)
+
+    async def suspend(cluster: SimulatedCluster, admin: Admin) -> None:
+        consumer = cluster.consumers[0]
+        with cluster.simulation.on_host(consumer.host):
+            consumer.consumer.suspend()
+        await anyio.sleep(60)  # it is told with the next heartbeat
+
+    assert found(off, tmp_path / "1") == {Trouble.GROUP_OFF}
+    assert found(suspend, tmp_path / "2") == {Trouble.MEMBER_SUSPENDED}

@@ -1,0 +1,178 @@
+"""Each trouble is found by its name where it is planted, and a healthy cluster has none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from client.admin.records import BrokerInfo, GroupInfo, GroupMemberInfo, QueueProgress, QueueRange, TopicInfo
+from metrics.doctor.rules import Trouble, diagnose
+from metrics.doctor.snapshot import BrokerSeen, NameServerSeen, Snapshot
+from model.events import Event, EventKind
+from model.group_agreement import Disagreement, Side
+from model.group_settings import GroupSettings
+from model.heartbeat import ConsumeType, MessageModel
+from model.message_queue import MessageQueue
+from model.subscription import subscription_of
+from model.topic_route import TopicConfig
+from tests.docs.pages import ROOT
+
+QUEUE = MessageQueue("t", "b", 0)
+MEMBER = GroupMemberInfo(
+    client_id="c1",
+    address="h:1",
+    subscriptions=(subscription_of("t", "*", 0),),
+    strategy="AVG",
+    model=MessageModel.CLUSTERING,
+    consume_type=ConsumeType.PASSIVELY,
+    expires_in_s=100,
+    queues=(QUEUE,),
+    brokers=("b",),
+)
+PROGRESS = QueueProgress(queue=QUEUE, min_offset=0, max_offset=100, committed=100, owner="c1", targets=("c1",))
+GROUP = GroupInfo(
+    group="g",
+    version=1,
+    created_ms=0,
+    members=(MEMBER,),
+    queues=(PROGRESS,),
+    disagreements=(),
+    unknown_strategies=(),
+    unreachable=(),
+)
+BROKER = BrokerInfo(
+    name="b",
+    cluster="c",
+    address="h:2",
+    uptime_s=60,
+    topics=(
+        TopicInfo(
+            config=TopicConfig(topic="t", read_queue_nums=1, write_queue_nums=1),
+            ranges=(QueueRange(min_offset=0, max_offset=100),),
+        ),
+    ),
+    groups=1,
+    held_pulls=0,
+    producers=0,
+    events_dropped=0,
+    quirks=(),
+    disk_free_bytes=50,
+    disk_total_bytes=100,
+)
+SEEN = BrokerSeen(name="b", address="h:2", info=BROKER, clock_ahead_ms=20)
+HEALTHY = Snapshot(
+    name_servers=(
+        NameServerSeen(address="n1", brokers={"b": "h:2"}),
+        NameServerSeen(address="n2", brokers={"b": "h:2"}),
+    ),
+    brokers=(SEEN,),
+    groups={"g": (GROUP, GROUP)},
+    between_s=5,
+    events=(Event(1.0, "b", 1, EventKind.MEMBER_JOIN, "b/1", group="g", client="c1"),),
+    minutes=10,
+)
+
+
+def group(**changes: Any) -> Snapshot:
+    """A group that is so at both looks."""
+    changed = replace(GROUP, **changes)
+    return replace(HEALTHY, groups={"g": (changed, changed)})
+
+
+def broker(**changes: Any) -> Snapshot:
+    return replace(HEALTHY, brokers=(replace(SEEN, info=replace(BROKER, **changes)),))
+
+
+def happened(kind: EventKind, **columns: Any) -> Snapshot:
+    return replace(HEALTHY, events=(*HEALTHY.events, Event(2.0, "c1", 2, kind, "c1/2", group="g", **columns)))
+
+
+def progress(**changes: Any) -> QueueProgress:
+    return replace(PROGRESS, **changes)
+
+
+def joins(n: int) -> tuple[Event, ...]:
+    return tuple(
+        Event(k * 1_000.0, "b", k, EventKind.MEMBER_JOIN, f"x/{k}", group="g", client=f"c{k}") for k in range(n)
+    )
+
+
+DAMAGED = TopicInfo(
+    config=TopicConfig(topic="t", read_queue_nums=1, write_queue_nums=1),
+    ranges=(QueueRange(min_offset=0, max_offset=100, damaged=3),),
+)
+PLANTED: dict[Trouble, Snapshot] = {
+    Trouble.NAME_SERVER_AWAY: replace(
+        HEALTHY, name_servers=(HEALTHY.name_servers[0], NameServerSeen(address="n2", error="refused"))
+    ),
+    Trouble.NAME_SERVERS_DIFFER: replace(
+        HEALTHY, name_servers=(HEALTHY.name_servers[0], NameServerSeen(address="n2", brokers={}))
+    ),
+    Trouble.BROKER_AWAY: replace(HEALTHY, brokers=(BrokerSeen(name="b", address="h:2", error="refused"),)),
+    Trouble.WRONG_BROKER: broker(name="other"),
+    Trouble.CLOCKS_APART: replace(HEALTHY, brokers=(replace(SEEN, clock_ahead_ms=-3_600_000),)),
+    Trouble.DISK_FULL: broker(disk_full=True, disk_free_bytes=0),
+    Trouble.DISK_FILLS: broker(disk_free_bytes=9),
+    Trouble.MESSAGES_DAMAGED: broker(topics=(DAMAGED,)),
+    Trouble.EVENTS_LOST: broker(events_dropped=4),
+    Trouble.QUIRKS_ON: broker(quirks=("OVERLAPPING_HANDOVER",)),
+    Trouble.MEMBERS_DISAGREE: group(
+        disagreements=(
+            Disagreement(
+                what="strategy", sides=(Side(value="AVG", members=("c1",)), Side(value="HASH", members=("c2",)))
+            ),
+        )
+    ),
+    Trouble.MEMBER_UNKNOWN: group(
+        members=(replace(MEMBER, brokers=("b", "b2")), replace(MEMBER, client_id="c2", queues=(), brokers=("b",)))
+    ),
+    Trouble.QUEUES_WITHOUT_OWNER: group(queues=(progress(owner=None),)),
+    Trouble.LAG_GROWS: replace(
+        HEALTHY,
+        groups={"g": (GROUP, replace(GROUP, queues=(progress(max_offset=900, committed=500),)))},
+    ),
+    Trouble.QUEUE_STUCK: group(queues=(progress(committed=40),)),
+    Trouble.LISTENER_HANGS: happened(EventKind.LISTENER_TIMED_OUT, client="c1", n=2, detail="on_order t"),
+    Trouble.GROUP_OFF: group(settings={"b": GroupSettings(consume=False)}),
+    Trouble.MEMBER_SUSPENDED: group(members=(replace(MEMBER, suspended=True),)),
+    Trouble.DEAD_LETTERS: happened(EventKind.DEAD_LETTER, topic="t", n=1),
+    Trouble.MESSAGES_MISSED: happened(EventKind.OFFSET_MOVED, topic="t", client="c1", n=9, detail="deleted"),
+    Trouble.CLIENT_ID_TWICE: happened(EventKind.CLIENT_ID_CONFLICT, client="c1", detail="h:9"),
+    Trouble.GROUP_RESTLESS: replace(HEALTHY, events=joins(40)),
+}
+
+
+def test_every_trouble_is_planted_and_described() -> None:
+    assert set(PLANTED) == set(Trouble)
+    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE) == [each.value for each in Trouble]
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+def test_a_trouble_is_found_by_its_name_and_nothing_else_is(trouble: Trouble) -> None:
+    found = diagnose(PLANTED[trouble])
+    assert [each.trouble for each in found] == [trouble]
+    assert (ROOT / "docs" / found[0].docs).exists()
+    assert len(found[0].evidence) > 5 < len(found[0].advice)
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    assert diagnose(HEALTHY) == []
+
+
+def test_what_is_over_at_the_second_look_is_no_finding() -> None:
+    orphaned, stuck = replace(GROUP, queues=(progress(owner=None),)), replace(GROUP, queues=(progress(committed=40),))
+    assert diagnose(replace(HEALTHY, groups={"g": (orphaned, GROUP), "h": (stuck, GROUP)})) == []
+
+
+def test_a_broadcasting_group_owns_nothing_and_is_not_missed() -> None:
+    member = replace(MEMBER, model=MessageModel.BROADCASTING)
+    assert diagnose(group(members=(member,), queues=(progress(owner=None),))) == []
+
+
+def test_a_clock_is_as_far_away_as_the_round_trip_lets_one_say() -> None:
+    far = replace(SEEN, clock_ahead_ms=3_000, round_trip_ms=2_500)
+    assert diagnose(replace(HEALTHY, brokers=(far,))) == []
