@@ -11,7 +11,7 @@ would look like a change, and a stream over idle queues would run one empty batc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -186,6 +186,20 @@ def join_small(pieces: Iterable[Range], max_rows: int) -> list[tuple[Range, ...]
             room = max_rows
         room -= size
     return tasks
+
+
+def joined(pieces: Sequence[Range], most: int) -> list[tuple[Range, ...]]:
+    """Join neighbouring pieces into at most so many tasks with about equally many messages, each with one at least."""
+    total = sum(piece.end - piece.start for piece in pieces)
+    tasks: dict[int, tuple[Range, ...]] = {}
+    before = 0
+    for piece in pieces:
+        size = piece.end - piece.start
+        # By its middle, so that a long piece does not draw short ones behind it into its task.
+        number = min(most - 1, (2 * before + size) * most // (2 * total))
+        tasks[number] = (*tasks.get(number, ()), piece)
+        before += size
+    return list(tasks.values())
 
 
 def is_due(available: int, min_rows: int, waited_s: float, max_wait_s: float) -> bool:

@@ -29,6 +29,7 @@ OPTIONS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "minPartitions",
+    "maxPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeProperties",
@@ -85,6 +86,7 @@ class SourceOptions:
     min_rows_per_trigger: int | None
     max_trigger_delay_s: float
     min_partitions: int
+    max_partitions: int | None
     max_rows_per_partition: int | None
     fail_on_data_loss: bool
     include_properties: bool
@@ -123,6 +125,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         min_rows_per_trigger=given.number_or_none("minOffsetsPerTrigger", 1),
         max_trigger_delay_s=given.parsed("maxTriggerDelay", parse_duration_s, 15 * 60.0),
         min_partitions=given.number("minPartitions", 0, 1, 1_000_000),
+        max_partitions=_max_partitions(given),
         max_rows_per_partition=given.number_or_none("maxRecordsPerPartition", 1),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_properties=given.flag("includeProperties", False),
@@ -135,6 +138,17 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         filter_pushdown=given.flag("filterPushdown", False),
         use_arrow=given.flag("useArrow", True),
     )
+
+
+def _max_partitions(given: GivenOptions) -> int | None:
+    most = given.number_or_none("maxPartitions", 1)
+    if most is None:
+        return None
+    if given.has("maxRecordsPerPartition"):
+        raise ConfigError("option maxPartitions: it and maxRecordsPerPartition contradict each other: give one of them")
+    if most < given.number("minPartitions", 0, 1, 1_000_000):
+        raise ConfigError(f"option maxPartitions: {most} is less than minPartitions")
+    return most
 
 
 def parse_duration_s(text: str) -> float:

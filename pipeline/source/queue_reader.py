@@ -51,30 +51,31 @@ class QueueReader:
     def __init__(self, client: WireClient, wanted: Range, options: SourceOptions) -> None:
         self.skipped = 0  # messages of the range that were found to be deleted
         self._client = client
-        self._queue = wanted.queue
-        self._end = wanted.end
+        self.queue = wanted.queue
+        self.end = wanted.end
         self._offset = wanted.start
         self._options = options
         self._sent: tuple[WireConnection, int] | None = None
         self._hashes = None if options.tags is None else sorted({tag_hash(tag) for tag in options.tags})
 
-    def pulls(self) -> Iterator[Pulled]:
+    def pulls(self, following: QueueReader | None = None) -> Iterator[Pulled]:
         """Yield pulls that together hold every message of the range that is still stored.
 
-        One may reach beyond the range's end; with tags set, it may hold messages of other tags.
+        One may reach beyond the range's end; with tags set, it may hold messages of other tags. The first pull of
+        `following`, which is read next over the same client, is outstanding while the last one here is decoded.
 
         Raises:
             MessagesLost: messages of the range were deleted, and `fail_on_data_loss` is set.
             RlabError: the broker cannot be reached, or refuses.
         """
         failures = 0
-        while self._offset < self._end:
+        while self._offset < self.end:
             try:
                 connection, opaque = self._sent or self._send()
                 answer = connection.receive(opaque)
             except (NetworkError, ServerError) as error:
                 self._sent = None
-                self._client.forget_broker(self._queue.broker_name)
+                self._client.forget_broker(self.queue.broker_name)
                 failures += 1
                 self._client.wait_before_retry(failures, error)
                 continue
@@ -82,19 +83,19 @@ class QueueReader:
             if (code := answer.code) in (_FOUND, _SKIPPED):
                 failures = 0
                 start, self._offset = self._offset, answer.header["next_offset"]
-                self._send_ahead()
+                self._send_ahead(following)
                 yield Pulled((answer.body or b"") if code == _FOUND else b"", start, self._offset)
             else:
                 failures = self._not_found(answer, failures)
 
     def _send(self) -> tuple[WireConnection, int]:
-        connection = self._client.connect_broker(self._queue.broker_name)
+        connection = self._client.connect_broker(self.queue.broker_name)
         header: dict[str, object] = {
             "group": self._options.group,
-            "topic": self._queue.topic,
-            "queue_id": self._queue.queue_id,
+            "topic": self.queue.topic,
+            "queue_id": self.queue.queue_id,
             "offset": self._offset,
-            "max_n": min(self._options.pull_batch, self._end - self._offset),
+            "max_n": min(self._options.pull_batch, self.end - self._offset),
             "suspend_ms": 0,
         }
         if self._hashes is not None:
@@ -102,14 +103,16 @@ class QueueReader:
         self._sent = connection, connection.send(RequestCode.PULL_MESSAGE, header)
         return self._sent
 
-    def _send_ahead(self) -> None:
-        if self._offset < self._end:
-            try:
-                self._send()
-            except (NetworkError, ServerError):
-                # The pull that has arrived is returned first; the next iteration handles and counts the failure.
-                self._sent = None
-                self._client.forget_broker(self._queue.broker_name)
+    def _send_ahead(self, following: QueueReader | None) -> None:
+        reader = self if self._offset < self.end else following
+        if reader is None or reader._sent is not None:
+            return
+        try:
+            reader._send()
+        except (NetworkError, ServerError):
+            # The pull that has arrived is returned first; the next iteration handles and counts the failure.
+            reader._sent = None
+            self._client.forget_broker(reader.queue.broker_name)
 
     def _not_found(self, answer: Command, failures: int) -> int:
         """Handle an answer without messages; returns the number of failures in a row."""
@@ -123,7 +126,7 @@ class QueueReader:
         except TopicNotExist as error:
             if self._options.fail_on_data_loss:
                 raise MessagesLost(f"{self._range()}: {error}; {HINT}") from error
-            self._skip_to(self._end, "the topic was deleted")
+            self._skip_to(self.end, "the topic was deleted")
         return failures + 1
 
     def _lost(self, next_offset: int, begin: int, end: int) -> None:
@@ -131,7 +134,7 @@ class QueueReader:
         if self._options.fail_on_data_loss:
             raise MessagesLost(f"{self._range()}: {what}: messages were deleted before they were read; {HINT}")
         # If the queue ends before this offset, nothing of the range is left.
-        self._skip_to(min(next_offset, self._end) if next_offset > self._offset else self._end, what)
+        self._skip_to(min(next_offset, self.end) if next_offset > self._offset else self.end, what)
 
     def _skip_to(self, offset: int, why: str) -> None:
         self.skipped += offset - self._offset
@@ -139,4 +142,4 @@ class QueueReader:
         self._offset = offset
 
     def _range(self) -> str:
-        return f"queue {self._queue} up to offset {self._end}"
+        return f"queue {self.queue} up to offset {self.end}"

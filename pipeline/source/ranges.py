@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from model.errors import RlabError
 from pipeline.source.columns import arrow_batches
-from pipeline.source.offsets import Range, join_small, split
+from pipeline.source.offsets import Range, join_small, joined, split
 from pipeline.source.options import SourceOptions
 from pipeline.source.queue_reader import QueueReader
 from pipeline.source.rows import rows
 from pipeline.wire import WireClient
 
 SMALL_TASK_ROWS = 1_000
-"""Ranges with few messages share a task of up to this many messages. A task costs Spark as much time as reading 10,000
-messages; the limit is lower because a query may spend more time on a message than reading it takes."""
+"""Ranges with few messages always share a task of up to so many: a task costs Spark as much as reading ten thousand."""
+JOINED_ROWS = 50_000
+"""Most messages of a task that ranges share. A query may spend more time on a message than reading it takes."""
+JOINED_BYTES = 64 * 1024 * 1024
+"""About so many bytes at the most in such a task."""
+FEWEST_TASKS = 16
+"""Ranges are joined into no fewer tasks than this, unless each were below `SMALL_TASK_ROWS`: the planner does not know
+how many cores there are."""
+_SAMPLES = 8
 
 
 class QueueRanges(InputPartition):
@@ -29,13 +38,42 @@ class QueueRanges(InputPartition):
         self.ranges = wanted
 
 
-def plan_tasks(ranges: Iterable[Range], options: SourceOptions) -> list[InputPartition]:
-    """Distribute the ranges over tasks, as the options say."""
+def plan_tasks(
+    ranges: Iterable[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float] = lambda some: 0.0
+) -> list[InputPartition]:
+    """Distribute the ranges over tasks, as the options say.
+
+    `bytes_of` gives the mean size of a message from some of the ranges; it is called if many may share a task.
+    """
     pieces = split(ranges, options.min_partitions, options.max_rows_per_partition)
-    max_rows = options.max_rows_per_partition or SMALL_TASK_ROWS
+    tasks: list[tuple[Range, ...]] = [(piece,) for piece in pieces]
     # minPartitions asks for many small tasks, so none are joined.
-    shared_rows = 0 if options.min_partitions else min(max_rows, SMALL_TASK_ROWS)
-    return [QueueRanges(task) for task in join_small(pieces, shared_rows)]
+    if not options.min_partitions:
+        tasks = join_small(pieces, _rows_of_task(pieces, options, bytes_of))
+    if options.max_partitions is not None and len(tasks) > options.max_partitions:
+        tasks = joined(pieces, options.max_partitions)
+    return [QueueRanges(task) for task in tasks]
+
+
+def _rows_of_task(pieces: list[Range], options: SourceOptions, bytes_of: Callable[[list[Range]], float]) -> int:
+    """Most messages of a task that pieces share."""
+    total = sum(piece.end - piece.start for piece in pieces)
+    rows = min(JOINED_ROWS, total // FEWEST_TASKS)
+    if rows > SMALL_TASK_ROWS and len(pieces) > FEWEST_TASKS:
+        size = bytes_of(pieces[:: -(-len(pieces) // _SAMPLES)])
+        rows = min(rows, int(JOINED_BYTES / size)) if size else rows
+    return min(max(rows, SMALL_TASK_ROWS), options.max_rows_per_partition or JOINED_ROWS)
+
+
+def sampled_bytes(client: WireClient, options: SourceOptions, some: list[Range]) -> float:
+    """The mean size of the first messages of some ranges; 0 if none can be read now, which is for the tasks to tell."""
+    sizes = []
+    for one in some:
+        first = Range(one.queue, one.start, one.start + 1)
+        with suppress(RlabError):
+            pulled = next(QueueReader(client, first, options).pulls(), None)
+            sizes.append(len(pulled.body) if pulled is not None else 0)
+    return sum(sizes) / len(sizes) if sizes else 0.0
 
 
 def open_client(options: SourceOptions) -> WireClient:
@@ -54,9 +92,10 @@ def read_ranges(partition: InputPartition, options: SourceOptions, schema: Struc
     gc.disable()
     try:
         with open_client(options) as client:
-            for wanted in partition.ranges:
-                pulled = QueueReader(client, wanted, options).pulls()
-                yield from decode(wanted.queue, wanted.end, pulled, options, schema)
+            readers = [QueueReader(client, wanted, options) for wanted in partition.ranges]
+            for reader, following in zip(readers, [*readers[1:], None], strict=True):
+                pulled = reader.pulls(following)
+                yield from decode(reader.queue, reader.end, pulled, options, schema)
     finally:
         if was_enabled:
             gc.enable()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -20,7 +21,7 @@ from pipeline.source.options import SELECTIONS, SourceOptions, parse_options
 from pipeline.source.planner import Planner
 from pipeline.source.pushdown import Narrowing, narrow
 from pipeline.source.queue_reader import HINT, MessagesLost
-from pipeline.source.ranges import open_client, plan_tasks, read_ranges
+from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
 
 _POSITIONS = ("startingTimestamp", "endingTimestamp", "startingOffsets", "endingOffsets")
 _RESOLVED = frozenset(name.lower() for name in (*SELECTIONS, *_POSITIONS))
@@ -40,9 +41,10 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks."""
-        with open_client(self._options) as client:
-            ranges = self._narrow(batch_ranges(Planner(client, self._options), self._options))
-        return plan_tasks(ranges, self._options)
+        options = self._options
+        with open_client(options) as client:
+            ranges = self._narrow(batch_ranges(Planner(client, options), options))
+            return plan_tasks(ranges, options, partial(sampled_bytes, client, options))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the ranges of a task, on an executor."""

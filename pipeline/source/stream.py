@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -33,7 +34,7 @@ from pipeline.source.offsets import Offsets, Range, from_json, is_due, limited, 
 from pipeline.source.options import SourceOptions
 from pipeline.source.planner import Planner
 from pipeline.source.queue_reader import MessagesLost
-from pipeline.source.ranges import open_client, plan_tasks, read_ranges
+from pipeline.source.ranges import open_client, plan_tasks, read_ranges, sampled_bytes
 from pipeline.wire import WireClient
 
 logger = logging.getLogger(__name__)
@@ -157,7 +158,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A start beyond the end is not a loss either: the first batch of a query runs again, and "latest" has moved
             # on; or the queue was deleted and created again, which `latestOffset` has reported.
             ranges.append(Range(queue, min(first, last), last))
-        return plan_tasks(ranges, self._options)
+        self._planner()
+        assert self._client is not None, "the planner has it"
+        return plan_tasks(ranges, self._options, partial(sampled_bytes, self._client, self._options))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing; see the module header."""

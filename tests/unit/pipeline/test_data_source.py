@@ -71,6 +71,7 @@ WRONG: dict[str, str] = {
     "minOffsetsPerTrigger": "few",
     "maxTriggerDelay": "15",
     "minPartitions": "0",
+    "maxPartitions": "0",
     "maxRecordsPerPartition": "0",
     "failOnDataLoss": "maybe",
     "includeProperties": "1",

@@ -4,6 +4,8 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
 from model.message_queue import MessageQueue
@@ -12,7 +14,15 @@ from pipeline.source.columns import SCHEMA
 from pipeline.source.offsets import Range
 from pipeline.source.options import SourceOptions, parse_options
 from pipeline.source.queue_reader import MessagesLost
-from pipeline.source.ranges import SMALL_TASK_ROWS, QueueRanges, plan_tasks, read_ranges
+from pipeline.source.ranges import (
+    JOINED_BYTES,
+    JOINED_ROWS,
+    SMALL_TASK_ROWS,
+    QueueRanges,
+    plan_tasks,
+    read_ranges,
+    sampled_bytes,
+)
 from tests.unit.pipeline.fake_cluster import FakeClient, FakeCluster
 
 QUEUE = MessageQueue("t", "a", 0)
@@ -47,6 +57,42 @@ def test_queues_with_few_messages_share_a_task_unless_as_many_tasks_are_asked_fo
     assert rows() == [[10], [SMALL_TASK_ROWS], [1, 1]]
     assert rows(minPartitions="1") == [[10], [SMALL_TASK_ROWS], [1], [1]]
     assert rows(maxRecordsPerPartition="800") == [[10, 500], [500, 1, 1]]
+
+
+def sizes(tasks: list[InputPartition]) -> list[int]:
+    return [sum(one.end - one.start for one in task.ranges) for task in tasks if isinstance(task, QueueRanges)]
+
+
+def test_many_queues_share_tasks_by_their_messages_and_by_their_bytes() -> None:
+    many = [Range(QUEUE._replace(queue_id=n), 0, 1_000) for n in range(1_000)]
+    assert sizes(plan_tasks(many, options())) == [JOINED_ROWS] * 20
+    asked: list[int] = []
+
+    def large(some: list[Range]) -> float:
+        asked.append(len(some))
+        return JOINED_BYTES / 4_000
+
+    assert sizes(plan_tasks(many, options(), large)) == [4_000] * 250
+    assert 1 <= asked[0] <= 8, "a few of them are looked at"
+    # Fewer messages: there are tasks for some cores all the same.
+    assert sizes(plan_tasks(many[:100], options())) == [6_000] * 16 + [4_000]
+
+
+@given(st.lists(st.integers(0, 5_000), max_size=60), st.integers(1, 20))
+def test_there_are_no_more_tasks_than_allowed_and_they_have_every_message(rows: list[int], most: int) -> None:
+    wanted = [Range(QUEUE._replace(queue_id=n), 5, 5 + size) for n, size in enumerate(rows)]
+    tasks = plan_tasks(wanted, options(maxPartitions=str(most)))
+    assert len(tasks) <= most
+    pieces = [one for task in tasks if isinstance(task, QueueRanges) for one in task.ranges]
+    assert pieces == [one for one in wanted if one.end > one.start]
+
+
+def test_the_size_of_messages_is_that_of_some_and_unknown_if_none_can_be_read() -> None:
+    cluster = FakeCluster(queues=2)
+    cluster.fill(50)
+    there = [Range(QUEUE._replace(queue_id=n), 10, 40) for n in (0, 1)]
+    assert 40 < sampled_bytes(FakeClient(cluster, 3), options(), there) < 400
+    assert sampled_bytes(FakeClient(cluster, 0), options(), [Range(QUEUE._replace(queue_id=9), 0, 5)]) == 0
 
 
 def test_a_plan_without_ranges_reads_nothing(closed: list[str]) -> None:
