@@ -16,6 +16,8 @@ BENCH_ARGS ?=
 CRASH_ARGS ?=
 # For the runs with an earlier commit, e.g. make compat COMPAT_ARGS="--seconds 30"
 COMPAT_ARGS ?=
+# For the clients of RocketMQ: features, mixed, docs
+INTEROP_ARGS ?=
 # For the torture in virtual time, e.g. make torture TORTURE_ARGS="--hours 2 --seed 7 --levels"
 TORTURE_ARGS ?=
 
@@ -24,7 +26,7 @@ TORTURE_ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench peers compat crash torture mutants clean
+.PHONY: help setup demo test check bench peers compat interop crash torture mutants clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +64,9 @@ peers: $(STAMP) ## install what `rlab bench --peers redis,nats,kafka` compares w
 	@if command -v mvn >/dev/null; then mvn -q -B -f cli/bench/peers/systems/kafka.xml dependency:copy-dependencies \
 	  -DoutputDirectory="$(CURDIR)/$(VENV)/peers/kafka"; \
 	else echo 'Kafka is left out: there is no mvn (Maven) to get its jars with.' >&2; fi
+
+interop: $(STAMP) ## run clients of RocketMQ, Java 4.9 and 5, on brokers of this project (INTEROP_ARGS="features docs")
+	@$(BIN)/python tests/interop/run.py $(INTEROP_ARGS)
 
 crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="--kills 20 --seed 7")
 	@$(BIN)/rlab crash $(CRASH_ARGS)

@@ -63,7 +63,8 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
 def _consumer(data: dict[str, Any]) -> ConsumerData:
     said = Fields(data)
     group = said.text("groupName")
-    start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[0])
+    # A lite pull consumer says nothing that is known here, and decides by itself; so does one that starts at a time.
+    start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[-1])
     kind = choice("consumeType", data.get("consumeType"), _CONSUME_TYPES, _CONSUME_TYPES[1])
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):

@@ -215,9 +215,11 @@ async def test_a_member_starts_where_its_group_began_although_it_asks_later(worl
     first, _, ours = await begin(world)
     await world.sleep(1)
     await ours.send(body=b"since then")
+    await first.heartbeat(consumeFromWhere="CONSUME_FROM_LAST_OFFSET")
     started = await first.call(14, QUEUE)
     assert (started.code, started.fields) == (0, {"offset": "3"})
-    for start, offset in (("CONSUME_FROM_FIRST_OFFSET", 0), ("CONSUME_FROM_TIMESTAMP", None)):
+    starts = (("CONSUME_FROM_FIRST_OFFSET", 0), ("CONSUME_FROM_TIMESTAMP", None), ("UNKNOWN", None))
+    for start, offset in starts:
         await first.heartbeat(consumeFromWhere=start)
         answer = await first.call(14, QUEUE)
         assert answer.fields.get("offset") == (None if offset is None else str(offset))

@@ -1,0 +1,186 @@
+// Runs features of the Go client with its default settings, and prints a line "NAME<tab>ok" or what was wrong.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2"
+	"github.com/apache/rocketmq-client-go/v2/consumer"
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+var (
+	servers []string
+	sender  rocketmq.Producer
+	run     = strconv.FormatInt(time.Now().UnixMilli()%100000000, 36)
+	bg      = context.Background()
+)
+
+func topic(name string) string { return name + "-" + run }
+
+func must(condition bool, wrong string) {
+	if !condition {
+		panic(wrong)
+	}
+}
+
+func done(err error) {
+	if err != nil {
+		panic(err.Error())
+	}
+}
+
+func check(name string, feature func()) {
+	outcome := "ok"
+	func() {
+		defer func() {
+			if wrong := recover(); wrong != nil {
+				outcome = strings.Join(strings.Fields(fmt.Sprint(wrong)), " ")
+			}
+		}()
+		feature()
+	}()
+	fmt.Printf("feature\t%s\t%s\n", name, outcome)
+}
+
+func send(message *primitive.Message) *primitive.SendResult {
+	result, err := sender.SendSync(bg, message)
+	done(err)
+	must(result.Status == primitive.SendOK, result.String())
+	return result
+}
+
+// receive starts a consumer of a topic from its beginning and returns the first n messages; no more may come.
+func receive(name, filter string, n int, answer func(*primitive.MessageExt) consumer.ConsumeResult, options ...consumer.Option) []*primitive.MessageExt {
+	// A name server learns of a new topic a moment after the first send, and this client does not start without a route.
+	time.Sleep(500 * time.Millisecond)
+	got := make(chan *primitive.MessageExt, 10000)
+	all := []consumer.Option{consumer.WithNsResolver(primitive.NewPassthroughResolver(servers)),
+		consumer.WithGroupName("g-" + name), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset)}
+	member, err := rocketmq.NewPushConsumer(append(all, options...)...)
+	done(err)
+	done(member.Subscribe(name, consumer.MessageSelector{Type: consumer.TAG, Expression: filter},
+		func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+			result := consumer.ConsumeSuccess
+			for _, message := range messages {
+				got <- message
+				if answer != nil {
+					if context, found := primitive.GetConcurrentlyCtx(ctx); found {
+						context.DelayLevelWhenNextConsume = 1
+					}
+					result = answer(message)
+				}
+			}
+			return result, nil
+		}))
+	done(member.Start())
+	defer member.Shutdown()
+	var taken []*primitive.MessageExt
+	for len(taken) < n {
+		select {
+		case message := <-got:
+			taken = append(taken, message)
+		case <-time.After(60 * time.Second):
+			panic(fmt.Sprintf("only %d of %d came", len(taken), n))
+		}
+	}
+	select {
+	case message := <-got:
+		panic("one more came: " + message.String())
+	case <-time.After(300 * time.Millisecond):
+	}
+	return taken
+}
+
+func main() {
+	rlog.SetLogLevel("fatal")
+	servers = os.Args[1:2]
+	var err error
+	sender, err = rocketmq.NewProducer(producer.WithNsResolver(primitive.NewPassthroughResolver(servers)), producer.WithGroupName("interop-go"))
+	done(err)
+	done(sender.Start())
+	check("send, and properties", func() {
+		message := primitive.NewMessage(topic("send"), []byte("hello"))
+		message.WithTag("red").WithKeys([]string{"k1", "k2"}).WithProperty("colour", "grün")
+		sent := send(message)
+		got := receive(topic("send"), "*", 1, nil)[0]
+		must(string(got.Body) == "hello" && got.GetTags() == "red" && got.GetProperty("colour") == "grün", got.String())
+		must(got.MsgId == sent.MsgID && got.QueueOffset == sent.QueueOffset, "id or offset")
+	})
+	check("send async", func() {
+		var wait sync.WaitGroup
+		for n := 0; n < 20; n++ {
+			wait.Add(1)
+			done(sender.SendAsync(bg, func(_ context.Context, _ *primitive.SendResult, _ error) { wait.Done() }, primitive.NewMessage(topic("async"), []byte("x"))))
+		}
+		wait.Wait()
+		receive(topic("async"), "*", 20, nil)
+	})
+	check("send one-way", func() {
+		for n := 0; n < 5; n++ {
+			done(sender.SendOneWay(bg, primitive.NewMessage(topic("oneway"), []byte("x"))))
+		}
+		receive(topic("oneway"), "*", 5, nil)
+	})
+	check("batch", func() {
+		var batch []*primitive.Message
+		for n := 0; n < 10; n++ {
+			batch = append(batch, primitive.NewMessage(topic("batch"), []byte(strconv.Itoa(n))).WithTag("t"))
+		}
+		_, err := sender.SendSync(bg, batch...)
+		done(err)
+		receive(topic("batch"), "t", 10, nil)
+	})
+	check("delay level", func() {
+		send(primitive.NewMessage(topic("delay"), []byte("later")).WithDelayTimeLevel(2))
+		got := receive(topic("delay"), "*", 1, nil)[0]
+		waited := got.StoreTimestamp - got.BornTimestamp
+		must(waited >= 4900 && waited < 7000, fmt.Sprintf("stored after %d ms instead of 5000", waited))
+	})
+	check("body of 4 MiB, compressed", func() {
+		body := bytes.Repeat([]byte("x"), 4*1024*1024)
+		send(primitive.NewMessage(topic("large"), body))
+		must(bytes.Equal(receive(topic("large"), "*", 1, nil)[0].Body, body), "body")
+	})
+	check("tags", func() {
+		for _, tag := range []string{"a", "b", "c", "a"} {
+			send(primitive.NewMessage(topic("tags"), []byte(tag)).WithTag(tag))
+		}
+		receive(topic("tags"), "a || c", 3, nil)
+	})
+	check("retry", func() {
+		send(primitive.NewMessage(topic("retry"), []byte("again")))
+		again := receive(topic("retry"), "*", 2, func(message *primitive.MessageExt) consumer.ConsumeResult {
+			if message.ReconsumeTimes < 1 {
+				return consumer.ConsumeRetryLater
+			}
+			return consumer.ConsumeSuccess
+		})[1]
+		must(again.ReconsumeTimes == 1, again.String())
+	})
+	check("orderly consumer", func() {
+		for n := 0; n < 30; n++ {
+			send(primitive.NewMessage(topic("orderly"), []byte(strconv.Itoa(n))))
+		}
+		last := map[int]int64{}
+		for _, message := range receive(topic("orderly"), "*", 30, nil, consumer.WithConsumerOrder(true)) {
+			before, found := last[message.Queue.QueueId]
+			must(!found || before < message.QueueOffset, "out of order")
+			last[message.Queue.QueueId] = message.QueueOffset
+		}
+	})
+	check("broadcasting", func() {
+		send(primitive.NewMessage(topic("broadcast"), []byte("to all")))
+		receive(topic("broadcast"), "*", 1, nil, consumer.WithConsumerModel(consumer.BroadCasting))
+	})
+	done(sender.Shutdown())
+}
