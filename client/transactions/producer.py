@@ -173,7 +173,7 @@ class TransactionProducer(Producer, CheckingProducer):
                 except RlabError as error:
                     now = self._time()
                     self._picker.record(chosen.broker_name, 0.0, now, failed=True)
-                    if attempt >= self._attempts or now >= deadline or not (error.definite and may_retry(error)):
+                    if attempt >= self._attempts or now >= deadline or not _was_not_stored(error):
                         raise
                     attempt, avoid = attempt + 1, chosen.broker_name
                     queues = await self._look_again(topic, queues)
@@ -221,3 +221,8 @@ class TransactionProducer(Producer, CheckingProducer):
         """The state of a transaction of this producer that is not ended yet; see `CheckAnswers`."""
         transaction = self._begun.get(message_id)
         return None if transaction is None else transaction.state or TransactionState.UNKNOWN
+
+
+def _was_not_stored(error: RlabError) -> bool:
+    """Whether an attempt certainly stored no half message, and another one may."""
+    return error.definite and may_retry(error)

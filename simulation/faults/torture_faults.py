@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
 from model.errors import RlabError
-from simulation.cluster.clients import SimulatedMember
 from simulation.cluster.cluster import SimulatedCluster
 from simulation.cluster.servers import SimulatedServer
 from simulation.faults.full_disk import FillingDisks
@@ -23,11 +22,29 @@ PAUSES_S = (0.0, 0.01, 0.2, 1.0, 3.0, 8.0)
 """Limits of the pause between two faults, some of which come in bunches."""
 
 
+class FaultyClient(Protocol):
+    """A client that faults are done to; `live` while it runs and can be reached."""
+
+    live: bool
+
+    async def stop(self) -> None:
+        """Shut it down as its owner would."""
+        ...
+
+    async def crash(self) -> None:
+        """Kill its process."""
+        ...
+
+    def hang(self) -> Fault:
+        """Cut its host off without a reset."""
+        ...
+
+
 class Faults:
     """The faults of one run; `start` starts the consumer of a slot."""
 
     def __init__(
-        self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[SimulatedMember]]
+        self, cluster: SimulatedCluster, disks: FillingDisks, start: Callable[[str], Awaitable[FaultyClient]]
     ) -> None:
         self.done: Counter[str] = Counter()  # kind of fault -> how often it was done
         self.spared: list[str] = []  # servers that are neither stopped nor crashed; other faults may hit them
@@ -36,7 +53,7 @@ class Faults:
         self._random = cluster.simulation.random
         self._disks = disks
         self._start = start
-        self._slots: dict[str, SimulatedMember | None] = {}
+        self._slots: dict[str, FaultyClient | None] = {}
         self._hung: dict[str, Fault] = {}
         self._faults: list[Fault] = []
 
@@ -93,7 +110,7 @@ class Faults:
         living = [slot for slot, consumer in self._slots.items() if consumer is not None and slot not in self._hung]
         return self._random.choice(living or [""])
 
-    def _take_out(self, slot: str) -> SimulatedMember:
+    def _take_out(self, slot: str) -> FaultyClient:
         consumer = self._slots[slot]
         assert consumer is not None, f"nobody is in {slot}"
         self._slots[slot] = None

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio.abc import TaskGroup
 
@@ -55,7 +55,10 @@ _V = TypeVar("_V", bound=SeedVerdict)
 
 
 def run_seed(
-    seed: int, verdict: type[_V], run: Callable[[SimulatedCluster, FillingDisks, TaskGroup], Awaitable[_V]]
+    seed: int,
+    verdict: type[_V],
+    run: Callable[[SimulatedCluster, FillingDisks, TaskGroup], Awaitable[_V]],
+    **broker_options: Any,
 ) -> _V:
     """Run a seed on one name server and two brokers, in a world and a directory of its own.
 
@@ -65,7 +68,7 @@ def run_seed(
 
         async def main(simulation: Simulation) -> _V:
             disks = FillingDisks(Path(root))
-            cluster = SimulatedCluster(simulation, Path(root), store=SMALL_STORE, files=disks)
+            cluster = SimulatedCluster(simulation, Path(root), store=SMALL_STORE, files=disks, **broker_options)
             async with cluster, background_tasks() as tasks:
                 return await run(cluster, disks, tasks)
 
