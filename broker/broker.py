@@ -94,8 +94,7 @@ class Broker(Feature):
         self.store = store
         self.metadata = metadata
         self.loop = loop
-        self._started_at = loop.time()
-        self._look_at = self._started_at
+        self._started_at = self._look_at = loop.time()
         run = metadata.number("runs")
         metadata.save_number("runs", run + 1)  # committed with what the features store at the start, as the next is
         self._data_id = metadata.number("data_id") or config.rng.getrandbits(_DATA_ID_BITS)
@@ -132,12 +131,13 @@ class Broker(Feature):
         self.delays = add(Delays(core, topics))
         add(SendBack(core, topics, self.delays, settings))
         add(DeadLetters(core, topics))
+        transactions = None
         if Part.TRANSACTIONS in config.parts:
-            self.transactions = add(Transactions(core, topics, groups, config.transactions))
-            add(TransactionChecks(core, topics, groups, self.transactions))
+            transactions = self.transactions = add(Transactions(core, topics, groups, config.transactions))
+            add(TransactionChecks(core, topics, groups, transactions))
         add(Sends(core, topics, self.delays))
         self.pulls = add(Pulls(core, topics, groups, leases, settings, taken))
-        add(Queries(core, topics, self.delays, config.files, config.data_dir))
+        add(Queries(core, topics, self.delays, transactions, config.files, config.data_dir))
         if Part.POP in config.parts:
             self.pop = leases.rival = add(Pop(core, topics, groups, leases, settings, config.rng))
         if Part.SINK in config.parts:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from cli import topic
+from cli import producer, topic
 from cli.bench import command as bench
 from cli.crash import command as crash
 from cli.demo import command as demo
@@ -62,6 +62,7 @@ for module in (
     topic,
     group,
     message,
+    producer,
     produce,
     consume,
     swarm,

@@ -21,9 +21,11 @@ from broker.store.disk.errors import StoreReadFailed
 from broker.store.disk.files import Files
 from broker.store.keys.search import FoundRecord, KeySearcher, segment_views
 from broker.topics.service import Topics
+from broker.transactions.records import decode_half
+from broker.transactions.service import Transactions
 from model.errors import SystemBusy
 from model.limits import LOOKUP_GENTLE_S, LOOKUP_SLICE_S, MAX_LOOKUP_BYTES, MAX_LOOKUPS
-from model.names import SCHEDULE_TOPIC
+from model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from model.record import HEADER, encode_record
 from remoting.command import Command, Reply
 from remoting.connection import Connection
@@ -34,17 +36,26 @@ _END_OF_TIME_MS = 2**63 - 1
 _REST = 3
 """While messages are stored, a search rests for this many times the length of its last step."""
 
-_Row = tuple[str, int, int, bytes]
-"""topic, queue id, when it is delivered or -1, stored record"""
+_Row = tuple[str, int, int, bytes] | tuple[str, int, int, bytes, tuple[int, float] | None]
+"""topic, queue id, when it is delivered or -1, stored record; and of a half message what `_half_row` adds"""
 
 
 class Queries(Feature):
     """Searches the log of one broker for messages."""
 
-    def __init__(self, core: Core, topics: Topics, delays: Delays, files: Files, directory: Path) -> None:
+    def __init__(
+        self,
+        core: Core,
+        topics: Topics,
+        delays: Delays,
+        transactions: Transactions | None,
+        files: Files,
+        directory: Path,
+    ) -> None:
         self._core = core
         self._topics = topics.table
         self._delays = delays
+        self._transactions = transactions
         self._directory = directory
         self._searcher = KeySearcher(files)
         # asyncio's, not anyio's: that one never returns to a task that was started while the server is being cancelled.
@@ -95,7 +106,7 @@ class Queries(Feature):
                 if step is None:
                     break
                 if step.found is not None and begin_ms <= step.found.stored_ms <= end_ms:
-                    row = self._row(step.found, names)
+                    row = self._row(step.found, names, with_halves=bool(header.get("halves")))
                     if row is not None:
                         rows.append(row)
                         size += len(row[3])
@@ -111,11 +122,13 @@ class Queries(Feature):
             steps.close()
         return Reply({"next_before": next_before}, msgpack.packb(rows))
 
-    def _row(self, found: FoundRecord, names: dict[int, str]) -> _Row | None:
+    def _row(self, found: FoundRecord, names: dict[int, str], *, with_halves: bool) -> _Row | None:
         """The row of a record; None if no consumer could read it."""
         topic = names.get(found.topic_id)
         if topic is None or found.queue_offset >= self._core.store.max_offset(found.topic_id, found.queue_id):
             return None  # of a deleted topic, or not acknowledged yet
+        if topic == HALF_TOPIC:
+            return self._half_row(found) if with_halves else None
         if topic != SCHEDULE_TOPIC:
             return topic, found.queue_id, -1, found.record
         delayed = unpack_delayed(found.record[HEADER.size :])
@@ -132,3 +145,17 @@ class Queries(Feature):
             delayed.payload,
         )
         return delayed.topic, delayed.queue_id, delayed.due_ms, record
+
+    def _half_row(self, found: FoundRecord) -> _Row | None:
+        """The row of a half message, with (checks, seconds to the next or -1) if it is open, or None if it is ended."""
+        half = decode_half(found.record[HEADER.size :])
+        if half is None:
+            return None
+        record = encode_record(
+            found.topic_id, half.queue_id, found.queue_offset, found.stored_ms, half.tag_hash, 0, 0, half.payload
+        )
+        known = None if self._transactions is None else self._transactions.table.get(found.queue_offset)
+        if known is None:
+            return half.topic, half.queue_id, -1, record, None
+        next_s = -1.0 if known.waits else max(0.0, known.due - self._core.loop.time())
+        return half.topic, half.queue_id, -1, record, (known.checks, next_s)

@@ -2,7 +2,8 @@
 
 A copy for a retry and a dead-letter message keep the payload of the message, so they are found by the same id and by
 the same keys, under the name of their own topic as well as under that of the message. A delayed message
-(`broker/retry/delays.py`) is found under the queue to which it will be delivered.
+(`broker/retry/delays.py`) is found under the queue to which it will be delivered, a half message
+(`broker/transactions/records.py`) under the one in which a commit publishes it.
 
 This is the only code of a broker that reads payloads, and sends do not pass through it.
 """
@@ -14,8 +15,9 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from broker.transactions.records import HALVES, decode_half
 from model.limits import MAX_KEYS
-from model.names import SCHEDULE_TOPIC
+from model.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 _PAYLOAD_TYPES = (str, bytes, str, list, dict, int, str)
 _DELAYED_TYPES = (int, str, int, int, int, bytes)
@@ -57,6 +59,11 @@ class SearchKeys:
             if delayed is None:
                 return _NOTHING
             stored_in, payload = delayed.topic, delayed.payload
+        elif stored_in == HALF_TOPIC:
+            half = decode_half(payload) if queue_id == HALVES else None
+            if half is None:
+                return _NOTHING
+            stored_in, payload = half.topic, half.payload
         fields = _unpack(payload, _PAYLOAD_TYPES)
         if fields is None or not all(isinstance(key, str) for key in fields[3]):
             return _NOTHING

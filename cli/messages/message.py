@@ -75,7 +75,8 @@ def show(
 ) -> None:
     """Show a message and every place where it is stored.
 
-    Places are the queue it was sent to, retry topics of groups that failed on it, and dead-letter topics.
+    Places are the queue it was sent to, retry topics of groups that failed on it, and dead-letter topics. A half
+    message is open or ended; if it is ended and the message has no other place, it was rolled back.
 
     Example: rlab message show 5f0c3a9d27e1b8460000002a
     """
@@ -156,6 +157,7 @@ def found_document(found: FoundMessages) -> dict[str, object]:
                 "times_delivered": each.message.times_delivered,
                 "due_ms": each.due_ms,
                 "undecodable": each.undecodable or None,
+                "half": each.half or None,
             }
             for each in found.messages
         ],
@@ -166,7 +168,9 @@ def found_document(found: FoundMessages) -> dict[str, object]:
 
 def _place(found: FoundMessage) -> tuple[object, ...]:
     message, queue = found.message, found.message.queue
-    offset = message.offset if found.due_ms is None else f"due {_time(found.due_ms)}"
+    offset = f"half, {found.half}" if found.half else message.offset
+    if found.due_ms is not None:
+        offset = f"due {_time(found.due_ms)}"
     return _time(message.stored_ms), queue.topic, queue.broker_name, queue.queue_id, offset, message.times_delivered
 
 

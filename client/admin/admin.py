@@ -16,6 +16,7 @@ from client.admin.expected_owners import group_info, newest_assignment
 from client.admin.group_settings import set_group, settings_in
 from client.admin.messages import DEFAULT_FOUND, FoundMessages, find_messages
 from client.admin.offsets import reset_offsets
+from client.admin.producers import ProducerGroup, ProducerGroupInfo, all_producer_groups, one_producer_group
 from client.admin.records import AssignmentInfo, BrokerInfo, GroupInfo, GroupReport, GroupSummary, PoppedQueue
 from client.admin.requests import ClusterRequests, listed, succeeded, unpack, unpack_group
 from client.admin.topics import create_topic, delete_topic, scale_topic
@@ -311,6 +312,25 @@ class Admin(ClientLife):
         }
         named = {name: value for name, value in changes.items() if value is not None}
         return await set_group(self._cluster, group, named, create=create)
+
+    async def producer_groups(self) -> tuple[ProducerGroup, ...]:
+        """Every producer group with a member or an open transaction on a broker that answers, sorted by name.
+
+        Raises:
+            ServiceNotAvailable: no broker is registered.
+            ConnectFailed: no broker answers.
+        """
+        return await all_producer_groups(self._cluster)
+
+    async def producer_group(self, group: str) -> ProducerGroupInfo:
+        """The members and the oldest open transactions of a producer group.
+
+        Raises:
+            InvalidParameter: an illegal name.
+            GroupNotExist: no broker that answers knows it.
+            ServiceNotAvailable, ConnectFailed: as of `producer_groups`.
+        """
+        return await one_producer_group(self._cluster, check_group(group))
 
     def dead_letters(self, group: str) -> DeadLetterAdmin:
         """The dead-letter messages of a group.

@@ -32,6 +32,8 @@ class FoundMessage:
     due_ms: int | None  # when a delayed message is delivered, wall clock in milliseconds; None if it is not delayed
     # what is wrong with a payload that is no message, which is `message.body` then; "" for a message
     undecodable: str = ""
+    # "open: ..." or "ended" of a half message, whose offset is -1; "" for any other
+    half: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +89,30 @@ async def _find_on(
     found: list[FoundMessage] = []
     before: int | None = None
     while len(found) < max_n:
-        asked = {**header, "max_n": max_n - len(found), "before": before}
+        asked = {**header, "max_n": max_n - len(found), "before": before, "halves": True}
         answer = await cluster.remoting.request(address, code, asked, None, LOOKUP_TIMEOUT_S)
-        for topic, queue_id, due_ms, record in unpack(answer):
+        for topic, queue_id, due_ms, record, *half in unpack(answer):
             [(message, undecodable)] = decode_or_keep(MessageQueue(topic, name, queue_id), record)
             is_delayed = due_ms >= 0
-            message = message._replace(offset=-1) if is_delayed else message
-            found.append(FoundMessage(message=message, due_ms=due_ms if is_delayed else None, undecodable=undecodable))
+            message = message._replace(offset=-1) if is_delayed or half else message
+            found.append(
+                FoundMessage(
+                    message=message,
+                    due_ms=due_ms if is_delayed else None,
+                    undecodable=undecodable,
+                    half=_half_text(half[0]) if half else "",
+                )
+            )
         before = answer.header["next_before"]
         if before < 0:
             return found, True
     return found, False
+
+
+def _half_text(known: tuple[int, float] | None) -> str:
+    """The state of a half message in words: what its broker knows of it, None once it is ended."""
+    if known is None:
+        return "ended"
+    checks, next_s = known
+    when = "waits for a producer of its group" if next_s < 0 else f"next check in {next_s:.0f} s"
+    return f"open: {checks} checks, {when}"

@@ -71,10 +71,12 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("before", int, "only records before this log position: where to go on", False, minimum=0),
             Field("begin_ms", int, "stored then or later, wall clock in milliseconds", False, minimum=0),
             Field("end_ms", int, "stored then or earlier", False, minimum=0),
+            Field("halves", bool, "whether half messages are wanted too", required=False),
         ),
         answer="header `next_before`: ask again from there for older messages, -1 when everything was searched; "
         "body: msgpack array of [topic, queue id, when it is delivered in wall clock ms or -1, stored record], the "
-        "newest first",
+        "newest first; a half message has one value more: [checks, seconds to the next or -1 while it waits for a "
+        "producer], or nil once it is ended",
     ),
     RequestCode.VIEW_MESSAGE_BY_ID: RequestSchema(
         "admin -> broker",
@@ -83,6 +85,7 @@ MESSAGE_SCHEMA: dict[RequestCode, RequestSchema] = {
             Field("message_id", str, "id that the producer gave it"),
             Field("max_n", int, "most messages", minimum=1, maximum=MAX_LOOKUP_MESSAGES),
             Field("before", int, "only records before this log position: where to go on", False, minimum=0),
+            Field("halves", bool, "whether half messages are wanted too", required=False),
         ),
         answer="as of QUERY_MESSAGE",
     ),

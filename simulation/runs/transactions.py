@@ -196,7 +196,7 @@ class _TransactionRun:
                 asked(*arguments)
 
         ends.end = lossy_end  # type: ignore[method-assign]
-        answers.asked = lossy_asked  # type: ignore[method-assign]
+        answers.asked = lossy_asked  # type: ignore[method-assign, assignment]
 
     def _happens(self, chance: float) -> bool:
         return not self.whole and self.random.random() < chance

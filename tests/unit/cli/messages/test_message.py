@@ -115,6 +115,7 @@ def test_the_document_tells_where_each_is_and_what_is_missing() -> None:
                 "times_delivered": 2,
                 "due_ms": 7,
                 "undecodable": None,
+                "half": None,
             }
         ],
         "complete": False,
