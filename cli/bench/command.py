@@ -46,8 +46,9 @@ BY_NAME_ONLY = ("twice", "width", "store-memory", "spark")
 
 
 PEERS = ("redis", "nats", "kafka")
-PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", "latency")
-"""The measurements that are compared with peers; the first four words of NAMES mean the same."""
+RATES = ("latency-20000", "latency-40000", "latency-60000")
+PEER_NAMES = ("send-1", "send-64", "batches-32", "consume", "consume-32", *RATES)
+"""The measurements that are compared with peers."""
 
 
 def _checked(names: list[str] | None, allowed: Sequence[str], default: Sequence[str]) -> list[str]:

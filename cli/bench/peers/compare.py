@@ -19,13 +19,12 @@ from cli.bench.kit.processes import echo_process
 from cli.bench.kit.rounds import Progress, Sizes, rate
 from cli.bench.peers.latency import measure_latency
 from cli.bench.peers.pace import Latencies
-from cli.bench.peers.systems.protocol import OURS, TOPIC, Sender, System
+from cli.bench.peers.systems.protocol import LATENCY, OURS, TOPIC, Sender, System
 from cli.bench.peers.systems.registry import SYSTEMS
 from cli.bench.peers.table import ECHO, PeerComparison, compare
 from cli.bench.peers.work import batch_rate, consume_rate, send_rate
 from cli.bench.throughput.send import echoing
 
-RATES = (20_000, 40_000, 60_000)
 _BATCH = {"consume": 1, "consume-32": 32}
 _IN_FLIGHT = {"send-1": 1, "send-64": 64}
 _FILLED = "filled"
@@ -60,9 +59,11 @@ async def run_comparison(
                     progress(f"filling {each.system.name}")
                     await _fill(each, sizes.peer_backlog)
         for name in names:
-            taking = [each for each in running if name in each.system.measurements]
-            if name == "latency":
-                results += await _latencies(taking, sizes, progress)
+            kind, _, per_s = name.partition("-")
+            wanted = kind if kind == LATENCY else name
+            taking = [each for each in running if wanted in each.system.measurements]
+            if kind == LATENCY:
+                results += await _latencies(int(per_s), taking, sizes, progress)
             else:
                 results.append(await _rates(name, taking, sizes, progress))
     return results
@@ -139,18 +140,17 @@ async def _in_turns(
     return rounds
 
 
-async def _latencies(taking: Sequence[_Running], sizes: Sizes, progress: Progress) -> list[PeerComparison]:
-    results: list[PeerComparison] = []
-    for per_s in RATES:
-        measured: dict[str, list[Latencies]] = {each.system.name: [] for each in taking}
-        for number in range(sizes.repeat):
-            for each in turn(list(taking), number):
-                system = each.system
-                progress(f"{per_s:,}/s: {system.name}, round {number + 1} of {sizes.repeat}")
-                measured[system.name].append(await measure_latency(system, each.address, per_s, sizes.seconds))
-        for what in ("p50", "p99", "p999"):
-            rounds = {name: [getattr(each, what) for each in of_system] for name, of_system in measured.items()}
-            results.append(compare(f"latency-{per_s}-{what}", "ms", rounds, more_is_better=False))
+async def _latencies(per_s: int, taking: Sequence[_Running], sizes: Sizes, progress: Progress) -> list[PeerComparison]:
+    measured: dict[str, list[Latencies]] = {each.system.name: [] for each in taking}
+    for number in range(sizes.repeat):
+        for each in turn(list(taking), number):
+            system = each.system
+            progress(f"{per_s:,}/s: {system.name}, round {number + 1} of {sizes.repeat}")
+            measured[system.name].append(await measure_latency(system, each.address, per_s, sizes.seconds))
+    results = []
+    for what in ("p50", "p99", "p999"):
+        rounds = {name: [getattr(each, what) for each in of_system] for name, of_system in measured.items()}
+        results.append(compare(f"latency-{per_s}-{what}", "ms", rounds, more_is_better=False))
     return results
 
 

@@ -55,7 +55,7 @@ class ConfluentKafka:
     server = "kafka"
     modules = ("confluent_kafka",)
     programs = ("java",)
-    measurements = frozenset({"send-1", "send-64", "consume", "consume-32", "latency"})
+    measurements = frozenset({"send-1", "send-64", "consume", "consume-32"})
     settings = Settings(
         server=SETTINGS,
         client=f"confluent-kafka (librdkafka), acks 1, linger 0, {QUEUES} partitions; its polls in a thread; "

@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 OURS = "rlab"
 """The name of rebalance-lab among the systems."""
 TOPIC = "bench"
+LATENCY = "latency"
+"""The kind of the measurements `latency-20000` and so on: messages per second."""
 QUEUES = 8
 """Queues or partitions of the topic, where a system has them."""
 SENDERS = 64
