@@ -225,7 +225,6 @@ def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(table: pd.DataFrame, most: int | None = None) -> Rows:
     some = table if most is None else table.head(most)
-    return [
-        {name: None if pd.isna(value) else value for name, value in row.items()}
-        for row in some.astype(object).to_dict("records")
-    ]
+    # Whole columns at once: a call for each of a million values took as long as the page.
+    rows: Rows = some.astype(object).where(some.notna(), None).to_dict("records")
+    return rows
