@@ -18,7 +18,7 @@ CRASH_ARGS ?=
 COMPAT_ARGS ?=
 # For the clients of RocketMQ: features, mixed, docs
 INTEROP_ARGS ?=
-# For the torture in virtual time, e.g. make torture TORTURE_ARGS="--hours 2 --seed 7 --levels"
+# For the torture in virtual time, e.g. make torture TORTURE_ARGS="--seed 7"
 TORTURE_ARGS ?=
 
 # Tests, benchmarks and the demo start hundreds of Python processes, and without bytecode each compiles every module
@@ -72,7 +72,7 @@ crash: $(STAMP) ## kill brokers under load 200 times, lose nothing (CRASH_ARGS="
 	@$(BIN)/rlab crash $(CRASH_ARGS)
 
 torture: $(STAMP) ## an hour of faults in virtual time, a minute of churn in real time (TORTURE_ARGS="--seed 7")
-	@$(BIN)/python -m simulation.runs.torture $(TORTURE_ARGS)
+	@$(BIN)/rlab sim --kind torture $(TORTURE_ARGS)
 	@RLAB_TORTURE_S=60 $(BIN)/python -m pytest -q -s tests/tcp/test_levels.py
 
 mutants: $(STAMP) ## plant bugs in the shipped code, and let simulated runs find each (some 10 minutes)

@@ -41,7 +41,11 @@ _Master = Annotated[
 ]
 _Kind = Annotated[
     str,
-    typer.Option(metavar="plain|order|pop|power", help="Kind of drawn programmes.", show_default="all kinds in turns"),
+    typer.Option(
+        metavar="plain|order|pop|power|torture",
+        help="Kind of drawn programmes.",
+        show_default="the first four in turns",
+    ),
 ]
 _Quirk = Annotated[
     list[Quirk] | None,
@@ -115,12 +119,12 @@ def _cases(
     file: Path | None, seed: int | None, seeds: int, kind: str, quirks: tuple[str, ...], *, sound: bool
 ) -> list[Case]:
     """The cases that the options mean. Raises ConfigError for a kind that does not exist, and for a bad file."""
-    from simulation.engine.draw import KINDS
+    from simulation.engine.draw import ALL_KINDS
     from simulation.engine.sweep import Case
     from simulation.engine.text import programme_of, text_of
 
-    if kind and kind not in KINDS:
-        raise ConfigError(f"no kind {kind!r}; there are {', '.join(KINDS)}")
+    if kind and kind not in ALL_KINDS:
+        raise ConfigError(f"no kind {kind!r}; there are {', '.join(ALL_KINDS)}")
     text = ""
     if file is not None:
         if kind:

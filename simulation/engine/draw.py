@@ -4,6 +4,7 @@
     order   a group in key order and one in queue order, with listeners that fail, and poisoned messages
     pop     a group that pops, some of whose listeners take longer than the invisible time
     power   plain groups on brokers that sync before they answer, and lose power
+    torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
 
 A process that a step ends is started by a later one, so that leaving out either gives a programme as well.
 """
@@ -14,6 +15,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from model.limits import PULL_SUSPEND_S, REBALANCE_INTERVAL_S
 from simulation.engine.programme import (
     ClusterPart,
     GroupPart,
@@ -26,6 +28,9 @@ from simulation.engine.programme import (
 
 KINDS = ("plain", "order", "pop", "power")
 """The kinds of programmes; a sweep without a kind draws them in turns."""
+ALL_KINDS = (*KINDS, "torture")
+ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
+"""Rounds of torture, and the last part of each, which has no faults."""
 LASTS_S = 30.0
 """How long the faults of a drawn programme happen."""
 LOST_CODES = (
@@ -66,13 +71,18 @@ class _Drawing:
         weights = _WEIGHTS | _MORE.get(self.kind, {})
         draws, shares = list(weights), list(weights.values())
         steps: list[Step] = []
-        while self.at_s < LASTS_S:
-            steps += self.chance.choices(draws, shares)[0](self)
-            self.at_s += self.chance.choice((0.0, 0.05, 0.5, 3.0, 5.0)) * self.chance.random()
+        if self.kind == "torture":
+            for number in range(ROUNDS):
+                self.at_s = number * ROUND_S
+                self._fill(steps, draws, shares, self.at_s + ROUND_S - CALM_S, (0.0, 0.2, 3.0, 8.0))
+                steps.append(Step(at_s=(number + 1) * ROUND_S - CALM_S + 20.0, do="heal"))
+        else:
+            self._fill(steps, draws, shares, LASTS_S, (0.0, 0.05, 0.5, 3.0, 5.0))
         return Programme(
             name=f"{self.kind}-{self.seed}",
             seed=self.seed,
-            lasts_s=LASTS_S + 5.0,
+            lasts_s=ROUNDS * ROUND_S if self.kind == "torture" else LASTS_S + 5.0,
+            rest_s=PULL_SUSPEND_S + REBALANCE_INTERVAL_S if self.kind == "torture" else 0.0,
             cluster=self.cluster,
             promise=PromisePart(converge_s=40.0, settle_s=90.0, stale_s=120.0),
             load=self.load,
@@ -80,6 +90,13 @@ class _Drawing:
             group=self.groups,
             step=tuple(steps),
         )
+
+    def _fill(
+        self, steps: list[Step], draws: list[_Draw], shares: list[int], until_s: float, pauses_s: tuple[float, ...]
+    ) -> None:
+        while self.at_s < until_s:
+            steps += self.chance.choices(draws, shares)[0](self)
+            self.at_s += self.chance.choice(pauses_s) * self.chance.random()
 
     def step(self, do: str, who: str = "", *, after_s: float = 0.0, **columns: Any) -> Step:
         return Step(at_s=round(self.at_s + after_s, 3), do=do, who=who, **columns)
@@ -180,7 +197,11 @@ _WEIGHTS: dict[_Draw, int] = {
     _ended("crash", "producers"): 1,
 }
 """What may happen, and how often beside the others."""
-_MORE: dict[str, dict[_Draw, int]] = {"power": {_power_cut: 12, _crash_broker: 0}, "order": {_scale: 0}}
+_MORE: dict[str, dict[_Draw, int]] = {
+    "power": {_power_cut: 12, _crash_broker: 0},
+    "order": {_scale: 0},
+    "torture": {_scale: 0},
+}
 """What happens more or less often in a kind."""
 
 _Parts = tuple[ClusterPart, tuple[TopicPart, ...], tuple[GroupPart, ...], LoadPart]
@@ -229,4 +250,19 @@ def _power(chance: random.Random) -> _Parts:
     return ClusterPart(flush="sync", sync_s=0.004), topics, groups, LoadPart(producers=3, messages=120, pause_s=0.4)
 
 
-_PARTS: dict[str, Callable[[random.Random], _Parts]] = {"plain": _plain, "order": _order, "pop": _pop, "power": _power}
+def _torture(chance: random.Random) -> _Parts:
+    groups = (
+        GroupPart(name="works", members=10, session_s=10.0),
+        GroupPart(name="fails", members=10, session_s=10.0, fails=0.02, poisoned=200),
+    )
+    load = LoadPart(producers=4, messages=20_000, pause_s=0.4)
+    return ClusterPart(name_servers=2), (TopicPart(name="orders", queues=8),), groups, load
+
+
+_PARTS: dict[str, Callable[[random.Random], _Parts]] = {
+    "plain": _plain,
+    "order": _order,
+    "pop": _pop,
+    "power": _power,
+    "torture": _torture,
+}

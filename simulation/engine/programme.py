@@ -239,6 +239,7 @@ class Programme:
     about: str = ""
     seed: int = 0  # decides everything that is left to chance, as the latency of packets
     lasts_s: float = 0.0  # how long it runs at least before the last repair; its last step may be later
+    rest_s: float = 0.0  # after each repair, before everything that could leak is counted; 0 for no count
     cluster: ClusterPart = ClusterPart()
     promise: PromisePart = PromisePart()
     load: LoadPart = LoadPart()
@@ -248,6 +249,7 @@ class Programme:
 
     def __post_init__(self) -> None:
         _in_range("programme", "lasts_s", self.lasts_s, 0, MAX_SIM_S)
+        _in_range("programme", "rest_s", self.rest_s, 0, MAX_SIM_S)
         _in_range("programme", "number of steps", len(self.step), 0, MAX_SIM_STEPS)
         topics = [topic.name for topic in self.topic]
         if not topics:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import anyio
 
+from broker.retention.plan import RetentionOptions
 from broker.store.disk.options import MIB, StoreOptions
 from model.errors import RlabError
 from model.event_log import EventSink
@@ -29,6 +30,7 @@ from simulation.engine.judge import Finding, Judge
 from simulation.engine.load import SimulatedLoad
 from simulation.engine.pops import watch_brokers
 from simulation.engine.programme import Programme
+from simulation.engine.rest import LeakCounts
 from simulation.faults.full_disk import FailingDisks, FillingDisks
 from simulation.faults.request_filters import RequestFilters
 from simulation.kernel.run import EPOCH_MS, Simulation, run_simulation
@@ -174,8 +176,11 @@ class _Run:
             files=self.disks,
             flush=FlushMode(part.flush),
             quirks=part.broker_quirks,
+            # Stored messages must not be what grows.
+            **({"retention": RetentionOptions(retain_bytes=MIB)} if self.programme.rest_s else {}),
         )
         self.cluster.keeps_events = False
+        self.leaks = LeakCounts(self.cluster, self.disks)
         self.cluster.watchers += [state.event, *([watch] if watch is not None else [])]
 
     async def run(self) -> None:
@@ -236,6 +241,12 @@ class _Run:
             self.judge.find(
                 "lost-write", f"{self.judge.lag} messages are not processed {promise.settle_s:g} s after it"
             )
+        if self.programme.rest_s and not self.judge.is_broken:
+            await anyio.sleep(self.programme.rest_s)
+            self.leaks.note()
+            if for_good:
+                for grown in self.leaks.grown():
+                    self.judge.find("leak", grown)
         load.sending.set()
         self.clock_s += loop.time() - began_s
 

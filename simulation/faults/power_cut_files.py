@@ -93,7 +93,7 @@ def _change_names(names: dict[str, _DiskFile], changes: dict[str, _DiskFile | No
 
 
 class PowerCutFiles(Files):
-    """The file layer of brokers whose power `simulation/runs/power_cuts.py` cuts.
+    """The file layer of brokers whose power a programme cuts.
 
     A sync does not reach the real disk. A file that existed before its first use here counts as durable.
     """

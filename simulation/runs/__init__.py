@@ -1,6 +1,6 @@
-"""Programs that put a cluster under load and faults and check what it promises; each is run with `python -m`.
+"""Runs that are no programmes of `simulation/engine`: damaged files of brokers, and transactions under faults.
 
-`torture.py` runs rounds of faults for an hour and looks for leaks. `order.py` and `pop.py` run many seeds of ordered
-and of POP groups; `scenario.py` is what they share. `power_cuts.py` cuts the power of brokers, `damage.py`
-damages their files. Checkers are in `simulation/checks`.
+`damage.py` fills a broker, damages a file of it (`simulation/faults/damage.py`), starts it again, and compares what is
+left with what was acknowledged and with what was reported. `transactions.py` runs seeds of transactions under random
+faults, by `scenario.py`. Each is run with `python -m`; `rlab crash` runs the first. No other room imports from here.
 """

@@ -1,9 +1,7 @@
-"""Order under churn, some seeds; `python -m simulation.runs.order --seeds 500` runs many, RLAB_ORDER_SEEDS too."""
+"""Order at a handover; `rlab sim --kind order --seeds 500` runs many programmes under churn."""
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import Any
 
 import anyio
@@ -11,23 +9,9 @@ import pytest
 
 from model.message import MessageExt
 from simulation.cluster.cluster import SimulatedCluster
-from simulation.runs.order import OrderOptions, run_order
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
-
-SEEDS = range(int(os.environ.get("RLAB_ORDER_SEEDS", "8")))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_keys_and_queues_keep_their_order_whatever_becomes_of_members_and_brokers(
-    seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL)  # clients and brokers complain all the time, and rightly
-    verdict = run_order(OrderOptions(seed=seed))
-    assert verdict.violations == [], f"seed {seed}"
-    assert verdict.changes >= 50
-    assert verdict.starts > verdict.settled > 0
 
 
 def test_a_member_that_gets_a_queue_back_waits_for_the_listener_it_left_behind(simulate: Simulate) -> None:

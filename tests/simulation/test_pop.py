@@ -1,12 +1,11 @@
 """Consumers that share single messages: all of them work, none holds another up, and nothing is lost or comes twice.
 
-Some seeds of `simulation/runs/pop.py`; `python -m simulation.runs.pop --seeds 500` runs many, RLAB_POP_SEEDS too.
+`rlab sim --kind pop --seeds 500` runs many programmes of faults.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -20,12 +19,10 @@ from model.message import MessageExt
 from model.names import dlq_topic
 from simulation.cluster.clients import SimulatedConsumer
 from simulation.cluster.cluster import SimulatedCluster
-from simulation.runs.pop import PopRunOptions, run_pop
 from tests.simulation.conftest import Simulate
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = range(int(os.environ.get("RLAB_POP_SEEDS", "8")))
 POP: dict[str, Any] = {"mode": "pop", "invisible_s": 3.0, "consume_from": ConsumeFrom.FIRST_OFFSET}
 
 
@@ -38,16 +35,6 @@ def numbers(n: int) -> Counter[bytes]:
 
 
 # ----------------------------------------------------------------------------------------------------------- many seeds
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_crashes_nothing_is_lost_comes_after_its_acknowledgement_or_stays_invisible(
-    seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.CRITICAL + 1)  # clients and brokers complain all the time, and rightly
-    verdict = run_pop(PopRunOptions(seed=seed))
-    assert verdict.violations == [], f"seed {seed}"
-    assert verdict.again > 0
 
 
 # ------------------------------------------------------------------------------------------------------- push consumers

@@ -78,7 +78,7 @@ def test_a_drawn_programme_is_shown_as_a_file_that_can_be_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--kind", "nothing"], "error: no kind 'nothing'; there are plain, order, pop, power"),
+        (["--kind", "nothing"], "error: no kind 'nothing'; there are plain, order, pop, power, torture"),
         (["no-such-file"], "error: no-such-file: No such file or directory"),
         (["{small}", "--kind", "pop"], "error: --kind is for drawn programmes; leave it out, or the file"),
         (["--seeds", "2", "--events", "x"], "error: --events is for one seed: name it with --seed"),
