@@ -42,9 +42,9 @@ _Master = Annotated[
 _Kind = Annotated[
     str,
     typer.Option(
-        metavar="plain|order|pop|power|torture",
+        metavar="plain|order|pop|power|calm|torture",
         help="Kind of drawn programmes.",
-        show_default="the first four in turns",
+        show_default="the first five in turns",
     ),
 ]
 _Quirk = Annotated[

@@ -4,6 +4,8 @@
     order   a group in key order and one in queue order, with listeners that fail, and poisoned messages
     pop     a group that pops, some of whose listeners take longer than the invisible time
     power   plain groups on brokers that sync before they answer, and lose power
+    calm    members come and go and change their topics, and nothing breaks but, in half of the seeds, one path between
+            a member and a broker: with tight bounds for queues without an owner and messages that wait
     torture an hour of rounds of plain faults, each with a repair and a rest, after which nothing may have grown
 
 A process that a step ends is started by a later one, so that leaving out either gives a programme as well.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from model.limits import PULL_SUSPEND_S, REBALANCE_INTERVAL_S
@@ -26,7 +29,7 @@ from simulation.engine.programme import (
     TopicPart,
 )
 
-KINDS = ("plain", "order", "pop", "power")
+KINDS = ("plain", "order", "pop", "power", "calm")
 """The kinds of programmes; a sweep without a kind draws them in turns."""
 ALL_KINDS = (*KINDS, "torture")
 ROUNDS, ROUND_S, CALM_S = 12, 300.0, 100.0
@@ -76,6 +79,8 @@ class _Drawing:
                 self.at_s = number * ROUND_S
                 self._fill(steps, draws, shares, self.at_s + ROUND_S - CALM_S, (0.0, 0.2, 3.0, 8.0))
                 steps.append(Step(at_s=(number + 1) * ROUND_S - CALM_S + 20.0, do="heal"))
+        elif self.kind == "calm":
+            return self._calm()
         else:
             self._fill(steps, draws, shares, LASTS_S, (0.0, 0.05, 0.5, 3.0, 5.0))
         return Programme(
@@ -88,6 +93,30 @@ class _Drawing:
             load=self.load,
             topic=self.topics,
             group=self.groups,
+            step=tuple(steps),
+        )
+
+    def _calm(self) -> Programme:
+        """Changes of the group, or one path that is cut; their bounds differ, because members poll to go round it."""
+        is_split = self.chance.random() < 0.5
+        steps: list[Step] = []
+        if is_split:
+            who, to = self.chance.choice(self.members), self.chance.choice(self.brokers)
+            steps = [Step(at_s=3.0, do="partition", who=who, to=to)]
+        else:
+            self.at_s = 3.0
+            self._fill(steps, list(_CHANGES), list(_CHANGES.values()), LASTS_S, (2.0, 8.0))
+        session_s = 4.0 if is_split else 60.0
+        promise = PromisePart(orphan_s=30.0, stale_s=600.0) if is_split else PromisePart(orphan_s=8.0, wait_s=8.0)
+        return Programme(
+            name=f"{self.kind}-{self.seed}",
+            seed=self.seed,
+            lasts_s=2 * LASTS_S,
+            cluster=self.cluster,
+            promise=promise,
+            load=self.load,
+            topic=self.topics,
+            group=tuple(replace(group, session_s=session_s) for group in self.groups),
             step=tuple(steps),
         )
 
@@ -197,6 +226,8 @@ _WEIGHTS: dict[_Draw, int] = {
     _ended("crash", "producers"): 1,
 }
 """What may happen, and how often beside the others."""
+_CHANGES: dict[_Draw, int] = {_stop_member: 2, _change_topics: 3, _scale: 1}
+"""What happens in a calm programme."""
 _MORE: dict[str, dict[_Draw, int]] = {
     "power": {_power_cut: 12, _crash_broker: 0},
     "order": {_scale: 0},
@@ -250,6 +281,11 @@ def _power(chance: random.Random) -> _Parts:
     return ClusterPart(flush="sync", sync_s=0.004), topics, groups, LoadPart(producers=3, messages=120, pause_s=0.4)
 
 
+def _calm_parts(chance: random.Random) -> _Parts:
+    topics = (TopicPart(name="orders", queues=chance.randint(2, 4)), TopicPart(name="payments", queues=2))
+    return ClusterPart(), topics, (GroupPart(name="billing", members=4),), LoadPart(messages=100, pause_s=0.8)
+
+
 def _torture(chance: random.Random) -> _Parts:
     groups = (
         GroupPart(name="works", members=10, session_s=10.0),
@@ -263,6 +299,6 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "plain": _plain,
     "order": _order,
     "pop": _pop,
-    "power": _power,
+    "power": _power, "calm": _calm_parts,
     "torture": _torture,
 }

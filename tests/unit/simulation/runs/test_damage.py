@@ -36,7 +36,7 @@ def test_a_loss_that_is_told_nobody_is_a_finding(
     monkeypatch: pytest.MonkeyPatch, part: type, name: str, broken: Callable[[object], object]
 ) -> None:
     monkeypatch.setattr(part, name, broken, raising=False)
-    assert run_damage(seed=7, trials=8).findings
+    assert run_damage(seed=1, trials=8).findings
 
 
 def test_a_file_is_damaged_and_the_way_is_told(tmp_path: Path) -> None:
