@@ -299,6 +299,7 @@ _PARTS: dict[str, Callable[[random.Random], _Parts]] = {
     "plain": _plain,
     "order": _order,
     "pop": _pop,
-    "power": _power, "calm": _calm_parts,
+    "power": _power,
+    "calm": _calm_parts,
     "torture": _torture,
 }
