@@ -294,7 +294,7 @@ MAX_TRANSACTION_CHECKS = 15
 TRANSACTION_KEEP_H = 72
 """Hours for which a half message is kept (RocketMQ: fileReservedTime)."""
 MAX_OPEN_TRANSACTIONS = 200_000
-"""Half messages of a broker that are not ended; each costs it about 250 bytes, and a restart some microseconds."""
+"""Half messages of a broker that are not ended; each costs it about 90 bytes beside its record."""
 TRANSACTIONS_PER_SNAPSHOT = 50_000
 """Half messages that may arrive, and twice as many as are open, before a broker stores which are open: so many a
 restart reads at most."""

@@ -23,6 +23,7 @@ HALVES, MARKS = 0, 1
 """Queues of the half topic."""
 
 _pack = msgpack.Packer(autoreset=True).pack
+_new_tuple = tuple.__new__  # the constructor of a named tuple is Python code
 _HALF_TYPES = (str, str, int, int, int, str, bytes)
 _NO_TARGETS: tuple[tuple[int, int, int], ...] = ()
 
@@ -53,9 +54,9 @@ def encode_half(half: HalfMessage) -> bytes:
 def decode_half(record: bytes) -> HalfMessage | None:
     """Decode the record of a half message; None if the bytes are something else."""
     fields = _unpacked(record)
-    if not isinstance(fields, tuple) or tuple(map(type, fields)) != _HALF_TYPES:
+    if type(fields) is not tuple or tuple(map(type, fields)) != _HALF_TYPES:
         return None
-    return HalfMessage(*fields)
+    return _new_tuple(HalfMessage, fields)
 
 
 def encode_mark(mark: Mark) -> bytes:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -156,11 +156,12 @@ class TransactionTable:
         self._open[offset] = half
         self._push(half.due, (offset,))
 
-    def add_batch(self, first: int, halves: Sequence[OpenHalf], due: float) -> None:
-        """Add half messages with consecutive offsets that are all due at the same time."""
-        offsets = range(first, first + len(halves))
-        self._open.update(zip(offsets, halves, strict=True))
-        self._push(due, offsets)
+    def add_batch(self, first: int, n: int, half: OpenHalf) -> None:
+        """Add half messages with consecutive offsets that are all alike; each is due at the same time."""
+        offsets = range(first, first + n)
+        # One record for all of them, until one is due: then it gets its own. Most are ended before.
+        self._open.update(dict.fromkeys(offsets, half))
+        self._push(half.due, offsets)
 
     def begin_end(self, offset: int) -> None:
         """Take an open half message whose end is being written; `ended` or `put_back` follows."""
@@ -177,8 +178,7 @@ class TransactionTable:
         """Open half messages again: their end could not be written."""
         due = now + self.options.check_interval_s
         for offset in offsets:
-            half = self._open[offset] = self._ending.pop(offset)
-            half.due = due
+            self._open[offset] = replace(self._ending.pop(offset), due=due)
         self._push(due, offsets)
 
     # --- checks ------------------------------------------------------------------------------------------------------
@@ -201,7 +201,8 @@ class TransactionTable:
                     break
                 half = self._open.get(offset)
                 if half is not None and half.due == at:  # or it was ended, or has become due at another time
-                    half.due = _TAKEN  # another entry may be due at the very same time
+                    # Its own from now on; and another entry may be due at the very same time.
+                    half = self._open[offset] = replace(half, due=_TAKEN)
                     due.append(DueHalf(offset, half, self._judge(half, now)))
         return due
 

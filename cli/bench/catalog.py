@@ -26,6 +26,7 @@ from cli.bench.throughput.order import bench_order
 from cli.bench.throughput.pop import bench_pop, bench_pop_memory
 from cli.bench.throughput.pull import bench_consume, bench_pull
 from cli.bench.throughput.send import bench_send
+from cli.bench.throughput.transactions import bench_open_transactions, bench_transactions
 
 Benchmark = Callable[[Sizes, Progress], Coroutine[Any, Any, list[Result]]]
 """Measures with the given sizes and reports the next step to `Progress`.
@@ -44,6 +45,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "order": bench_order,
     "pop": bench_pop,
     "pop-memory": bench_pop_memory,
+    "transactions": bench_transactions,
+    "transactions-open": bench_open_transactions,
     "contrast": bench_contrast,
     "sticky": bench_sticky,
     "join-100": bench_join,

@@ -25,6 +25,8 @@ NAMES = (
     "order",
     "pop",
     "pop-memory",
+    "transactions",
+    "transactions-open",
     "contrast",
     "sticky",
     "join-100",

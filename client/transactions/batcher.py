@@ -14,12 +14,13 @@ import msgpack
 
 from model.errors import RlabError, error_of
 from model.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
-from model.message_queue import MessageQueue
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
 
 _pack = msgpack.Packer(autoreset=True).pack
+_Way = tuple[Connection, bool | None]
+"""A connection, and None for half messages, or whether ends answer checks."""
 _END_BYTES = 64
 """A row of an end, about."""
 
@@ -69,17 +70,19 @@ class TransactionBatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop, group: str) -> None:
         self._loop = loop
         self._group = group
-        self._batches: dict[tuple[Connection, MessageQueue | bool], _Rows] = {}
+        self._batches: dict[_Way, _Rows] = {}
 
     def half(
-        self, connection: Connection, queue: MessageQueue, row: tuple[int, int, bytes], deadline: float
+        self, connection: Connection, row: tuple[str, int, int, int, bytes], deadline: float
     ) -> asyncio.Future[int]:
-        """Send a half message: (tag hash, first check after ms or -1, payload); the future is of its offset."""
-        batch = self._batches.get((connection, queue))
+        """Send a half message: (topic, queue id, tag hash, first check after ms or -1, payload).
+
+        The future is of its offset.
+        """
+        batch = self._batches.get((connection, None))
         if batch is None:
-            header = {"group": self._group, "topic": queue.topic, "queue_id": queue.queue_id}
-            batch = self._new((connection, queue), RequestCode.SEND_HALF_MESSAGE, header, deadline)
-        return self._add(batch, (connection, queue), row, len(row[2]), deadline)
+            batch = self._new((connection, None), RequestCode.SEND_HALF_MESSAGE, {"group": self._group}, deadline)
+        return self._add(batch, (connection, None), row, len(row[4]), deadline)
 
     def end(
         self, connection: Connection, row: tuple[int, str, int], deadline: float, *, from_check: bool = False
@@ -93,7 +96,7 @@ class TransactionBatcher:
 
     def _new(
         self,
-        key: tuple[Connection, MessageQueue | bool],
+        key: _Way,
         code: RequestCode,
         header: dict[str, Any],
         deadline: float,
@@ -106,7 +109,7 @@ class TransactionBatcher:
     def _add(
         self,
         batch: _Rows,
-        key: tuple[Connection, MessageQueue | bool],
+        key: _Way,
         row: Sequence[Any],
         size_bytes: int,
         deadline: float,

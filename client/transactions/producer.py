@@ -159,7 +159,7 @@ class TransactionProducer(Producer, CheckingProducer):
         now = self._time()
         deadline = now + self._timeout_s
         transaction.message_id, payload = self._encode(message)
-        row = (tag_hash(message.tags), transaction.check_after_ms, payload)
+        tag = tag_hash(message.tags) if message.tags else 0
         self._begun[transaction.message_id] = transaction
         attempt, avoid = 1, None
         try:
@@ -169,7 +169,9 @@ class TransactionProducer(Producer, CheckingProducer):
                     connection = self._masters.get(chosen.broker_name)
                     if connection is None or not connection.ready:
                         connection = await self._connection_to(chosen.broker_name, deadline - now)
-                    transaction.offset = await self._ends.half(connection, chosen, row, deadline)
+                    transaction.offset = await self._ends.half(
+                        connection, (topic, chosen.queue_id, tag, transaction.check_after_ms, payload), deadline
+                    )
                 except RlabError as error:
                     now = self._time()
                     self._picker.record(chosen.broker_name, 0.0, now, failed=True)

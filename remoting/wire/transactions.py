@@ -14,8 +14,10 @@ TRANSACTION_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.SEND_HALF_MESSAGE: RequestSchema(
         "producer -> broker",
         "Store half messages, each of a transaction of its own; no consumer sees one before it is committed.",
-        (_GROUP, TOPIC, QUEUE),
+        (_GROUP,),
         rows=(
+            Field("topic", str, "where a commit publishes it"),
+            Field("queue_id", int, "queue of that topic on this broker", minimum=0),
             Field("tag_hash", int, "hash of the message's tag", minimum=-(2**31), maximum=2**31 - 1),
             Field(
                 "check_after_ms",

@@ -55,7 +55,7 @@ def test_what_is_due_and_what_becomes_of_it_is_as_a_naive_twin_says(steps: list[
         if step == "arrive":
             assert isinstance(what, int)
             group = GROUPS[end % 2]
-            table.add_batch(end, [OpenHalf(group, "c", 0, now, now + how) for _ in range(what)], now + how)
+            table.add_batch(end, what, OpenHalf(group, "c", 0, now, now + how))
             for offset in range(end, end + what):
                 naive.rows[offset] = {"born": now, "due": now + how, "checks": 0, "ending": 0, "waits": 0}
                 naive.group[offset] = group

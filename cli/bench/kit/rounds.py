@@ -44,6 +44,7 @@ class Sizes:
     moves: int = 6  # consumers that join and leave again under load
     widths: tuple[int, ...] = (10, 30, 100, 300, 1_000)  # members of the groups of width
     in_flight: int = 1_000_000  # invisible messages of pop-memory
+    open_transactions: int = 100_000  # half messages of transactions-open
     spark_rows: int = 1_000_000  # messages that Spark reads at a time; it writes half as many
     trickle: int = 200  # messages whose latency to Spark is measured
 

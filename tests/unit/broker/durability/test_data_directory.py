@@ -14,6 +14,7 @@ from model.events import EventKind
 from remoting.request_code import RequestCode
 from tests.docs.pages import table_of
 from tests.unit.broker.harness import Peer, World, payload_of, records, simulated
+from tests.unit.broker.transactions.test_service import ROLLBACK, end, half
 
 STORE = StoreOptions(segment_bytes=16 * 1024, reserve_bytes=64 * 1024)
 BODY_BYTES = 1_000
@@ -109,3 +110,23 @@ async def outcome_of(world: World) -> str:
     told = sum(event.n for event in world.of_kind(EventKind.MESSAGES_DAMAGED))
     lost = len(right) - len(found)
     return f"{NOT_TOLD} {told} {lost}" if told != lost else TOLD if lost else SERVED
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"), [("metadata.sqlite", "older"), ("an index", "gone"), ("ENDS", "cut"), ("RESERVE", "gone")]
+)
+@simulated
+async def test_a_damaged_file_opens_no_transaction_again_and_loses_none(world: World, file: str, damage: str) -> None:
+    await store(world, 0, HALF)
+    await world.start_broker(store=STORE)
+    await half(world.peer("begins"), "open", "ended", after_ms=3_600_000)
+    await world.stop_broker()
+    older = Path(f"{world.data_dir} older")
+    shutil.copytree(world.data_dir, older)
+    await store(world, HALF, ALL)
+    await world.start_broker(store=STORE)
+    assert await end(world.peer("ends"), (1, "ended", ROLLBACK)) == [0]
+    await world.stop_broker()
+    do(damage, FILES[file](world.data_dir), FILES[file](older))
+    await world.start_broker(store=STORE)
+    assert [offset for offset, _ in world.broker.transactions.table] == [0]

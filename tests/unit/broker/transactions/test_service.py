@@ -25,9 +25,8 @@ DONE, ENDED_BEFORE, NOT_FOUND = 0, 1, 2
 
 async def half(peer: Peer, *ids: str, topic: str = "t", queue_id: int = 0, group: str = "p", after_ms: int = -1) -> int:
     """Send half messages with these ids; returns the offset of the first."""
-    rows = [[0, after_ms, encode_payload(Message(topic, each.encode()), 0, each)] for each in ids]
-    header = {"group": group, "topic": topic, "queue_id": queue_id}
-    return int((await peer.call(RequestCode.SEND_HALF_MESSAGE, header, rows)).header["offset"])
+    rows = [[topic, queue_id, 0, after_ms, encode_payload(Message(topic, each.encode()), 0, each)] for each in ids]
+    return int((await peer.call(RequestCode.SEND_HALF_MESSAGE, {"group": group}, rows)).header["offset"])
 
 
 async def end(peer: Peer, *rows: tuple[int, str, int], group: str = "p", **fields: Any) -> list[int]:
@@ -130,7 +129,7 @@ async def test_a_half_message_that_could_never_be_published_is_refused(world: Wo
     with pytest.raises(InvalidParameter, match="check after ms of row 0"):
         await half(a, "x", after_ms=3_600_001)
     with pytest.raises(MessageIllegal):
-        await a.call(RequestCode.SEND_HALF_MESSAGE, {"group": "p", "topic": "t", "queue_id": 0}, [[0, -1, b""]])
+        await a.call(RequestCode.SEND_HALF_MESSAGE, {"group": "p"}, [["t", 0, 0, -1, b""]])
     assert len(world.broker.transactions.table) == 0
 
 
