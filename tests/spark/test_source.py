@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 
 MakeTopic = Callable[[int], str]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# Without the trace, whose messages would push all those of a test out of so small a log.
+SMALL_LOG = ("--segment-size", "64KiB", "--retain-size", "64KiB", "--no-trace-topic")
 
 
 def read(spark: SparkSession, cluster: ClusterProcesses, topic: str, **options: str) -> DataFrame:
@@ -197,7 +199,7 @@ def test_a_broker_may_restart_elsewhere_between_plan_and_read(spark: SparkSessio
 
 
 def test_messages_that_were_deleted_are_an_error_or_are_skipped(spark: SparkSession, tmp_path: Path) -> None:
-    with cluster_processes(tmp_path, "--segment-size", "64KiB", "--retain-size", "64KiB") as own:
+    with cluster_processes(tmp_path, *SMALL_LOG) as own:
         own.create_topic("t", 1)
         own.send([Message("t", b"x" * 1_000) for _ in range(50)])
         begin = '{"t": {"broker-a": {"0": 0}}}'
