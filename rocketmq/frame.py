@@ -60,11 +60,12 @@ class Frame(NamedTuple):
 def is_first_of_rocketmq(first: bytes) -> bool | None:
     """Whether a stream that begins so is RocketMQ's; None while that takes more bytes.
 
-    The fifth byte decides: it is 0 or 1 there, and begins a msgpack array in our own frames.
+    The fifth byte decides: it is 0 or 1 there, and begins a msgpack array in our own frames. The first four are the
+    length, which has room for the length of the header: nothing but zero bytes is garbage of neither.
     """
     if len(first) < _MARK_BYTES:
         return None
-    return first[0] < _MAX_FIRST_BYTE and first[4] in (0, 1)
+    return first[0] < _MAX_FIRST_BYTE and first[4] in (0, 1) and int.from_bytes(first[:4]) >= 4
 
 
 class FrameDecoder:
