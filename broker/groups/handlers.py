@@ -54,11 +54,18 @@ class GroupHandlers(Feature):
 
     def heartbeat(self, connection: Connection, request: Command) -> Reply:
         """Join, stay in or change groups."""
-        heartbeat = HeartbeatData.from_wire(unpacked(request.body))
         known = self._groups
+        heartbeat = self._heartbeat_of(connection, request)
+        if heartbeat is None:
+            return Reply({"groups": {}, "unknown": True})
         now = self._core.loop.time()
         self._refuse_conflicts(heartbeat, connection, now)
-        known.heard(Client(connection, heartbeat.client_id, heartbeat.producer_groups, heartbeat.checkers))
+        fingerprint = request.header.get("fingerprint")
+        known.heard(
+            Client(
+                connection, heartbeat.client_id, heartbeat.producer_groups, heartbeat.checkers, heartbeat, fingerprint
+            )
+        )
         groups: dict[str, tuple[int, int, bool]] = {}
         warnings: list[str] = []
         try:
@@ -69,7 +76,7 @@ class GroupHandlers(Feature):
         finally:
             # Also when one of its groups was refused: the members of those before it have to be notified.
             known.notify_members(now)
-        answer: dict[str, Any] = {"groups": groups}
+        answer: dict[str, Any] = {"groups": groups, "takes_fingerprints": True}
         if warnings:
             answer["warnings"] = warnings[:_MAX_WARNINGS]
         if self._settings.max_attempts:
@@ -77,6 +84,14 @@ class GroupHandlers(Feature):
                 group: self._settings.max_attempts[group] for group in groups if group in self._settings.max_attempts
             }
         return Reply(answer)
+
+    def _heartbeat_of(self, connection: Connection, request: Command) -> HeartbeatData | None:
+        """The heartbeat of a request, or of the last one if only its fingerprint has come; None if that is another."""
+        fingerprint = request.header.get("fingerprint")
+        if request.body or fingerprint is None:
+            return HeartbeatData.from_wire(unpacked(request.body))
+        client = self._groups.clients.get(connection.number)
+        return client.heartbeat if client is not None and client.fingerprint == fingerprint else None
 
     def _refuse_conflicts(self, heartbeat: HeartbeatData, connection: Connection, now: float) -> None:
         """Refuse a second process with the client id of a live member: first, so that it joins none of its groups."""

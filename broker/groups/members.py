@@ -12,7 +12,7 @@ from broker.groups.group import ConsumerGroupInfo
 from broker.groups.table import GroupTable, Leave
 from broker.groups.watch import GroupWatch
 from model.events import EventKind
-from model.heartbeat import ConsumerData
+from model.heartbeat import ConsumerData, HeartbeatData
 from model.quirks import Quirk
 from remoting.connection import Connection
 from remoting.request_code import RequestCode
@@ -35,6 +35,8 @@ class Client(NamedTuple):
     client_id: str
     producer_groups: tuple[str, ...]
     checkers: tuple[str, ...] = ()  # those of them for which it answers checks of transactions
+    heartbeat: HeartbeatData | None = None
+    fingerprint: int | None = None  # of that heartbeat, if the client named one: the next one may be this alone
 
 
 class Groups(Feature):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from hashlib import blake2b
 
 import anyio
 import msgpack
@@ -14,6 +15,8 @@ from client.trigger import Trigger
 from model.errors import ClientIdConflict, NetworkError, RlabError
 from model.group_settings import OWN_ATTEMPTS
 from model.heartbeat import HeartbeatData
+from remoting.command import Command
+from remoting.connection import Connection
 from remoting.request_code import RequestCode
 from remoting.tasks import run_together
 
@@ -39,6 +42,8 @@ class Heartbeats:
         # By address: the warnings of the last answer, and the refusals of brokers that know another client of our id.
         self._warnings: dict[str, list[str]] = {}
         self._refusals: dict[str, ClientIdConflict] = {}
+        # By address: the connection over which a broker that takes fingerprints got the last heartbeat, and its own.
+        self._taken: dict[str, tuple[Connection, int]] = {}
         self._sessions_changed = anyio.Event()
 
     async def keep_alive(self) -> None:
@@ -90,7 +95,7 @@ class Heartbeats:
                 return
             body = msgpack.packb(heartbeat.to_wire())
             sent_at = anyio.current_time()
-            answer = await self._host.remoting.request(address, RequestCode.HEART_BEAT, {}, body, self._timeout_s)
+            answer = await self._request(address, connection, body)
         except RlabError as error:
             logger.warning("%s: heartbeat to %s failed: %s", self._host.client_id, address, error)
             failed[address] = None
@@ -115,6 +120,19 @@ class Heartbeats:
             ):
                 # It may have ended leases: we were not a member there, or our session had a gap.
                 self._host.wake(group, Trigger.RECONNECT, cause)
+
+    async def _request(self, address: str, connection: Connection, body: bytes) -> Command:
+        """Send a heartbeat: only its fingerprint if this connection's broker has the same one already."""
+        fingerprint = int.from_bytes(blake2b(body, digest_size=8).digest())
+        header, request = {"fingerprint": fingerprint}, self._host.remoting.request
+        if self._taken.get(address) == (connection, fingerprint):
+            answer = await request(address, RequestCode.HEART_BEAT, header, None, self._timeout_s)
+            if not answer.header.get("unknown"):
+                return answer
+        answer = await request(address, RequestCode.HEART_BEAT, header, body, self._timeout_s)
+        if answer.header.get("takes_fingerprints"):
+            self._taken[address] = connection, fingerprint
+        return answer
 
     def attempts_set(self, address: str, group: str, max_attempts: int) -> None:
         """Learn the `max_attempts` of a group at a broker."""

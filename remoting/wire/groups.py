@@ -18,11 +18,14 @@ GROUP_SCHEMA: dict[RequestCode, RequestSchema] = {
     RequestCode.HEART_BEAT: RequestSchema(
         "client -> broker",
         "Join, stay in, or change the subscription of groups.",
-        body="msgpack map of `model/heartbeat.py`: HeartbeatData",
+        (Field("fingerprint", int, "number that stands for the body; the same as last time: no body", False, 0),),
+        body="msgpack map of `model/heartbeat.py`: HeartbeatData; none if the last one over this connection had this "
+        "fingerprint",
         answer="header `groups`: group -> [group version, time of the group's creation in wall clock ms, whether the "
         "sender was not a member before, in which case this broker has released its leases]; and `warnings`, if any: a "
         "text for each problem, repeated in each answer while the problem lasts; and `max_attempts`, if any: group -> "
-        "the setting of that name, where operators have set it. CLIENT_ID_CONFLICT when another live "
+        "the setting of that name, where operators have set it; and `takes_fingerprints` true. With `unknown` true "
+        "the fingerprint is not known, and the body has to be sent. CLIENT_ID_CONFLICT when another live "
         "process is in one of the groups under this client id; then the sender has joined no group",
     ),
     RequestCode.UNREGISTER_CLIENT: RequestSchema(

@@ -19,6 +19,7 @@ class Sent(NamedTuple):
     target: str
     code: RequestCode
     header: dict[str, Any]
+    body_bytes: int
 
 
 class WireTap:
@@ -27,10 +28,14 @@ class WireTap:
     def __init__(self) -> None:
         self.sent: list[Sent] = []
 
-    def note(self, connection: Connection, code: int, header: Mapping[str, Any]) -> None:
+    def note(self, connection: Connection, code: int, header: Mapping[str, Any], body: bytes | None = None) -> None:
         host = connection.peer.rpartition(":")[0]
         # Fields are copied: a sender may use its header again.
-        self.sent.append(Sent(connection._loop.time(), connection.local_host, host, RequestCode(code), dict(header)))
+        self.sent.append(
+            Sent(
+                connection._loop.time(), connection.local_host, host, RequestCode(code), dict(header), len(body or b"")
+            )
+        )
 
     def codes(self, source: str, target: str | None = None, *, since_s: float = 0.0) -> list[str]:
         """Names of the requests of a host."""
@@ -48,7 +53,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> WireTap:
     request_for, notify = Connection.request_for, Connection.notify
 
     def tapped_request(self: Connection, waiter: Waiter, code: int, header: Any, *rest: Any) -> None:
-        tap.note(self, code, header)
+        tap.note(self, code, header, rest[0])
         request_for(self, waiter, code, header, *rest)
 
     def tapped_notify(self: Connection, code: int, header: Any = None, *rest: Any, **named: Any) -> Any:

@@ -41,6 +41,65 @@ def test_every_broker_hears_of_us_every_thirty_seconds(simulate: Simulate, wire:
     simulate(scenario)
 
 
+def bodies(wire: WireTap, target: str) -> list[bool]:
+    return [sent.body_bytes > 0 for sent in wire.sent if sent.code.name == "HEART_BEAT" and sent.target == target]
+
+
+def test_a_heartbeat_that_says_nothing_new_is_its_fingerprint(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember(session_timeout_s=30.0))
+            await anyio.sleep(100)
+            at = len(bodies(wire, "broker-a"))
+            assert at > 10
+            assert bodies(wire, "broker-a")[0]
+            assert not any(bodies(wire, "broker-a")[2:])
+            await introduce(instance, FakeMember("h"))
+            await anyio.sleep(25)
+            assert bodies(wire, "broker-a")[at:] == [True, False, False], "a new group is news"
+            assert members(cluster, "broker-a") == members(cluster, "broker-a", "h") == ["c@1"]
+            await anyio.sleep(1000)
+            assert not cluster.events_of(EventKind.MEMBER_LEAVE), "a fingerprint keeps a session alive"
+
+    simulate(scenario)
+
+
+def test_a_broker_that_does_not_know_the_fingerprint_gets_the_whole_heartbeat(
+    simulate: Simulate, wire: WireTap
+) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember(session_timeout_s=30.0))
+            await anyio.sleep(45)
+            groups = cluster.brokers["broker-a"].running.broker.groups
+            for number, client in groups.clients.items():
+                groups.clients[number] = client._replace(fingerprint=1)
+            at = len(bodies(wire, "broker-a"))
+            await anyio.sleep(20)
+            assert bodies(wire, "broker-a")[at:] == [False, True, False]
+
+    simulate(scenario)
+
+
+def test_over_a_new_connection_the_heartbeat_is_whole(simulate: Simulate, wire: WireTap) -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await cluster.create_topic("t")
+        async with running_instance(cluster) as instance:
+            await introduce(instance, FakeMember(session_timeout_s=30.0))
+            await anyio.sleep(45)
+            at = len(bodies(wire, "broker-a"))
+            connection = instance.remoting.connected(cluster.brokers["broker-a"].address)
+            assert connection is not None
+            connection.abort()
+            await anyio.sleep(2)
+            assert bodies(wire, "broker-a")[at:] == [True]
+            assert members(cluster, "broker-a") == ["c@1"]
+
+    simulate(scenario)
+
+
 def test_a_short_session_is_kept_alive_by_three_heartbeats(simulate: Simulate, wire: WireTap) -> None:
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.create_topic("t")
