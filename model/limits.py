@@ -65,6 +65,9 @@ STANDING_QUEUE_S = 1.0
 MAX_WAITING_REQUESTS = 65_536
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """Requests that a late server keeps, and the bytes of their bodies; those beyond are refused as they come."""
+MAX_WAITING_OF_ONE = 96
+"""Requests of one connection among them, above which it is not read: its peer has to wait, and is not refused. To read
+and refuse everything that a flood of small requests brings takes longer than to serve it."""
 MIN_RETRY_AFTER_S = 0.1
 MAX_RETRY_AFTER_S = 1.0
 """Bounds of the time that a busy server asks to wait: a group has to be balanced within 5 s of the end of a load."""

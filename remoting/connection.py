@@ -46,6 +46,7 @@ from model.limits import (
     MAX_INBOX_COMMANDS,
     MAX_UNCOUNTED_FRAME_BYTES,
     MAX_UNSENT_BYTES,
+    MAX_WAITING_OF_ONE,
     REQUEST_TIMEOUT_S,
     WRITE_HIGH_WATER_BYTES,
     WRITE_LOW_WATER_BYTES,
@@ -129,6 +130,7 @@ class Connection(asyncio.Protocol):
         closed: whether the connection is closed or closing.
         ready: whether it is open and the peer reads: a request would leave now.
         unanswered: requests of the peer that were accepted and not answered yet (kept by the server).
+        aside: those of them that a late server has put aside; above a limit no more are read (kept by the server).
     """
 
     def __init__(
@@ -150,6 +152,7 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.ready = False
         self.unanswered = 0
+        self.aside = 0
         self._loop = loop
         self._on_request = on_request
         self._on_opened = on_opened
@@ -162,6 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._inbox: deque[Command] = deque()
+        self._handling = False  # some of the inbox will be handled in the next iteration
         self._reading_paused = False
         self._frames = frames
         self._frame_length = 0  # of the frame under way, 0 if there is none
@@ -408,16 +412,30 @@ class Connection(asyncio.Protocol):
 
     def _handle_some(self) -> None:
         """Handle some of the commands that have come, and leave the rest for the next iteration."""
+        self._handling = False
         inbox, budget = self._inbox, COMMANDS_PER_ITERATION
-        while inbox and budget > 0:
+        while inbox and budget > 0 and self.aside < MAX_WAITING_OF_ONE:
             command = inbox.popleft()
             if not self._handle(command):
                 budget -= request_cost(command)
         self._update_reading()
-        if inbox:
-            self._loop.call_soon(self._handle_some)
-        else:
+        if not inbox:
             self._check_stream()
+        elif self.aside < MAX_WAITING_OF_ONE:
+            self._handle_more()
+
+    def _handle_more(self) -> None:
+        if not self._handling:
+            self._handling = True
+            self._loop.call_soon(self._handle_some)
+
+    def take_up(self) -> None:
+        """Learn that one of the requests that were put aside is not any more."""
+        self.aside -= 1
+        if self.aside == MAX_WAITING_OF_ONE // 2 and not self.closed:
+            if self._inbox:
+                self._handle_more()
+            self._update_reading()
 
     def _handle(self, command: Command) -> object:
         """Handle a command; returns whether it was only put aside, which costs next to nothing."""
@@ -473,6 +491,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer as long as it reads from us (if we are its server) and we keep up with it."""
         blocked = self._writable is not None and self._pause_reads_when_blocked
         pause = blocked or self._frame_waits or len(self._inbox) > MAX_INBOX_COMMANDS
+        pause = pause or self.aside >= MAX_WAITING_OF_ONE
         if pause is not self._reading_paused and self._transport is not None and not self.closed:
             self._reading_paused = pause
             if pause:

@@ -178,6 +178,8 @@ class RemotingServer:
             return False
         if retry_after_s != WAITS:
             self._refuse_busy(connection, request, retry_after_s)
+        else:
+            connection.aside += 1
         return True
 
     def _iterated(self) -> None:
@@ -201,14 +203,17 @@ class RemotingServer:
         self._serving_taken = True
         try:
             for connection, request in taken.serve:
+                connection.take_up()
                 connection.forget()  # it is counted again
                 if not connection.closed:  # else a lease would be granted to a member that is known to be gone
                     self._dispatch(connection, request)
         finally:
             self._serving_taken = False
         for connection, request in taken.refuse:
+            connection.take_up()
             self._refuse_busy(connection, request, taken.retry_after_s)
         for connection, _ in taken.forget:
+            connection.take_up()
             connection.forget()
         self._forgotten += len(taken.forget)
         if (self._refused or self._forgotten) and now >= self._told_at + 1.0:

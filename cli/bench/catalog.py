@@ -13,8 +13,9 @@ from cli.bench.disk.store_sends import bench_store_async, bench_store_sync
 from cli.bench.kit.report import Result
 from cli.bench.kit.rounds import Progress, Sizes
 from cli.bench.rebalance.join import bench_join
-from cli.bench.rebalance.memory import bench_memory
+from cli.bench.rebalance.memory import bench_crowd, bench_memory
 from cli.bench.rebalance.moves import bench_moves
+from cli.bench.rebalance.overload import bench_overload
 from cli.bench.rebalance.stalls import bench_stalls
 from cli.bench.rebalance.sticky import bench_sticky
 from cli.bench.rebalance.twice import bench_twice
@@ -55,6 +56,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "twice": bench_twice,
     "moves-100": bench_moves,
     "consumers-2000": bench_memory,
+    "crowd": bench_crowd,
+    "overload": bench_overload,
     "width": bench_width,
     "store-async": bench_store_async,
     "store-sync": bench_store_sync,

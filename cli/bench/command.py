@@ -35,6 +35,8 @@ NAMES = (
     "twice",
     "moves-100",
     "consumers-2000",
+    "crowd",
+    "overload",
     "width",
     "store-async",
     "store-sync",
@@ -43,7 +45,7 @@ NAMES = (
     "store-memory",
     "spark",
 )
-BY_NAME_ONLY = ("twice", "width", "store-memory", "spark")
+BY_NAME_ONLY = ("twice", "crowd", "overload", "width", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

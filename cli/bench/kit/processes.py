@@ -9,6 +9,7 @@ line and ends with this process; see `cli/servers/children.py`, also for errors 
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -135,6 +136,15 @@ async def peak_rss_bytes(child: Child) -> int:
     """Peak resident memory of a child; on other systems than Linux the current one. Cancellation: harmless."""
     peak = await _status_bytes(child, "VmHWM")
     return await rss_bytes(child) if peak is None else peak
+
+
+async def cpu_s(child: Child) -> float | None:
+    """CPU seconds that a child has used; None if the system does not show them. Cancellation: harmless."""
+    stat = anyio.Path(f"/proc/{child.process.pid}/stat")
+    if not await stat.exists():
+        return None
+    user, system = (await stat.read_text()).rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 async def open_descriptors(child: Child) -> int | None:

@@ -33,6 +33,9 @@ class Sizes:
     members: int = 100  # consumers of that group before the join
     queues: int = 400  # of their topic
     idle: int = 2_000  # consumers of the memory benchmark
+    crowd: int = 5_000  # consumers of crowd
+    crowd_s: float = 60.0  # for which they are idle: two heartbeats and three timers of each
+    load_s: float = 8.0  # of overload, for each kind of request
     backlog: int = 16_384  # messages of each queue that is pulled
     peer_backlog: int = 262_144  # messages of a topic that systems are compared with
     cold: int = 1_000_000  # messages that are read from cold files

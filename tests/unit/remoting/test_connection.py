@@ -12,7 +12,13 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from model.errors import ConnectionLost, FlowControl, ProtocolError, RequestTimeout, SystemBusy, TopicNotExist
-from model.limits import KEEPALIVE_IDLE_S, MAX_IN_FLIGHT_REQUESTS, MAX_UNSENT_BYTES, REQUEST_TIMEOUT_S
+from model.limits import (
+    KEEPALIVE_IDLE_S,
+    MAX_IN_FLIGHT_REQUESTS,
+    MAX_UNSENT_BYTES,
+    MAX_WAITING_OF_ONE,
+    REQUEST_TIMEOUT_S,
+)
 from remoting.codec import CODEC
 from remoting.command import ONE_WAY, REQUEST, RESPONSE, Command
 from remoting.connection import Connection, keep_alive
@@ -216,6 +222,32 @@ async def test_a_turn_of_the_loop_takes_fewer_requests_about_batches_so_that_bot
         assert len(rig.requests) == in_a_turn
         await checkpoint()
         assert len(rig.requests) == min(20, 2 * in_a_turn)
+
+
+@on_virtual_loop
+async def test_a_peer_is_not_read_while_many_of_its_requests_are_put_aside() -> None:
+    rig = Rig()
+
+    def put_aside(connection: Connection, command: Command) -> bool:
+        rig.requests.append(command)
+        connection.aside += 1
+        return True
+
+    rig.connection._on_request = put_aside
+    rig.receive(*(Command(REQUEST, 10, n, {}, None) for n in range(3 * MAX_WAITING_OF_ONE)))
+    await turn()
+    assert (len(rig.requests), rig.transport.reading) == (MAX_WAITING_OF_ONE, False)
+    for n in range(MAX_WAITING_OF_ONE // 2):
+        assert (len(rig.requests), rig.transport.reading) == (MAX_WAITING_OF_ONE, False), n
+        rig.connection.take_up()
+        await turn()
+    assert len(rig.requests) == MAX_WAITING_OF_ONE * 3 // 2
+    for _ in range(len(rig.requests) * 3):
+        if rig.connection.aside:
+            rig.connection.take_up()
+        await turn()
+    assert [command.opaque for command in rig.requests] == list(range(3 * MAX_WAITING_OF_ONE))
+    assert rig.transport.reading
 
 
 @on_virtual_loop
