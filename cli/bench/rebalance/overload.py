@@ -57,7 +57,7 @@ _unpack = msgpack.unpackb
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FloodKind:
     """A kind of request, and the server that gets it."""
 
     name: str
@@ -68,14 +68,14 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    FloodKind(
         "sends",
         RequestCode.SEND_MESSAGE,
         {"topic": TOPIC, "queue_id": 0, "tag_hash": 0},
         encode_payload(Message(TOPIC, BODY), 0, "0" * 24),
     ),
-    Kind("lists", RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": GROUP, "known_version": -1}),
-    Kind("routes", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, to_name_server=True),
+    FloodKind("lists", RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"group": GROUP, "known_version": -1}),
+    FloodKind("routes", RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, to_name_server=True),
 )
 
 
@@ -85,7 +85,7 @@ class Flood(asyncio.Protocol):
     With `again` it sends one for each answer. `unsent` counts those that found too many outstanding.
     """
 
-    def __init__(self, kind: Kind, *, again: bool = False) -> None:
+    def __init__(self, kind: FloodKind, *, again: bool = False) -> None:
         self.answers: Counter[int] = Counter()
         self.unsent = 0
         self._again = again
@@ -151,9 +151,9 @@ async def bench_overload(sizes: Sizes, progress: Progress) -> list[Result]:
     return results
 
 
-async def _measure(cluster: ClusterProcesses, kind: Kind, load_s: float, progress: Progress) -> list[Result]:
+async def _measure(cluster: ClusterProcesses, kind: FloodKind, load_s: float, progress: Progress) -> list[Result]:
     address = cluster.name_server if kind.to_name_server else cluster.broker.address
-    with_wait = Kind(kind.name, kind.code, {**kind.header, "wait_ms": _WAIT_MS}, kind.body)
+    with_wait = FloodKind(kind.name, kind.code, {**kind.header, "wait_ms": _WAIT_MS}, kind.body)
     progress(f"{kind.name}: the most")
     most = await peak(with_wait, address, load_s / 2)
     before = await group_version(cluster)
@@ -188,7 +188,7 @@ async def _measure(cluster: ClusterProcesses, kind: Kind, load_s: float, progres
 
 
 @asynccontextmanager
-async def floods(kind: Kind, address: str, *, again: bool = False) -> AsyncIterator[Sequence[Flood]]:
+async def floods(kind: FloodKind, address: str, *, again: bool = False) -> AsyncIterator[Sequence[Flood]]:
     """Open the connections of a flood for the time of the block."""
     loop, connections = asyncio.get_running_loop(), list[Flood]()
     try:
@@ -201,7 +201,7 @@ async def floods(kind: Kind, address: str, *, again: bool = False) -> AsyncItera
             connection.close()
 
 
-async def peak(kind: Kind, address: str, seconds: float) -> float:
+async def peak(kind: FloodKind, address: str, seconds: float) -> float:
     """Requests per second that a server completes with a fixed number in flight. Cancellation: it stops."""
     async with floods(kind, address, again=True) as connections:
         for connection in connections:
