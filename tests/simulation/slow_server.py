@@ -72,12 +72,14 @@ class BusyLoop:
             self._schedule()
 
 
-class SlowConnection(Connection):
-    """A connection whose bytes wait until its process reads them."""
+def _slow_kind(kind: type[Connection]) -> type[Connection]:
+    """The same connection, but its bytes wait until its process reads them."""
 
-    def data_received(self, data: bytes) -> None:
-        loop: Any = self._loop
-        loop.read(super().data_received, data)
+    class SlowConnection(kind):  # type: ignore[valid-type, misc]
+        def data_received(self, data: bytes) -> None:
+            self._loop.read(super().data_received, data)
+
+    return SlowConnection
 
 
 class SlowServer(RemotingServer):
@@ -96,6 +98,7 @@ class SlowServer(RemotingServer):
     ) -> None:
         busy: Any = BusyLoop(loop)
         super().__init__(handlers, tasks, on_closed, max_connections, busy, *more)
+        self._connection_class = _slow_kind(self._connection_class)
         self._handlers = {code: self._slow(handler) for code, handler in self._handlers.items()}
 
     def _slow(self, handler: Handler) -> Handler:
@@ -114,5 +117,4 @@ def make_servers_slow(patch: Callable[[object, str, object], None]) -> type[Slow
         pass
 
     patch(remoting.server, "RemotingServer", Server)
-    patch(remoting.server, "Connection", SlowConnection)
     return Server
