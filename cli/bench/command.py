@@ -32,6 +32,7 @@ NAMES = (
     "join-100",
     "stalls",
     "half-away",
+    "trace-cost",
     "twice",
     "moves-100",
     "consumers-2000",
@@ -45,7 +46,7 @@ NAMES = (
     "store-memory",
     "spark",
 )
-BY_NAME_ONLY = ("twice", "crowd", "overload", "width", "store-memory", "spark")
+BY_NAME_ONLY = ("trace-cost", "twice", "crowd", "overload", "width", "store-memory", "spark")
 """Left out by default, because they take long, need much disk space, or need Spark."""
 
 

@@ -115,10 +115,10 @@ class HistoryCheck:
 
     def feed(self, event: Event) -> None:
         """Take an event, or a line of a ledger; in the order of `in_order`."""
+        if not self.events:
+            self._first_ms = event.t_ms
         self.events += 1
         self._now_ms = max(self._now_ms, event.t_ms)
-        if self._first_ms is None:
-            self._first_ms = event.t_ms
         if event.kind in LEDGER_KINDS:
             self._feed_ledger(event)
             return

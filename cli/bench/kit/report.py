@@ -52,6 +52,7 @@ GOALS = {
     "join-100": Goal(150.0, of_ratio=False, at_least=False),
     "stall-killed-p99": Goal(1000.0, of_ratio=False, at_least=False),
     "stall-silent-p99": Goal(5000.0, of_ratio=False, at_least=False),
+    **{f"trace-cost-{what}": Goal(3.0, of_ratio=False, at_least=False) for what in ("send", "consume")},
     **{f"twice-{kind}": Goal(20.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},
     **{f"twice-{kind}-untold": Goal(0.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},
     **{f"twice-{kind}-excess": Goal(20.0, of_ratio=False, at_least=False) for kind in ("concurrent", "orderly")},

@@ -1,7 +1,7 @@
 """Benchmarks of messages per second, against the bare echo: send, pull, consume, pop, order, transactions.
 
 Read `send.py` first; its workers and rounds are the pattern of the others. `pull.py` has the filled cluster that
-`pop.py` uses as well. `transactions.py` compares transactions with plain sends, and leaves many open. `half_away.py`
-sends while one of two brokers is stopped. `contrast.py` compares pull and pop in virtual time, and `contrast_chart.py`
-draws it for the documentation.
+`pop.py` uses as well. `transactions.py` compares transactions with plain sends, and leaves many open. `trace_cost.py`
+measures what the trace takes. `half_away.py` sends while one of two brokers is stopped. `contrast.py` compares pull and
+pop in virtual time, and `contrast_chart.py` draws it for the documentation.
 """

@@ -25,6 +25,8 @@ def test_a_history_in_which_members_come_and_go_keeps_every_rule() -> None:
     verdict = judge(numbered(clean()))
     assert (verdict.answer, verdict.anomalies) == (Answer.YES, ())
     assert {each.rule for each in verdict.rules if not each.checked} == set(), "each rule has something to judge"
+    later = [event._replace(t_ms=event.t_ms + 1e12) for event in numbered(clean())]
+    assert judge(later).span_ms == verdict.span_ms == 251
     [messages] = verdict.messages
     assert (messages.sent, messages.received, messages.lost, messages.duplicates) == (30, 30, 0, 0)
 
