@@ -24,6 +24,7 @@ from cli.output import print_note
 from cli.runtime import report_bug
 from cli.servers import cluster, daemons
 from cli.sim import command as sim
+from cli.sim import labs
 from cli.swarm import command as swarm
 from cli.trace import check, report, strategies, whatif
 
@@ -67,6 +68,7 @@ for module in (
     consume,
     swarm,
     sim,
+    labs,
     check,
     report,
     demo,
