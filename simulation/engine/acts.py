@@ -101,7 +101,7 @@ class Acts:
         try:
             async with self._busy[step.who]:
                 is_done = await act(step)
-        except RlabError:
+        except (RlabError, TimeoutError):
             is_done = False  # for instance no name server can be reached
         finally:
             self._under_way -= 1

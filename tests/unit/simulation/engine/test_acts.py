@@ -105,3 +105,10 @@ def test_a_full_disk_fails_sends_until_there_is_room() -> None:
     assert outcome.ok
     assert outcome.failed_sends > 0
     assert outcome.sent > 20
+
+
+def test_a_step_that_never_ends_is_left_out_and_breaks_nothing() -> None:
+    steps = (Step(at_s=1.0, do="pause", who="namesrv-1"), Step(at_s=2.0, do="scale", topic="orders", n=6))
+    outcome = run_programme(Programme(load=LoadPart(messages=10), lasts_s=70.0, step=steps))
+    assert outcome.findings == ()
+    assert outcome.acts == {"pause": 1}
