@@ -27,7 +27,7 @@ def test_a_table_that_grows_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     touch = GroupTable.heartbeat
 
     def leaking(self: GroupTable, *arguments: object, **options: object) -> object:
-        leaked.extend([object()] * 5_000)
+        leaked.extend([object()] * 500)
         monkeypatch.setattr(self, "leaked", leaked, raising=False)
         return touch(self, *arguments, **options)  # type: ignore[arg-type]
 
