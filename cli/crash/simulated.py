@@ -32,7 +32,7 @@ async def cut_power(seed: int, cuts: int) -> SimulatedPart:
 
     Cancellation: the simulation is stopped.
     """
-    seeds = math.ceil(cuts / CUTS_OF_A_PROGRAMME)
+    seeds = max(2, math.ceil(cuts / CUTS_OF_A_PROGRAMME))  # of one alone rlab sim tells other things
     words = ["--kind", "power", "--seed", str(seed), "--seeds", str(seeds), "--json"]
     ok, lines, errors = await _simulate("cli.main", "sim", *words)
     if not lines:

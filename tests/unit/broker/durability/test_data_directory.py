@@ -60,6 +60,8 @@ def do(damage: str, path: Path, older: Path) -> None:
         path.write_bytes(data[: len(data) // 2])
     elif damage == "flipped":
         middle = len(data) // 2
+        if path.suffix == ".sqlite":
+            middle += PAGE // 2 - middle % PAGE  # not at the head of a page, which SQLite does check
         path.write_bytes(data[:middle] + bytes(byte ^ 0x55 for byte in data[middle : middle + 8]) + data[middle + 8 :])
     else:
         shutil.copy(older, path)
@@ -77,6 +79,10 @@ async def read_all(peer: Peer) -> set[bytes]:
             break
         offset = following
     return found
+
+
+PAGE = 4096
+"""Bytes of a page of SQLite."""
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "older"])
