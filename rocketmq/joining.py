@@ -63,9 +63,10 @@ def heartbeat(caller: Caller, fields: Fields, body: bytes, frame: Frame) -> Aske
 def _consumer(data: dict[str, Any]) -> ConsumerData:
     said = Fields(data)
     group = said.text("groupName")
-    # A lite pull consumer says nothing that is known here, and decides by itself; so does one that starts at a time.
-    start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[-1])
     kind = choice("consumeType", data.get("consumeType"), _CONSUME_TYPES, _CONSUME_TYPES[1])
+    start = choice("consumeFromWhere", data.get("consumeFromWhere"), _FROM, _FROM[-1])
+    if kind == _CONSUME_TYPES[0]:
+        start = _FROM[-1]  # a lite pull consumer says LAST_OFFSET whatever its option is, and decides by itself
     subscriptions = []
     for each in objects(data.get("subscriptionDataSet"), "subscriptionDataSet"):
         one = Fields(each)

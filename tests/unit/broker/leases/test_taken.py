@@ -226,6 +226,13 @@ async def test_a_member_starts_where_its_group_began_although_it_asks_later(worl
 
 
 @simulated
+async def test_a_lite_pull_consumer_decides_by_itself_where_it_starts(world: World) -> None:
+    first, _, _ = await begin(world)
+    await first.heartbeat(consumeType="CONSUME_ACTIVELY", consumeFromWhere="CONSUME_FROM_LAST_OFFSET")
+    assert (await first.call(14, QUEUE)).code == 22
+
+
+@simulated
 async def test_a_broadcasting_member_and_one_that_only_looks_read_without_a_lease(world: World) -> None:
     first, second, _ = await begin(world)
     await first.heartbeat(messageModel="BROADCASTING")
