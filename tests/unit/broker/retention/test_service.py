@@ -77,7 +77,8 @@ async def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(
     ahead_ms = 0.0
     options: dict[str, Any] = {
         "clock_ms": lambda: world.simulation.clock_ms() + ahead_ms,
-        "store": StoreOptions(segment_bytes=SEGMENT_BYTES),
+        # Not SEGMENT_BYTES: the last message would end its segment, and nothing of the topic be left in an open one.
+        "store": StoreOptions(segment_bytes=SEGMENT_BYTES + 100),
         "retention": RetentionOptions(retain_ms=HOUR_MS),
     }
     broker = await world.start_broker(**options)
@@ -95,7 +96,7 @@ async def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(
     await world.sleep(1800)
     assert 20 < low(broker) <= 32, "an hour old, on either clock"
     await world.sleep(1800 + RETENTION_INTERVAL_S)
-    assert 50 < low(broker) <= 64
+    assert 50 < low(broker) < 64
 
 
 @simulated
