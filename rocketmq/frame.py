@@ -183,7 +183,7 @@ def _int32(value: object) -> int:
     """A number of 32 bits, which may be written as text."""
     if type(value) not in (int, str):
         raise ValueError(f"a whole number is expected, got {shown(value)}")
-    number = int(value)  # type: ignore[call-overload]  # int or str, see above
+    number = int(value)  # type: ignore[call-overload]  # `type(...) in` narrows nothing for mypy
     if not -_INT32 <= number < _INT32:
         raise ValueError(f"a number of 32 bits is expected, got {shown(value)}")
     return int(number)

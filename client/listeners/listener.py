@@ -90,7 +90,7 @@ class ListenerCall:
                 return _checked(stop.value)
             except ValueError:
                 return self._failed(messages)
-        except Exception:
+        except Exception:  # the user's code, whatever it raises: its messages have failed
             return self._failed(messages)
         return self._watch(messages, lambda _: _go_on(running, waits_for))
 
@@ -145,7 +145,7 @@ def _go_on(running: Coroutine[Any, Any, object], waits_for: Any) -> Generator[An
         received: Any = None
         try:
             received = yield waits_for
-        except BaseException as error:
+        except BaseException as error:  # cancellation too: it is for the listener, which is resumed with it
             thrown = error
         try:
             waits_for = running.send(received) if thrown is None else running.throw(thrown)

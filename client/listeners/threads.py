@@ -109,7 +109,7 @@ class DaemonThreads(Executor):
             if job.set_running_or_notify_cancel():
                 try:
                     result = job.function(*job.arguments)
-                except BaseException as error:
+                except BaseException as error:  # as the standard library's pool: who waits gets it, the thread goes on
                     job.set_exception(error)
                 else:
                     job.set_result(result)

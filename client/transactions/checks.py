@@ -98,7 +98,7 @@ class CheckAnswers:
                 loop = asyncio.get_running_loop()
                 state = await loop.run_in_executor(self._threads, self._check, message)
             return TransactionState(await state if inspect.isawaitable(state) else state)
-        except Exception:
+        except Exception:  # the user's code, whatever it raises: the answer is "unknown"
             logger.exception("the check of group %s failed on message %s", self._group, message.message_id)
             return TransactionState.UNKNOWN
 

@@ -86,7 +86,7 @@ class TransactionProducer(Producer, CheckingProducer):
         await self._answers.start(self._ends)
         try:
             await super().start()
-        except BaseException:
+        except BaseException:  # cancellation too; `stop` shields itself
             await self._answers.stop()
             raise
         self._answers.start_soon(self._announce)
@@ -182,7 +182,7 @@ class TransactionProducer(Producer, CheckingProducer):
                 else:
                     transaction.queue = chosen
                     return
-        except BaseException:
+        except BaseException:  # cancellation too: a block that was never entered must not answer checks
             del self._begun[transaction.message_id]
             raise
 

@@ -106,7 +106,7 @@ def _record(kind: type[T], values: Any, where: str) -> T:
     """Make a record from a table, with a clear refusal of what does not belong there."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{where}: expected a table, got {values!r}")
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
     made: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:

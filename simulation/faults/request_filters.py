@@ -58,7 +58,7 @@ class RequestFilters:
                 return None
             return shipped(self, command)
 
-        Connection._handle = handle  # type: ignore[method-assign]
+        Connection._handle = handle  # type: ignore[method-assign]  # every connection, for as long as this is open
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -195,7 +195,7 @@ class _TransactionRun:
             else:
                 asked(*arguments)
 
-        ends.end = lossy_end  # type: ignore[method-assign]
+        ends.end = lossy_end  # type: ignore[method-assign]  # the fault
         answers.asked = lossy_asked  # type: ignore[method-assign, assignment]
 
     def _happens(self, chance: float) -> bool:

@@ -85,6 +85,8 @@ class SearchAgainstList(RuleBasedStateMachine):
         if how == "remove":
             path.unlink()
             return
+        if not data:  # an earlier cut left nothing of it
+            return
         at %= len(data)
         data[at] ^= 0x41
         path.write_bytes(data[:at] if how == "cut" else data)

@@ -75,7 +75,7 @@ class BusyLoop:
 def _slow_kind(kind: type[Connection]) -> type[Connection]:
     """The same connection, but its bytes wait until its process reads them."""
 
-    class SlowConnection(kind):  # type: ignore[valid-type, misc]
+    class SlowConnection(kind):  # type: ignore[valid-type, misc]  # a class made at run time
         def data_received(self, data: bytes) -> None:
             self._loop.read(super().data_received, data)
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
 import pytest
 
 from broker.config import Part
-from client import Message, TransactionProducer
+from client import Message, Producer, TransactionProducer
 from model.errors import (
     ConfigError,
     IllegalOperation,
@@ -55,6 +56,22 @@ async def test_a_transaction_of_a_producer_that_is_not_running_is_refused() -> N
     with pytest.raises(IllegalOperation, match="use it inside 'async with'"):
         async with made().transaction(MESSAGE):
             pass
+
+
+@pytest.mark.asyncio
+async def test_a_start_that_is_cancelled_leaves_no_task_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = asyncio.Event()
+
+    async def wait(_: Producer) -> None:
+        waiting.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(Producer, "start", wait)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made().start)
+        await waiting.wait()
+        tasks.cancel_scope.cancel()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def test_a_broker_without_transactions_refuses_before_the_local_branch_runs(simulate: Simulate) -> None:
