@@ -6,6 +6,8 @@ Invariant: two runs of `make test` on one tree run the same examples. Hypothesis
 
 from __future__ import annotations
 
+import gc
+import os
 from typing import Any
 
 import pytest
@@ -31,6 +33,17 @@ class SharedByProcess(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships
         if file.startswith("tests/spark/"):
             return file if "/drivers/" in file else "spark"
         return file if file == "tests/unit/test_tidy.py" else nodeid  # which parses every source
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Half as many again as there are cores: a third of the time goes into waiting for processes and JVMs."""
+    return (os.cpu_count() or 2) * 3 // 2
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the collector of garbage never again look at nine thousand tests and at what they have imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedByProcess:
